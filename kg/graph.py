@@ -1,0 +1,135 @@
+"""KnowledgeGraph: entities, their names and definitions, and triples; on disk a folder of Parquet files and a manifest.
+
+    entities     id, name, type               one row per entity; its position is its index everywhere
+    names        id, name, kind, language, source   every name, the preferred one included
+    definitions  id, text
+    triples      head, relation, tail         entity ids and a relation label
+
+Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kg.files import InputError, digest, read_json, sha256, write_json, written_folder
+
+FORMAT = 1
+SCHEMAS = {
+    "entities": pa.schema([("id", pa.string()), ("name", pa.string()), ("type", pa.string())]),
+    "names": pa.schema([(c, pa.string()) for c in ("id", "name", "kind", "language", "source")]),
+    "definitions": pa.schema([("id", pa.string()), ("text", pa.string())]),
+    "triples": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
+}
+#: How well a name kind stands for its entity, best first; kinds that are not listed come last.
+KINDS = ("preferred", "exact", "synonym", "symbol", "plural", "uk_spelling", "layperson", "narrow", "broad", "related",
+         "abbreviation", "obsolete")
+
+
+@dataclass(eq=False)
+class KnowledgeGraph:
+    """A graph in memory. `manifest` carries at least source, version and licence (strings).
+
+    Raises InputError when an id is repeated, or a name, definition or triple refers to an entity that is not there.
+    """
+
+    entities: pa.Table
+    names: pa.Table
+    definitions: pa.Table
+    triples: pa.Table
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part, schema in SCHEMAS.items():
+            table = getattr(self, part)
+            if table.column_names != schema.names:
+                raise InputError(f"{part}: wanted the columns {schema.names}, got {table.column_names}")
+            if table.schema != schema:
+                setattr(self, part, table.cast(schema))
+            for column in schema.names:
+                if getattr(self, part).column(column).null_count:
+                    raise InputError(f"{part}: column {column} has empty values; every row needs one")
+        if len(pc.unique(self.entities["id"])) != len(self.entities):
+            counts = pc.value_counts(self.entities["id"]).to_pylist()
+            twice = next(c["values"] for c in counts if c["counts"] > 1)
+            raise InputError(f"entities: id {twice!r} stands there more than once; ids must be unique")
+        for part, column in (("names", "id"), ("definitions", "id"), ("triples", "head"), ("triples", "tail")):
+            known = pc.index_in(getattr(self, part)[column], value_set=self.ids)
+            if known.null_count:
+                row = int(np.flatnonzero(pc.is_null(known).to_numpy(zero_copy_only=False))[0])
+                raise InputError(
+                    f"{part}: row {row}: unknown entity id {getattr(self, part)[column][row].as_py()!r} in {column}; "
+                    "add it to the entities or drop the row"
+                )
+
+    @cached_property
+    def ids(self) -> pa.Array:
+        """Entity ids by index."""
+        return self.entities["id"].combine_chunks()
+
+    @cached_property
+    def relations(self) -> list[str]:
+        """Relation labels in alphabetical order; their position is their index."""
+        return sorted(pc.unique(self.triples["relation"]).to_pylist())
+
+    def index_of(self, ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
+        """Entity indices (int32) of known ids."""
+        return np.asarray(pc.index_in(ids, value_set=self.ids).to_numpy(), dtype=np.int32)
+
+    def triple_indices(self) -> np.ndarray:
+        """(triples, 3) int64: head index, relation index, tail index."""
+        relation = pc.index_in(self.triples["relation"], value_set=pa.array(self.relations, pa.string()))
+        columns = [self.index_of(self.triples["head"]), relation.to_numpy(), self.index_of(self.triples["tail"])]
+        return np.stack([c.astype(np.int64) for c in columns], axis=1)
+
+    def counts(self) -> dict[str, int]:
+        return {part: len(getattr(self, part)) for part in SCHEMAS} | {"relations": len(self.relations)}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the graph to `folder`, whole or not at all. Returns the folder."""
+        folder = Path(folder)
+        with written_folder(folder) as partial:
+            for part in SCHEMAS:
+                pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
+            files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in SCHEMAS}
+            write_json(partial / "manifest.json",
+                       self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files})
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> KnowledgeGraph:
+        """The graph in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
+        folder = Path(folder)
+        if not (folder / "manifest.json").is_file():
+            raise InputError(f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m kg.build --help")
+        manifest = read_json(folder / "manifest.json")
+        for key in ("format", "counts", "sha256"):
+            if key not in manifest:
+                raise InputError(f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help")
+        if manifest["format"] != FORMAT:
+            raise InputError(f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again.")
+        tables = {}
+        for part in SCHEMAS:
+            file = folder / f"{part}.parquet"
+            if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
+                raise InputError(f"{file}: missing, or not the file its manifest describes. Build the graph again.")
+            tables[part] = pq.read_table(file)
+        return cls(**tables, manifest=manifest)
+
+
+def table(part: str, rows: dict[str, Any]) -> pa.Table:
+    """A table of the graph's schema for `part` from columns of strings."""
+    return pa.table({k: pa.array(v, pa.string()) for k, v in rows.items()}, schema=SCHEMAS[part])
+
+
+def fingerprint(folder: str | Path) -> str:
+    """One digest that names a saved graph's content."""
+    return digest(read_json(Path(folder) / "manifest.json")["sha256"])
