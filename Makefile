@@ -1,0 +1,62 @@
+# KEPL. `make` lists what there is. Every target builds .venv first if it is missing.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+ACCEL ?= cpu
+PROFILE ?= small
+VENV := $(CURDIR)/.venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed-$(ACCEL)
+
+export PYTHONPATH := $(CURDIR)
+export PYSTOW_HOME := $(CURDIR)/.cache/pystow
+export MLFLOW_DISABLE_TELEMETRY := true
+export HF_HUB_DISABLE_TELEMETRY := 1
+export TOKENIZERS_PARALLELISM := false
+export PYTHONUNBUFFERED := 1
+
+SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
+
+.PHONY: help setup dashboard speed test test-slow lint types contracts check clean-runs
+
+help:  ## list the targets
+	@echo "usage: make TARGET [NAME=VALUE ...]"
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/\1\t\2/' | awk -F'\t' '{printf "  %-20s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@echo "setting up .venv (once; about 0.8 GB to download with the CPU build of torch, 3.5 GB with CUDA)"
+	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
+	$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
+	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(RUN) bin/requirements.py $(ACCEL) scispacy dev)
+	@rm -f $(VENV)/.installed-*; touch $@
+
+setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
+
+pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER DEVICES NODES PRECISION SEED FRESH ARGS)
+	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
+
+dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
+	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
+	  --backend-store-uri "$$($(RUN) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
+
+speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax; all without)
+	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(RUN) -m benchmarks.speed $$n --json || exit 1; done
+
+test: $(STAMP)  ## tests that need no GPU and no long training
+	@$(RUN) -m pytest $(ARGS)
+
+test-slow: $(STAMP)  ## the slow tests, for a nightly run
+	@$(RUN) -m pytest -m slow $(ARGS)
+
+lint: $(STAMP)  ## ruff
+	@$(RUN) -m ruff check .
+
+types: $(STAMP)  ## mypy
+	@$(RUN) -m mypy
+
+contracts: $(STAMP)  ## who may import whom
+	@$(VENV)/bin/lint-imports
+
+check: lint types contracts test  ## lint, types, import contracts, tests

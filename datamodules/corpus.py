@@ -1,0 +1,257 @@
+"""A linked corpus on disk: memory-mapped shards of token ids, word starts and mentions.
+
+    python -m datamodules.corpus --linked FOLDER --graph GRAPH --tokenizer NAME --out FOLDER
+
+One shard per part of the linked text, written whole or not at all, so building resumes where it stopped. Sequences are
+stored without special tokens. A tenth of the texts (by a hash of the text, so that equal texts stay together) is held
+out for validation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jsonargparse import auto_cli
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
+from kg.files import InputError, lines, read_json, write_json, written_folder
+from kg.graph import KnowledgeGraph, fingerprint
+
+FORMAT = 1
+ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
+
+
+class Example(NamedTuple):
+    """One sequence, without special tokens."""
+
+    ids: np.ndarray         # (n,) token ids
+    word_start: np.ndarray  # (n,) bool
+    mentions: np.ndarray    # (m, 3) int32: first token, last token + 1, entity index; disjoint, in text order
+
+
+def is_held_out(text: str, share: float) -> bool:
+    """Whether a text belongs to the held-out `share`; depends on nothing but the text (case and spacing apart)."""
+    content = " ".join(text.lower().split())
+    return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "big") < share * 2**64
+
+
+def _disjoint(spans: np.ndarray) -> np.ndarray:
+    """Rows of (m, 3) start, end, entity, overlaps resolved: the longest stays, then the leftmost. In text order."""
+    kept: list[np.ndarray] = []
+    for row in spans[np.lexsort((spans[:, 0], spans[:, 0] - spans[:, 1]))]:
+        if all(row[1] <= k[0] or row[0] >= k[1] for k in kept):
+            kept.append(row)
+    return np.array(sorted(kept, key=lambda r: r[0]), np.int32).reshape(-1, 3)
+
+
+def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """[start, end) pieces of at most `limit` tokens, cut before a word and outside mentions where that is possible."""
+    free = word_start.copy()
+    for start, end, _ in mentions:
+        free[start + 1 : end] = False
+    start, length = 0, len(word_start)
+    while start < length:
+        end = min(start + limit, length)
+        if end < length:
+            candidates = np.flatnonzero(free[start + 1 : end + 1])
+            end = start + 1 + int(candidates[-1]) if len(candidates) else end
+        yield start, end
+        start = end
+
+
+def _examples(part: Path, tokenizer: PreTrainedTokenizerFast, index: dict[str, int], limit: int, held_out: float,
+              long_texts: str, counts: dict[str, int]) -> Iterator[tuple[Example, bool]]:
+    rows: list[tuple[int, dict[str, Any]]] = []
+    for number, line in lines(part):
+        try:
+            row = json.loads(line)
+            text, mentions = row["text"], row["mentions"]
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise InputError(f"{part}:{number}: wanted a JSON object with id, text and mentions ({error!r}). "
+                             "Link the text again: python -m kg.linking --help") from error
+        if not text.strip():
+            raise InputError(f"{part}:{number}: document {row.get('id')!r} has an empty text. Drop it from the input.")
+        for m in mentions:
+            if not 0 <= m["start"] < m["end"] <= len(text):
+                raise InputError(f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
+                                 f"{len(text)} characters. Link the text again.")
+            if m["entity"] not in index:
+                raise InputError(f"{part}:{number}: unknown entity id {m['entity']!r}; the graph does not have it. "
+                                 "Link the text with this graph.")
+        rows.append((number, row))
+    for begin in range(0, len(rows), 1000):
+        chunk = rows[begin : begin + 1000]
+        encodings = tokenizer([r["text"] for _, r in chunk], add_special_tokens=False, return_offsets_mapping=True,
+                              verbose=False)
+        for i, (number, row) in enumerate(chunk):
+            ids = np.array(encodings["input_ids"][i], np.int64)
+            words = np.array([-1 if w is None else w for w in encodings.word_ids(i)], np.int64)
+            word_start = np.concatenate([[True], words[1:] != words[:-1]]) if len(words) else np.zeros(0, bool)
+            spans = np.array([(m["start"], m["end"]) for m in row["mentions"]], np.int64).reshape(-1, 2)
+            tokens = token_spans(np.array(encodings["offset_mapping"][i], np.int64).reshape(-1, 2), spans)
+            entity = np.array([index[m["entity"]] for m in row["mentions"]], np.int64)
+            found = np.concatenate([tokens, entity[:, None]], axis=1)
+            found = found[found[:, 1] > found[:, 0]]
+            mentions = _disjoint(found)
+            counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
+            if len(ids) > limit and long_texts == "error":
+                raise InputError(f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit is {limit}. "
+                                 "Choose --long_texts split or truncate, or a longer --max_length.")
+            for start, end in _pieces(word_start, mentions, limit):
+                inside = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= end)]
+                yield (Example(ids[start:end], word_start[start:end], inside - np.array([start, start, 0], np.int32)),
+                       is_held_out(row["text"], held_out))
+                if end < len(ids) and long_texts == "truncate":
+                    counts["truncated_tokens"] += len(ids) - end
+                    break
+
+
+def _write_shard(part: Path, out: Path, tokenizer: str, ids: list[str], limit: int, held_out: float,
+                 long_texts: str) -> dict[str, int]:
+    """Write the shard of one linked part to folder `out`. Returns its counts."""
+    counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
+    loaded = load_tokenizer(tokenizer)
+    pairs = list(_examples(part, loaded, {e: i for i, e in enumerate(ids)}, limit, held_out, long_texts, counts))
+    examples = [e for e, _ in pairs]
+    dtype = np.uint16 if len(loaded) < 2**16 else np.uint32
+    arrays = {
+        "tokens": np.concatenate([e.ids for e in examples] or [np.zeros(0)]).astype(dtype),
+        "word_start": np.concatenate([e.word_start for e in examples] or [np.zeros(0)]).astype(bool),
+        "offsets": np.cumsum([0] + [len(e.ids) for e in examples], dtype=np.int64),
+        "mentions": np.concatenate([e.mentions for e in examples] or [np.zeros((0, 3))]).astype(np.int32),
+        "mention_offsets": np.cumsum([0] + [len(e.mentions) for e in examples], dtype=np.int64),
+        "held_out": np.array([h for _, h in pairs], bool),
+    }
+    with written_folder(out) as folder:
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        counts |= {"sequences": len(examples), "tokens": len(arrays["tokens"]), "mentions": len(arrays["mentions"]),
+                   "held_out_sequences": int(arrays["held_out"].sum())}
+        write_json(folder / "shard.json", {"counts": counts,
+                                           "bytes": {n: (folder / f"{n}.npy").stat().st_size for n in ARRAYS}})
+    return counts
+
+
+def build(linked: str, graph: str, tokenizer: str, out: str, max_length: int = 512, held_out: float = 0.1,
+          long_texts: Literal["error", "split", "truncate"] = "error", workers: int = 1, fresh: bool = False) -> Path:
+    """Tokenise linked text into shards under `out`; finished shards of the same settings are kept.
+
+    linked      a folder that ``python -m kg.linking`` wrote, with entities of `graph`
+    max_length  longest sequence in tokens, its two special tokens included
+    long_texts  what happens to a longer text: an error, cut into several sequences, or cut off
+
+    Raises InputError for broken input (file and line), a mention outside its text, an unknown entity, an empty text, a
+    text over the limit, or a folder that holds a corpus of other settings.
+    """
+    source, target = Path(linked), Path(out)
+    if not (source / "manifest.json").is_file():
+        raise InputError(f"{linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help")
+    parts = sorted(source.glob("part-*.jsonl"))
+    loaded = load_tokenizer(tokenizer)
+    settings = {"format": FORMAT, "linked": read_json(source / "manifest.json"), "graph": fingerprint(graph),
+                "tokenizer": tokenizer_fingerprint(loaded), "max_length": max_length, "held_out": held_out,
+                "long_texts": long_texts}
+    state = target / "settings.json"
+    if state.is_file() and read_json(state) != json.loads(json.dumps(settings)):
+        if not fresh:
+            changed = [k for k, v in read_json(state).items() if v != settings.get(k)]
+            raise InputError(f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
+                             "Choose another folder, or --fresh true to build it again.")
+        (target / "manifest.json").unlink(missing_ok=True)
+        for old in target.glob("shard-*"):
+            (old / "shard.json").unlink(missing_ok=True)
+    if (target / "manifest.json").is_file() and not fresh:
+        print(f"{out}: already built with these settings (--fresh true builds it again)")
+        return target
+    write_json(state, settings)
+    todo = {p: target / p.stem.replace("part", "shard") for p in parts}
+    missing = {p: s for p, s in todo.items() if fresh or not (s / "shard.json").is_file()}
+    work = partial(_write_shard, tokenizer=tokenizer, ids=KnowledgeGraph.load(graph).ids.to_pylist(), limit=max_length - 2,
+                   held_out=held_out, long_texts=long_texts)
+    with tqdm(total=len(parts), initial=len(parts) - len(missing), desc="corpus shards", dynamic_ncols=True) as bar:
+        if workers > 1:
+            with ProcessPoolExecutor(workers) as pool:
+                for _ in pool.map(work, missing.keys(), missing.values()):
+                    bar.update()
+        else:
+            for part, shard in missing.items():
+                work(part, shard)
+                bar.update()
+    shards = {s.name: read_json(s / "shard.json") for s in todo.values()}
+    total = {k: sum(s["counts"][k] for s in shards.values()) for k in next(iter(shards.values()))["counts"]}
+    write_json(target / "manifest.json", {"settings": settings, "counts": total, "shards": shards})
+    return target
+
+
+class Corpus:
+    """A built corpus, memory-mapped. ``corpus[i]`` is sequence i as an :class:`Example`.
+
+    Raises InputError when the folder is no finished corpus, a shard is missing or half-written, or the corpus was built
+    with another tokenizer or graph than the ones given (fingerprints; None skips the check).
+    """
+
+    def __init__(self, folder: str | Path, tokenizer: str | None = None, graph: str | None = None) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "manifest.json").is_file():
+            raise InputError(f"{folder}: no finished corpus here (manifest.json is missing). "
+                             "Build it: python -m datamodules.corpus --help")
+        self.manifest = read_json(self.folder / "manifest.json")
+        for name, wanted in (("tokenizer", tokenizer), ("graph", graph)):
+            if wanted is not None and self.manifest["settings"][name] != wanted:
+                raise InputError(f"{folder}: this corpus was built with another {name} "
+                                 f"({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again with this {name}.")
+        self.shards: list[dict[str, np.ndarray]] = []
+        for shard, facts in self.manifest["shards"].items():
+            for array, size in facts["bytes"].items():
+                file = self.folder / shard / f"{array}.npy"
+                if not file.is_file() or file.stat().st_size != size:
+                    raise InputError(f"{file}: missing or half-written (wanted {size} bytes). Delete {self.folder / shard} "
+                                     f"and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept.")
+            self.shards.append({a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False)
+                                for a in ARRAYS})
+        self.first = np.cumsum([0] + [len(s["held_out"]) for s in self.shards])
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def __getitem__(self, i: int) -> Example:
+        shard = int(np.searchsorted(self.first, i, side="right")) - 1
+        arrays, row = self.shards[shard], i - self.first[shard]
+        begin, end = arrays["offsets"][row], arrays["offsets"][row + 1]
+        first, last = arrays["mention_offsets"][row], arrays["mention_offsets"][row + 1]
+        return Example(np.asarray(arrays["tokens"][begin:end]), np.asarray(arrays["word_start"][begin:end]),
+                       np.asarray(arrays["mentions"][first:last]))
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(sequences,) tokens of each, without special tokens."""
+        return np.concatenate([np.diff(s["offsets"]) for s in self.shards])
+
+    def indices(self, held_out: bool) -> np.ndarray:
+        """Numbers of the held-out sequences, or of the others."""
+        return np.flatnonzero(np.concatenate([s["held_out"] for s in self.shards]) == held_out)
+
+    def seen_entities(self, entities: int) -> np.ndarray:
+        """(entities,) bool: which are mentioned in the sequences that are not held out."""
+        seen = np.zeros(entities, bool)
+        for s in self.shards:
+            train = np.repeat(~s["held_out"], np.diff(s["mention_offsets"]))
+            seen[s["mentions"][:, 2][train]] = True
+        return seen
+
+
+if __name__ == "__main__":
+    try:
+        auto_cli(build, as_positional=False)
+    except InputError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,46 @@
+"""Tokenizers: load one with a clear error, name its content, and turn character spans into token spans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from kg.files import InputError, digest
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
+    """The fast tokenizer in folder `name`, or of the hub model `name`.
+
+    Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or [PAD].
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        where = "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"
+        raise InputError(f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check the "
+                         f"hub name and the network. ({str(error).splitlines()[0]})") from error
+    if not tokenizer.is_fast:
+        raise InputError(f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to tokenizer.json.")
+    for token in ("cls_token", "sep_token", "mask_token", "pad_token"):
+        if getattr(tokenizer, token) is None:
+            raise InputError(f"tokenizer {name!r}: no {token}; a BERT-style tokenizer is needed")
+    return tokenizer
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
+    """A digest of everything that decides how text becomes ids (not of padding or truncation settings)."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    return digest({k: v for k, v in content.items() if k not in ("padding", "truncation")})
+
+
+def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """Token spans (m, 2) [first, last + 1) that cover the character spans (m, 2); an empty one where no token does.
+
+    offsets (n, 2) character offsets of the tokens, in text order, disjoint.
+    """
+    first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")  # first token that ends after the span begins
+    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")    # first token that begins at or after its end
+    return np.stack([first, np.maximum(first, last)], axis=1)

@@ -1,0 +1,162 @@
+"""From nothing to a pre-trained model: run the stages of ``experiments/<paper>/pipeline.yaml`` one after the other.
+
+    python -m experiments.pretrain kebiolm [--profile small|paper] [NAME=VALUE ...]
+
+Every stage keeps what it has finished, so the same command goes on where a killed one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kg.files import InputError, digest, read_json
+from kg.tracking import ROOT
+
+MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
+INPUTS = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER", "SEED", "FRESH", "ARGS", *MACHINE)
+
+
+def papers() -> list[str]:
+    """Papers that have a pipeline."""
+    return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml"))
+
+
+def gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
+    """Arguments of experiments.run that choose the machine. Raises InputError when a GPU is wanted and there is none."""
+    found = gpus() if profile.get("gpu") or int(given.get("DEVICES", "0") or 0) > 1 or given.get("DEVICES") == "gpu" else 0
+    if profile.get("gpu") and not found:
+        raise InputError("PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small.")
+    devices = int(given.get("DEVICES") or (found or 1))
+    if found and devices > found:
+        raise InputError(f"DEVICES={devices}, but this machine has {found} GPUs")
+    if not found:
+        common = ["--config", "experiments/common/cpu.yaml"]
+        common += ["--trainer.devices", str(devices), "--trainer.strategy", "ddp"] if devices > 1 else []
+    else:
+        common = ["--config", "experiments/common/ddp.yaml" if devices > 1 or int(given.get("NODES") or 1) > 1
+                  else "experiments/common/gpu.yaml", "--trainer.devices", str(devices)]
+    if given.get("NODES"):
+        common += ["--trainer.num_nodes", given["NODES"]]
+    if given.get("PRECISION"):
+        common += ["--trainer.precision", given["PRECISION"]]
+    return common
+
+
+def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[tuple[str, list[str], str | None]]:
+    """(title, arguments of ``python -m``, name of the result or None) of every stage to run, in order.
+
+    Raises InputError for an unknown paper or profile, or an input that the profile needs and `given` lacks.
+    """
+    if paper not in papers():
+        raise InputError(f"no paper {paper!r}; choose from: {', '.join(papers())}")
+    pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
+    profiles = [k for k in pipeline if k != "report"]
+    if profile_name not in profiles:
+        raise InputError(f"no profile {profile_name!r}; choose from: {', '.join(profiles)}")
+    profile = pipeline[profile_name]
+    for name, meaning in profile.get("needs", {}).items():
+        if not given.get(name) and not (name == "UMLS" and given.get("GRAPH")):
+            raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
+    values = {"work": str(work), "WORKERS": given.get("WORKERS") or str(os.cpu_count() or 1)}
+    values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
+    values |= {k: v for k, v in given.items() if v}
+    extra = [*machine(given, profile), "--seed_everything", given.get("SEED") or "0"]
+    extra += ["--fresh", "true"] if given.get("FRESH") else []
+    extra += shlex.split(given.get("ARGS", ""))
+    plan: list[tuple[str, list[str], str | None]] = []
+    for stage in profile["stages"]:
+        if given.get(stage.get("unless", "")):
+            continue
+        values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
+        words = []
+        for word in stage["run"].split():
+            if word == "{machine}":
+                words += extra
+            elif word == "{CORPUS}":
+                words += shlex.split(values["CORPUS"])
+            else:
+                words.append(word.format(**values))
+        plan.append((stage["title"], words, stage.get("result")))
+    return plan
+
+
+def table(report: dict[str, str], results: dict[str, dict[str, Any]]) -> str:
+    """Start and end of every reported metric, one pair of columns per run."""
+    width = max(map(len, report)) + 2
+    head = " " * width + "".join(f"{name + ' vectors':>20}" for name in results)
+    lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
+    for label, key in report.items():
+        lines.append(f"{label:<{width}}" + "".join(f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" for r in results.values()))
+    return "\n".join(lines)
+
+
+def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
+    """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved."""
+    choice = {k: v for k, v in given.items() if k in ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER") and v}
+    root = Path(os.environ.get("KEPL_RUNS", ROOT / "runs"))
+    work = root / "data" / f"{paper}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    plan = commands(paper, profile, given, work)
+    pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
+    if estimate := pipeline[profile].get("estimate"):
+        print(f"This is paper-sized work. {estimate}", flush=True)
+    results: dict[str, dict[str, Any]] = {}
+    for number, (title, words, result) in enumerate(plan, 1):
+        print(f"[{number}/{len(plan)}] {title}", flush=True)
+        started = time.monotonic()
+        target = work / f"result-{result}.json"
+        if result:
+            work.mkdir(parents=True, exist_ok=True)
+            words = [*words, "--result", str(target)]
+        code = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=False).returncode
+        if code:
+            print(f"stopped at stage {number} ({title}). What is finished is kept; the same command goes on from here. "
+                  f"The stage was: python -m {shlex.join(words)}", file=sys.stderr)
+            sys.exit(code if code > 0 else 128 - code)
+        print(f"      {time.monotonic() - started:.0f} s", flush=True)
+        if result:
+            results[result] = read_json(target)
+    print()
+    for name, result in results.items():
+        print(f"{name}: {result['steps']} steps\n  checkpoint  {result['checkpoints']}\n  export      {result['export']}\n"
+              f"  MLflow run  {result['mlflow_run']}  (make dashboard)")
+    last = next(reversed(results.values()))["end"]
+    print(f"\nOn held-out text ({last['val/mentions']:.0f} mentions, {last['val/mentions_unseen']:.0f} of entities that the "
+          "training text never mentions):\n")
+    print(table(pipeline["report"], results))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.pretrain", description=__doc__)
+    parser.add_argument("paper", help=f"one of: {', '.join(papers())}")
+    parser.add_argument("--profile", default="small")
+    parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
+    options = parser.parse_args()
+    try:
+        given = dict(s.split("=", 1) if "=" in s else (s, "") for s in options.settings)
+        if unknown := sorted(set(given) - set(INPUTS)):
+            raise InputError(f"no setting {unknown[0]!r}; choose from: {', '.join(INPUTS)}")
+        pretrain(options.paper, options.profile, given)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

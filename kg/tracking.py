@@ -1,0 +1,47 @@
+"""What every tracked run records besides its metrics: where the store is, which code, which environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "pykeen", "numpy", "mlflow")
+
+
+def tracking_uri() -> str:
+    """MLflow store: $MLFLOW_TRACKING_URI, or the sqlite file runs/mlflow.db of this checkout."""
+    if uri := os.environ.get("MLFLOW_TRACKING_URI"):
+        return uri
+    (ROOT / "runs").mkdir(exist_ok=True)
+    return f"sqlite:///{ROOT / 'runs' / 'mlflow.db'}"
+
+
+def use_experiment(name: str) -> str:
+    """Make sure the MLflow experiment `name` exists, its files under runs/artifacts, and make it current. Returns its id."""
+    import mlflow
+
+    mlflow.set_tracking_uri(tracking_uri())
+    if mlflow.get_experiment_by_name(name) is None and tracking_uri().startswith("sqlite:"):
+        mlflow.create_experiment(name, artifact_location=(ROOT / "runs" / "artifacts" / name).as_uri())
+    return str(mlflow.set_experiment(name).experiment_id)
+
+
+def commit() -> str:
+    """The checkout's commit, with '+changes' when files differ from it; 'unknown' outside a git checkout."""
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python, the machine and the packages that decide a result."""
+    versions = {p: importlib.metadata.version(p) for p in PACKAGES}
+    return {"python": platform.python_version(), "machine": platform.platform(), "cpus": str(os.cpu_count())} | versions

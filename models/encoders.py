@@ -1,0 +1,38 @@
+"""BERT encoders from a folder or the hub, and running a part of their layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, BertConfig, BertModel
+from transformers.masking_utils import create_bidirectional_mask
+
+from kg.files import InputError
+
+
+def load_bert(name: str, attention: str = "sdpa") -> BertModel:
+    """The BERT in folder `name`, or of the hub model `name`, in float32 and without pooler.
+
+    Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with weights only.
+    """
+    try:
+        config = AutoConfig.from_pretrained(name)
+        if not isinstance(config, BertConfig):
+            raise InputError(f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)")
+        return BertModel.from_pretrained(name, config=config, dtype=torch.float32, add_pooling_layer=False,
+                                         attn_implementation=attention, weights_only=True)
+    except OSError as error:
+        raise InputError(f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
+                         f"Check the path, or the name and the network. ({str(error).splitlines()[0]})") from error
+
+
+def attention_mask_4d(bert: BertModel, states: Tensor, attention_mask: Tensor) -> Tensor | None:
+    """The mask that the layers take, from a (B, L) one; None when nothing is masked."""
+    return create_bidirectional_mask(config=bert.config, inputs_embeds=states, attention_mask=attention_mask)
+
+
+def through_layers(bert: BertModel, states: Tensor, mask: Tensor | None, first: int, last: int) -> Tensor:
+    """`states` (B, L, H) after layers [first, last)."""
+    for layer in bert.encoder.layer[first:last]:
+        states = layer(states, mask)
+    return states

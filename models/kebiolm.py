@@ -1,0 +1,271 @@
+"""KeBioLM: Improving Biomedical Pretrained Language Models with Knowledge.
+
+Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
+
+    Text-only encoding, Eq. (1)              KeBioLMEncoder.text_states
+    Mention detection, Eq. (2)               KeBioLMEncoder.detector
+    k nearest entities, Eq. (3)              models.losses.entity_softmax
+    Text-entity fusion encoding, Eq. (4-5)   KeBioLMEncoder.fused_states
+    Pre-training loss, Eq. (6-10)            KeBioLM.training_step
+    Whole-entity masking, Section 3.2        datamodules.masking
+
+Deviations from the printed paper and its released code, each pinned by a test:
+    D1  The released code writes an entity on the token behind its mention, and on the first tokens of sentences with
+        fewer mentions than their batch mates. Here it stands on exactly its mention's tokens.
+    D2  The released code normalises (LayerNorm) after Eq. (4), which the paper does not have. Only `compat` does so here.
+    D3  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
+    D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which detects mentions by
+        argmax, never finds one there.
+    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code scans [SEP]).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import BertModel
+
+from datamodules.kebiolm import KeBioLMBatch
+from kg.embeddings import EmbeddingTable
+from kg.files import InputError
+from models.base import PaperModule
+from models.encoders import attention_mask_4d, load_bert, through_layers
+from models.heads import MLMHead
+from models.layers import added_to_spans, bio_spans, boundary_states
+from models.losses import entity_softmax
+from models.metrics import f1, span_matches
+
+TERMS = ("mlm", "ed", "el")
+SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
+
+
+class KeBioLMEncoder(nn.Module):
+    """A BERT whose upper layers read entities.
+
+    bert         any BERT without pooler; its first `text_layers` layers read text only (the paper's 8 of 12)
+    entity       (E, d) start values of the entity table
+    candidates   entities mixed for a mention (k = 100)
+    max_mentions mentions a sequence that are fused; more are left out (50)
+    compat       the released checkpoint's LayerNorm after Eq. (4)
+    """
+
+    def __init__(self, bert: BertModel, entity: Tensor, text_layers: int = 8, candidates: int = 100, max_mentions: int = 50,
+                 compat: bool = False) -> None:
+        super().__init__()
+        layers = bert.config.num_hidden_layers
+        if not 0 < text_layers <= layers:
+            raise InputError(f"text_layers {text_layers}: wanted 1 to {layers}, the encoder's layers")
+        hidden, size = bert.config.hidden_size, entity.shape[1]
+        self.bert, self.text_layers, self.candidates = bert, text_layers, candidates
+        self.max_mentions, self.compat = max_mentions, compat
+        self.hidden_size, self.max_length = hidden, bert.config.max_position_embeddings
+        self.tokenizer, self.linker = None, None  # mentions are detected, not looked up
+        self.entity = nn.Parameter(entity.clone().float())
+        self.detector = nn.Linear(hidden, 3)                    # W_l, b_l
+        self.mention_projection = nn.Linear(2 * hidden, size)   # W_m, b_m before Eq. (3)
+        self.entity_projection = nn.Linear(size, hidden)        # W_e, b_e
+        self.norm = nn.LayerNorm(hidden, eps=bert.config.layer_norm_eps) if compat else nn.Identity()
+        for linear in (self.detector, self.mention_projection, self.entity_projection):
+            nn.init.normal_(linear.weight, std=bert.config.initializer_range)
+            nn.init.zeros_(linear.bias)
+
+    def resize_token_embeddings(self, size: int) -> None:
+        """Make room for `size` tokens; new rows start as BERT's do."""
+        self.bert.resize_token_embeddings(size)
+
+    def text_states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(h (B, L, H), the layers' attention mask)."""
+        states = self.bert.embeddings(input_ids=input_ids)
+        mask = attention_mask_4d(self.bert, states, attention_mask)
+        return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
+
+    def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
+        """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence."""
+        labels = self.detector(text).argmax(-1)
+        last = attention_mask.sum(1, keepdim=True) - 1
+        position = torch.arange(labels.shape[1], device=labels.device)
+        return bio_spans(labels.masked_fill((position == 0) | (position >= last), 0), self.max_mentions)
+
+    def link(self, text: Tensor, mention: Tensor, gold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """(Eq. (10) per mention (M,), e'_m (M, d), the nearest entities (M, k)) of mentions (M, 3)."""
+        with torch.autocast(text.device.type, enabled=False):
+            query = self.mention_projection(boundary_states(text, mention).float())
+        return entity_softmax(query, self.entity, gold, self.candidates)
+
+    def fused_states(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor) -> Tensor:
+        """h^f (B, L, H), from the text states and each mention's entity mixture (M, d)."""
+        fused = self.norm(added_to_spans(text, mention, self.entity_projection(mixture)))  # Eq. (4)
+        return through_layers(self.bert, fused, mask, self.text_layers, len(self.bert.encoder.layer))  # Eq. (5)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, mentions: Tensor | None = None) -> Tensor:
+        """(B, L) ids and mask -> (B, L, H). `mentions` (M, 3) row, first, last + 1; None: found by argmax."""
+        text, mask = self.text_states(input_ids, attention_mask)
+        if mentions is None:
+            mentions = self.detected(text, attention_mask)
+        _, mixture, _ = self.link(text, mentions)
+        return self.fused_states(text, mask, mentions, mixture)
+
+    def load_released(self, state: dict[str, Tensor]) -> None:
+        """Take the weights of the authors' released checkpoint (needs `compat`). Raises InputError naming what is missing."""
+        if not self.compat:
+            raise InputError("the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=True")
+        prefixes = {"embeddings.": "bert.embeddings.", "mention_detector.": "detector.", "layer_norm.": "norm.",
+                    "entity_linker.entity_embeddings.weight": "entity",
+                    "entity_linker.mention_to_entity_projection.": "mention_projection.",
+                    "entity_context_projection.": "entity_projection."}
+        for layer in range(len(self.bert.encoder.layer)):
+            own, number = ("context", layer) if layer < self.text_layers else ("recontext", layer - self.text_layers)
+            prefixes[f"{own}_encoder.layer.{number}."] = f"bert.encoder.layer.{layer}."
+        renamed = {}
+        for name, tensor in state.items():
+            bare = name.removeprefix("bert.")
+            for old, new in prefixes.items():
+                if bare.startswith(old) and not bare.endswith("position_ids"):
+                    renamed[new + bare.removeprefix(old)] = tensor
+        result = self.load_state_dict(renamed, strict=False)
+        if result.missing_keys or result.unexpected_keys:
+            raise InputError(f"not a KeBioLM checkpoint of this size: missing {result.missing_keys[:5]}, "
+                             f"unexpected {result.unexpected_keys[:5]}")
+
+    @classmethod
+    def from_export(cls, folder: str | Path) -> KeBioLMEncoder:
+        """The encoder in an export folder (:meth:`KeBioLM.export`)."""
+        folder = Path(folder)
+        for name in ("kebiolm.safetensors", "kebiolm.json", "config.json"):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder / name}: missing; this is no KeBioLM export. Export the run again.")
+        state = load_file(folder / "kebiolm.safetensors")
+        settings = json.loads((folder / "kebiolm.json").read_text())
+        encoder = cls(load_bert(str(folder)), state["entity"], **{k: settings[k] for k in SETTINGS})
+        own = {k: v for k, v in state.items() if not k.startswith("head.")}
+        missing = [k for k in encoder.load_state_dict(own, strict=False).missing_keys if not k.startswith("bert.")]
+        if missing:
+            raise InputError(f"{folder}/kebiolm.safetensors: missing {missing}. Export the run again.")
+        return encoder
+
+
+class KeBioLM(PaperModule):
+    """Pre-training (Section 3.2).
+
+    encoder         a BERT: folder or hub name (the paper: PubMedBERT)
+    entities        folder of the :class:`EmbeddingTable` that initialises the entity table
+    random_entities start from random unit vectors instead (the ablation "+rand")
+    freeze_entities keep the table as it is (the ablation "+frz")
+    The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
+    """
+
+    def __init__(self, encoder: str, entities: str, text_layers: int = 8, candidates: int = 100, max_mentions: int = 50,
+                 random_entities: bool = False, freeze_entities: bool = False, compat: bool = False, attention: str = "sdpa",
+                 dropout: float | None = None, lr: float = 5e-5, weight_decay: float = 0.01, warmup_steps: int = 10_000,
+                 head_lr: float | None = None) -> None:
+        super().__init__(lr, weight_decay, warmup_steps, head_lr)
+        self.source, self.entities = encoder, entities
+        self.settings: dict[str, Any] = {"text_layers": text_layers, "candidates": candidates, "max_mentions": max_mentions,
+                                         "compat": compat}
+        self.random_entities, self.freeze_entities = random_entities, freeze_entities
+        self.attention, self.dropout = attention, dropout
+        self.encoder: KeBioLMEncoder | None = None
+
+    def configure_model(self) -> None:
+        """Read encoder and entity table; Lightning calls this before it needs parameters."""
+        if self.encoder is not None:
+            return
+        bert = load_bert(self.source, self.attention)
+        if self.dropout is not None:
+            for module in bert.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = self.dropout
+        entity = EmbeddingTable.load(self.entities).entity
+        if self.random_entities:
+            entity = nn.functional.normalize(torch.randn(entity.shape))
+        self.encoder = KeBioLMEncoder(bert, entity, **self.settings)
+        self.encoder.entity.requires_grad_(not self.freeze_entities)
+        config = bert.config
+        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self._window = torch.zeros(3)
+        self.train()  # from_pretrained returns modules in evaluation mode, without dropout
+
+    def is_head(self, name: str) -> bool:
+        return not name.startswith("encoder.bert.")
+
+    def decays(self, name: str, parameter: nn.Parameter) -> bool:
+        return parameter.dim() > 1 and name != "encoder.entity"
+
+    def loss_sums(self, batch: KeBioLMBatch) -> Tensor:
+        """(3,) sums over the batch of Eq. (8), Eq. (9) and Eq. (10)."""
+        assert self.encoder is not None
+        text, mask = self.encoder.text_states(batch.input_ids, batch.attention_mask)
+        detection = nn.functional.cross_entropy(self.encoder.detector(text).flatten(0, 1).float(), batch.bio_labels.flatten(),
+                                                ignore_index=-100, reduction="sum")           # Eq. (9)
+        linking, mixture, _ = self.encoder.link(text, batch.mention, batch.entity)           # Eq. (10)
+        fused = self.encoder.fused_states(text, mask, batch.mention, mixture)
+        predicted = batch.mlm_labels != -100
+        logits = self.head(fused[predicted], self.encoder.bert.embeddings.word_embeddings.weight)  # Eq. (7), masked tokens only
+        language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")  # Eq. (8)
+        return torch.stack([language, detection, linking.sum()])
+
+    def training_step(self, batch: KeBioLMBatch, batch_idx: int) -> Tensor:
+        accumulate = self.trainer.accumulate_grad_batches
+        total = self.trainer.strategy.reduce(batch.counts.clone(), reduce_op="sum").clamp_min(1)
+        sums = self.loss_sums(batch)
+        self._window = self._window.to(sums.device) + sums.detach()
+        if (batch_idx + 1) % accumulate == 0:
+            means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
+            self._window.zero_()
+            self.log_dict({"train/loss": means.sum()} | {f"train/loss_{t}": v for t, v in zip(TERMS, means, strict=True)},
+                          prog_bar=True, batch_size=1)
+        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
+        return (sums / total).sum() * accumulate * self.trainer.world_size  # Eq. (6)
+
+    def on_validation_epoch_start(self) -> None:
+        self._tally = torch.zeros(14, dtype=torch.double, device=self.device)
+
+    def validation_step(self, batch: KeBioLMBatch, batch_idx: int) -> None:
+        """Losses on masked text; detection and linking on the text itself, and linking with all mentions masked."""
+        assert self.encoder is not None
+        sums = self.loss_sums(batch).double()
+        text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
+        found = span_matches(self.encoder.detected(text, batch.attention_mask), bio_spans(batch.bio_labels),
+                             batch.input_ids.shape[1])
+        hidden = batch.original_ids.masked_fill((batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id)
+        right = self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity
+        blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
+        right_blind = self.encoder.link(blind, batch.mention)[2][:, 0] == batch.entity
+        unseen = ~batch.seen
+        linking = torch.stack([right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum(),
+                               unseen.sum()])
+        self._tally += torch.cat([sums, batch.counts.double(), found.double(), linking.double()])
+
+    def on_validation_epoch_end(self) -> None:
+        tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
+        sums, counts, found, linking = tally[:3], tally[3:6].clamp_min(1), tally[6:9], tally[9:]
+        means = sums / counts
+        unseen = linking[4].clamp_min(1)
+        self.log_dict({f"val/loss_{t}": v for t, v in zip(TERMS, means, strict=True)} | {
+            "val/loss": means.sum(),
+            "val/detection_f1": f1(found),
+            "val/linking_acc1": linking[0] / counts[2],
+            "val/linking_acc1_masked": linking[1] / counts[2],
+            "val/linking_acc1_unseen": linking[2] / unseen,
+            "val/linking_acc1_unseen_masked": linking[3] / unseen,
+            "val/mentions": tally[5],
+            "val/mentions_unseen": linking[4],
+        }, batch_size=1)
+
+    @property
+    def mask_id(self) -> int:
+        return int(self.trainer.datamodule.tokenizer.mask_token_id)  # type: ignore[attr-defined]
+
+    def export(self, folder: str | Path) -> None:
+        """Write the text encoder as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`."""
+        assert self.encoder is not None
+        self.encoder.bert.save_pretrained(folder)
+        state = {k: v for k, v in self.encoder.state_dict().items() if not k.startswith("bert.")}
+        state |= {f"head.{k}": v for k, v in self.head.state_dict().items()}
+        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / "kebiolm.safetensors")
+        (Path(folder) / "kebiolm.json").write_text(json.dumps(self.settings, indent=1) + "\n")

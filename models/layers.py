@@ -1,0 +1,43 @@
+"""Tensor operations on spans that more than one place calls. A span is a row (batch row, first token, last token + 1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
+
+
+def boundary_states(hidden: Tensor, spans: Tensor) -> Tensor:
+    """[h_s; h_t] of every span: (B, L, H), (M, 3) -> (M, 2H)."""
+    row, start, last = spans[:, 0], spans[:, 1], spans[:, 2] - 1
+    return torch.cat([hidden[row, start], hidden[row, last]], dim=-1)
+
+
+def added_to_spans(hidden: Tensor, spans: Tensor, addition: Tensor) -> Tensor:
+    """`hidden` (B, L, H) with ``addition[m]`` (M, H) added to exactly the tokens of span m. Spans are disjoint."""
+    batch, length, size = hidden.shape
+    # +(m+1) where span m begins, -(m+1) behind its end: the running sum is m+1 inside span m and 0 outside.
+    number = torch.arange(1, len(spans) + 1, device=hidden.device)
+    step = torch.zeros(batch * length + 1, dtype=torch.long, device=hidden.device)
+    step.index_add_(0, spans[:, 0] * length + spans[:, 1], number)
+    step.index_add_(0, spans[:, 0] * length + spans[:, 2], -number)
+    padded = torch.cat([addition.new_zeros(1, size), addition])
+    return hidden + padded[step.cumsum(0)[:-1]].view(batch, length, size).to(hidden.dtype)
+
+
+def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
+    """Spans (M, 3) of BIO labels (B, L), in text order. An I after O opens a span.
+
+    Labels other than B and I (-100 too) are outside. At most `max_spans` a row, the leftmost.
+    """
+    inside = (labels == B) | (labels == I)
+    before = torch.nn.functional.pad(inside, (1, 0))[:, :-1]
+    start = inside & ((labels == B) | ~before)
+    ends_here = inside & ~(torch.nn.functional.pad(inside, (0, 1))[:, 1:] & ~torch.nn.functional.pad(start, (0, 1))[:, 1:])
+    first, last = start.nonzero(), ends_here.nonzero()
+    spans = torch.cat([first, last[:, 1:] + 1], dim=1)
+    if max_spans is not None:
+        order = start.cumsum(1)[first[:, 0], first[:, 1]]
+        spans = spans[order <= max_spans]
+    return spans

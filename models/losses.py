@@ -1,0 +1,93 @@
+"""Losses that have a cheaper exact form than their formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class _EntitySoftmax(torch.autograd.Function):
+    """Entity linking over a large table without ever holding the (mentions, entities) logits.
+
+    Forward walks the table in chunks and keeps a running log-sum-exp and a running top-k; backward walks it again.
+    """
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+    def forward(ctx: Any, query: Tensor, table: Tensor, gold: Tensor | None, k: int, chunk: int) -> tuple[Tensor, ...]:
+        mentions, k = len(query), min(k, len(table))
+        normaliser = query.new_full((mentions,), -torch.inf)
+        values, index = query.new_empty(mentions, 0), torch.empty(mentions, 0, dtype=torch.long, device=query.device)
+        for begin in range(0, len(table), chunk):
+            logits = query @ table[begin : begin + chunk].T                    # (M, chunk)
+            best, where = logits.topk(min(k, logits.shape[1]), dim=1)
+            values, index = torch.cat([values, best], 1), torch.cat([index, where + begin], 1)
+            if values.shape[1] > k:
+                values, kept = values.topk(k, dim=1)
+                index = index.gather(1, kept)
+            if gold is not None:
+                peak = torch.maximum(normaliser, best[:, 0])
+                logits.sub_(peak[:, None]).exp_()
+                normaliser = peak + ((normaliser - peak).exp() + logits.sum(1)).log()
+        values, order = values.sort(dim=1, descending=True)
+        index = index.gather(1, order)
+        weight = values.softmax(1)
+        mixture = torch.nn.functional.embedding_bag(index, table, per_sample_weights=weight, mode="sum")
+        if gold is None:
+            loss = query.new_zeros(mentions)
+        else:
+            loss = normaliser - (query * table[gold]).sum(1)
+        ctx.save_for_backward(query, table, gold, normaliser, index, weight)
+        ctx.chunk = chunk
+        ctx.mark_non_differentiable(index)
+        return loss, mixture, index
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        query, table, gold, normaliser, index, weight = ctx.saved_tensors
+        from_loss, from_mixture, _ = gradients
+        to_query = torch.zeros_like(query)
+        to_table = torch.zeros_like(table) if ctx.needs_input_grad[1] else None
+        if gold is not None:
+            for begin in range(0, len(table), ctx.chunk):
+                rows = table[begin : begin + ctx.chunk]
+                share = (query @ rows.T).sub_(normaliser[:, None]).exp_().mul_(from_loss[:, None])  # d loss / d logits
+                to_query += share @ rows
+                if to_table is not None:
+                    torch.mm(share.T, query, out=to_table[begin : begin + ctx.chunk])
+            to_query -= from_loss[:, None] * table[gold]
+            if to_table is not None:
+                to_table.index_add_(0, gold, -from_loss[:, None] * query)
+        piece = max(1, 2**20 // max(1, index.shape[1] * table.shape[1]))       # bounds the gathered (m, k, d) rows
+        for begin in range(0, len(query), piece):
+            part = slice(begin, begin + piece)
+            rows = table[index[part]]                                          # (m, k, d)
+            to_weight = (rows @ from_mixture[part, :, None]).squeeze(-1)       # (m, k)
+            to_logit = weight[part] * (to_weight - (weight[part] * to_weight).sum(1, keepdim=True))
+            to_query[part] += (to_logit[:, None] @ rows).squeeze(1)
+            if to_table is not None:
+                to_rows = weight[part, :, None] * from_mixture[part, None] + to_logit[:, :, None] * query[part, None]
+                to_table.index_add_(0, index[part].flatten(), to_rows.flatten(0, 1))
+        return to_query, to_table, None, None, None
+
+
+def entity_softmax(query: Tensor, table: Tensor, gold: Tensor | None = None, k: int = 100,
+                   chunk: int = 8192) -> tuple[Tensor, Tensor, Tensor]:
+    """Link mentions to the rows of an entity table by dot product.
+
+    query (M, d), table (E, d), gold (M,) rows or None. Returns
+
+        loss     (M,)     -log softmax over all E rows at the gold one (KeBioLM, Eq. 10); zeros without `gold`
+        mixture  (M, d)   the k best rows weighted by their softmax (KeBioLM, Eq. 3)
+        best     (M, k)   those rows' numbers, best first
+
+    Exact, computed in float32 whatever autocast says. Beyond inputs and gradients it needs memory for one (M, chunk)
+    block, not for (M, E).
+    """
+    if table.dim() != 2 or query.shape[-1] != table.shape[1]:
+        raise ValueError(f"query {tuple(query.shape)} and table {tuple(table.shape)}: wanted (M, d) and (E, d)")
+    with torch.autocast(query.device.type, enabled=False):
+        return _EntitySoftmax.apply(query.float(), table.float(), gold, k, chunk)

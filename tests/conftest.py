@@ -1,0 +1,28 @@
+"""What several rooms' tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+
+from tests.fakes import kebiolm
+
+
+@pytest.fixture(scope="session")
+def fake_kebiolm(tmp_path_factory: pytest.TempPathFactory) -> kebiolm.Folders:
+    """KeBioLM's inputs, written once; tests must not change them."""
+    return kebiolm.write(tmp_path_factory.mktemp("kebiolm"))
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place of this test's own for runs and their MLflow store."""
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return tmp_path / "runs"
