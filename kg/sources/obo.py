@@ -151,7 +151,7 @@ def _from_text(path: Path) -> Ontology:
             continue
         if tag == "id":
             if not value or value in terms or term is not None:
-                raise InputError(f"{where}: wanted one new id a term, got {value!r} (empty or repeated). Mend the line.")
+                raise InputError(f"{where}: wanted one new id a term, got {value!r} (empty or repeated). Mend it.")
             term = terms[value] = Term(value.split()[0])
             continue
         if term is None:
@@ -244,7 +244,7 @@ def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
         predicate = curie(_required(synonym, "pred", where))
         scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
         if scope is None:
-            raise InputError(f"{where}: wanted hasExactSynonym (Narrow, Broad, Related), got {predicate!r}. Mend the file.")
+            raise InputError(f"{where}: wanted hasExactSynonym, hasRelatedSynonym …, got {predicate!r}. Mend it.")
         synonym_type = curie(_part(synonym, "synonymType", str, where))
         term.names.append((one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type)))
     return term
