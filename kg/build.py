@@ -74,8 +74,10 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
         if not file.is_file():
             raise InputError(f"{file}: no such file. Check the path.")
     folder = path if path is not None and path.is_dir() else None
-    names = [str(file.relative_to(folder)) if folder else file.name for file in files]
-    return {name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for name, file in zip(names, files, strict=True)}
+    return {
+        str(file.relative_to(folder)) if folder else file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)}
+        for file in files
+    }
 
 
 def kept_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:

@@ -87,7 +87,7 @@ def _rows(
             value = values.get(columns.get(column, column))
             if value is None:
                 raise InputError(f"{where}: wanted the columns {', '.join(REQUIRED[part])}, got {', '.join(values)}. "
-                                 "Rename them, name them with --columns head=source,…, or use --headerless.")  # fmt: skip
+                                 "Rename them, say --columns head=source,…, or use --headerless.")  # fmt: skip
             row[column] = value if column == "text" else " ".join(value.split())
             if not row[column]:
                 raise InputError(f"{where}: {column} is empty. Fill it in or take the line out.")
