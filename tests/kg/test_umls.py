@@ -77,6 +77,16 @@ def test_languages(folder):
     assert umls.read(folder, languages=("SPA",)).ids.to_pylist() == ["C0000001"]
 
 
+def test_preferred_name_by_ts_stt_and_ispref(folder):
+    """Rows drop out best first; the preferred name is always the best that is left."""
+    best_first = [(ts, stt, pref) for ts in "PS" for stt in ("PF", "VO") for pref in "YN"]
+    for left in range(1, 9):
+        kept = [f"C0000001 ENG {ts} {stt} S00000{n + 10} {pref} MSH MH {ts}-{stt}-{pref} N"
+                for n, (ts, stt, pref) in enumerate(best_first)][-left:]  # fmt: skip
+        (folder / "MRCONSO.RRF").write_text("".join(fake.conso(line) for line in reversed(kept)))
+        assert umls.read(folder).entities["name"].to_pylist() == ["-".join(best_first[-left])]
+
+
 def test_sources(folder):
     graph = umls.read(folder, sources=("NCI",))
     assert rows(graph.names) == [("C0000001", "ASA", "preferred", "en", "NCI"),
