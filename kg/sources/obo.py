@@ -1,0 +1,375 @@
+"""Ontologies in OBO text (.obo) and OBO-graph JSON (.json), plain or .gz -> KnowledgeGraph.
+
+Formats: OBO Flat File Format 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html, and OBO Graphs,
+https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are read too.
+
+    names       the label as `preferred`; synonyms by scope (exact, narrow, broad, related) unless their type says more
+                (layperson, abbreviation, plural, uk_spelling, obsolete). A synonym without a scope is `related`
+    triples     is_a, and each relationship under its id or, in JSON, its predicate's label with blanks as `_`
+    left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in the file: counted
+                under `left_out` in the manifest. Logical definitions (intersection_of) are not triples
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kg.files import InputError, lines, opened
+from kg.graph import KnowledgeGraph, table
+
+SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
+#: Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata Ontology's numbers for them.
+TYPES = {
+    "layperson": "layperson", "abbreviation": "abbreviation", "acronym": "abbreviation", "plural_form": "plural",
+    "uk_spelling": "uk_spelling", "obsolete_synonym": "obsolete",
+    "omo:0003000": "abbreviation", "omo:0003003": "layperson", "omo:0003004": "plural", "omo:0003005": "uk_spelling",
+    "omo:0003012": "abbreviation",
+}  # fmt: skip
+ESCAPES = {"n": "\n", "W": " ", "t": "\t"}
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
+MODIFIERS = re.compile(r'(?<!\\)\{\s*[\w:.-]+="(?:[^"\\]|\\.)*"[^{}]*\}\s*$')
+
+
+@dataclass(slots=True)
+class Term:
+    """One term; `names` holds (name, kind) without the label, `edges` (relation, other id)."""
+
+    id: str
+    label: str = ""
+    namespace: str = ""
+    definition: str = ""
+    comments: list[str] = field(default_factory=list)
+    names: list[tuple[str, str]] = field(default_factory=list)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+    obsolete: bool = False
+
+
+@dataclass(slots=True)
+class Ontology:
+    """Every term of a file, obsolete ones included, and what its header says."""
+
+    terms: dict[str, Term]
+    version: str
+    licence: str
+    namespace: str = ""
+
+    def kept(self) -> Iterator[Term]:
+        """The terms that become entities: labelled and not obsolete."""
+        return (term for term in self.terms.values() if term.label and not term.obsolete)
+
+
+def unescaped(text: str) -> str:
+    r"""OBO's \" \n \, \: \{ … as the characters they stand for."""
+    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text) if "\\" in text else text
+
+
+def kind_of(scope: str, synonym_type: str) -> str:
+    """A name's kind from its scope ("exact") and its type ("layperson", "OMO:0003000", ""), which goes first."""
+    return TYPES.get(synonym_type.lower(), scope)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# OBO text
+
+
+def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
+    """(text between the quotes, rest of the line)."""
+    match = QUOTED.match(value)
+    if not match:
+        raise InputError(f'{where}: wanted `{tag}: "text" …` with both quotes, got {value[:60]!r}. Mend the line.')
+    return unescaped(match[1]).strip(), value[match.end() :]
+
+
+def _synonym(value: str, where: str, scope: str | None) -> tuple[str, str]:
+    text, rest = _quoted(value, where, "synonym")
+    words = rest.split("[", 1)[0].split()
+    if scope is None:
+        scope = "related"  # the format's default
+        if words:
+            if words[0] not in SCOPES:
+                raise InputError(f"{where}: wanted a scope ({', '.join(SCOPES)}), got {words[0]!r}. Mend the line.")
+            scope = SCOPES[words.pop(0)]
+    return one_line(text), kind_of(scope, words[0] if words else "")
+
+
+def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines with their number; a line that ends in a single backslash goes on in the next one."""
+    held, start = "", 0
+    for number, line in lines(path):
+        line = held + line
+        start = start or number
+        if line.endswith("\\") and (len(line) - len(line.rstrip("\\"))) % 2:
+            held = line[:-1]
+            continue
+        yield start, line
+        held, start = "", 0
+    if held:
+        yield start, held
+
+
+def _from_text(path: Path) -> Ontology:
+    header: dict[str, str] = {}
+    terms: dict[str, Term] = {}
+    licence = ""
+    stanza, opened_at = "header", 0
+    term: Term | None = None  # None inside [Term] until its id has been read
+    for number, line in _logical_lines(path):
+        line = line.strip()
+        if not line or line.startswith("!"):
+            continue
+        where = f"{path}:{number}"
+        if line.startswith("[") and stanza == "Term" and term is None:
+            raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line. Add it or take the stanza out.")
+        if line.startswith("["):
+            if not line.endswith("]"):
+                raise InputError(f"{where}: wanted a stanza like [Term], got {line[:60]!r}. Mend the line.")
+            stanza, opened_at, term = line[1:-1], number, None
+            continue
+        tag, colon, value = line.partition(":")
+        value = value.strip()
+        if not colon or not tag or " " in tag:
+            raise InputError(f"{where}: wanted `tag: value`, got {line[:60]!r}. Mend the line, or give an .obo file.")
+        if stanza == "header":
+            header.setdefault(tag, value)
+            words = value.split()
+            if tag == "property_value" and words[:1] in (["terms:license"], ["dcterms:license"], ["dc:license"]):
+                licence = unescaped(" ".join(words[1:2])).strip('"')
+            elif tag == "remark" and "licen" in value.lower():
+                licence = licence or one_line(unescaped(value))
+            continue
+        if stanza != "Term":
+            continue
+        if tag == "id":
+            if not value or value in terms or term is not None:
+                raise InputError(f"{where}: wanted one new id a term, got {value!r} (empty or repeated). Mend it.")
+            term = terms[value] = Term(value.split()[0])
+            continue
+        if term is None:
+            raise InputError(f"{where}: wanted the term's `id:` line first, got {line[:60]!r}. Mend the stanza.")
+        if tag == "name":
+            term.label = one_line(unescaped(MODIFIERS.sub("", value)))
+        elif tag == "namespace":
+            term.namespace = value
+        elif tag == "def":
+            term.definition = _quoted(value, where, tag)[0]
+        elif tag == "comment":
+            term.comments.append(unescaped(MODIFIERS.sub("", value)).strip())
+        elif tag == "synonym":
+            term.names.append(_synonym(value, where, None))
+        elif tag in ("exact_synonym", "narrow_synonym", "broad_synonym", "related_synonym"):
+            term.names.append(_synonym(value, where, tag.split("_")[0]))
+        elif tag in ("is_a", "relationship"):
+            wanted = 1 if tag == "is_a" else 2
+            words = re.split(r"(?<!\\)[!{]", value)[0].split()
+            if len(words) != wanted:
+                shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
+                raise InputError(f"{where}: wanted `{shape}`, got {line[:60]!r}. Mend the line.")
+            term.edges.append(("is_a" if wanted == 1 else words[0], unescaped(words[-1])))
+        elif tag == "is_obsolete":
+            term.obsolete = value.startswith("true")
+    if stanza == "Term" and term is None:
+        raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again.")
+    if not terms:
+        raise InputError(f"{path}:1: no [Term] stanza in the file. Give an ontology in OBO format.")
+    version = header.get("data-version") or header.get("date", "")
+    return Ontology(terms, version, licence, header.get("default-namespace", ""))
+
+
+# OBO-graph JSON
+
+
+def curie(iri: str) -> str:
+    """http://purl.obolibrary.org/obo/HP_0000001 -> HP:0000001; …/doid#has_symptom -> has_symptom; else unchanged."""
+    if "#" in iri:
+        return iri.rsplit("#", 1)[1] or iri
+    if not iri.startswith(("http://", "https://")):
+        return iri
+    prefix, mark, number = iri.rsplit("/", 1)[1].partition("_")
+    return f"{prefix}:{number}" if mark and prefix and number else iri
+
+
+def _json(path: Path) -> Any:
+    try:
+        with opened(path) as handle:
+            return json.loads(handle.read().decode("utf-8"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}). Fetch the file again.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start}: not utf-8 text. Fetch the file again.") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: the compressed file is cut or broken. Fetch it again.") from error
+
+
+def _part(value: Any, key: str, kind: type, where: str) -> Any:
+    """value[key] of the wanted JSON type, or that type's empty value when the key is absent or null."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: wanted an object with the key {key!r}, got {type(value).__name__}. Mend the file.")
+    part = value.get(key)
+    if part is None:
+        return kind()
+    if not isinstance(part, kind):
+        raise InputError(f"{where}: wanted {kind.__name__} under {key!r}, got {type(part).__name__}. Mend the file.")
+    return part
+
+
+def _required(value: Any, key: str, where: str) -> str:
+    text = _part(value, key, str, where)
+    if not text:
+        raise InputError(f"{where}: the key {key!r} is missing or empty. Mend the file.")
+    return text
+
+
+def _properties(meta: Any, where: str) -> dict[str, str]:
+    pairs = _part(meta, "basicPropertyValues", list, where)
+    return {curie(_required(pair, "pred", where)): str(pair.get("val", "")) for pair in pairs}
+
+
+def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
+    meta = _part(node, "meta", dict, where)
+    term = Term(name, one_line(_part(node, "lbl", str, where)), obsolete=_part(meta, "deprecated", bool, where))
+    term.namespace = _properties(meta, where).get("hasOBONamespace", "")
+    term.definition = _part(_part(meta, "definition", dict, where), "val", str, where).strip()
+    term.comments = [str(comment).strip() for comment in _part(meta, "comments", list, where)]
+    for synonym in _part(meta, "synonyms", list, where):
+        predicate = curie(_required(synonym, "pred", where))
+        scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
+        if scope is None:
+            raise InputError(f"{where}: wanted hasExactSynonym, hasRelatedSynonym …, got {predicate!r}. Mend it.")
+        synonym_type = curie(_part(synonym, "synonymType", str, where))
+        term.names.append((one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type)))
+    return term
+
+
+def _from_json(path: Path) -> Ontology:
+    graphs = _part(_json(path), "graphs", list, str(path))
+    if not graphs:
+        raise InputError(f"{path}: no `graphs` in the file. Give an ontology in OBO-graph JSON.")
+    terms: dict[str, Term] = {}
+    predicates: dict[str, str] = {}
+    edges: list[tuple[str, str, str]] = []
+    for number, graph in enumerate(graphs):
+        here = f"{path}: graphs[{number}]"
+        own = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get("default-namespace", "")
+        seen: set[str] = set()
+        for place, node in enumerate(_part(graph, "nodes", list, here)):
+            iri = _required(node, "id", f"{here}.nodes[{place}]")
+            where = f"{path}: node {iri}"
+            if iri in seen:
+                raise InputError(f"{where}: the id stands twice in graphs[{number}]. Take one of them out.")
+            seen.add(iri)
+            kind = _part(node, "type", str, where)
+            if kind == "PROPERTY":
+                predicates[iri] = _part(node, "lbl", str, where) or predicates.get(iri, "")
+            elif kind in ("CLASS", ""):
+                name = curie(iri)
+                # A term that several graphs of the file name is taken from the first that labels it.
+                if name not in terms or not terms[name].label:
+                    terms[name] = _term_of(node, name, where)
+                    terms[name].namespace = terms[name].namespace or own
+        for place, edge in enumerate(_part(graph, "edges", list, here)):
+            where = f"{here}.edges[{place}]"
+            edges.append((_required(edge, "sub", where), _required(edge, "pred", where), _required(edge, "obj", where)))
+    if not terms:
+        raise InputError(f"{path}: no CLASS nodes in the file. Give an ontology in OBO-graph JSON.")
+    for head, predicate, tail in edges:
+        if head in predicates or predicate == "subPropertyOf":
+            continue  # between relations, not between terms
+        label = "_".join(predicates.get(predicate, "").split()) or curie(predicate)
+        terms.setdefault(curie(head), Term(curie(head))).edges.append((label, curie(tail)))
+    meta = _part(graphs[0], "meta", dict, f"{path}: graphs[0]")
+    said = _properties(meta, f"{path}: graphs[0].meta")
+    version = said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
+    licence = said.get("license") or next((v for v in said.values() if "licen" in v.lower()), "")
+    return Ontology(terms, version, licence)
+
+
+# KnowledgeGraph
+
+
+def parsed(path: str | Path) -> Ontology:
+    """Every term of an .obo, .obo.gz, .json or .json.gz file, obsolete ones included.
+
+    Raises InputError naming path:line (JSON: path and node) when the file is missing or broken.
+    """
+    path = Path(path)
+    form = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    if form not in (".obo", ".json"):
+        raise InputError(f"{path}: wanted an .obo or .json file (.gz too). Rename it, or choose another source.")
+    return _from_text(path) if form == ".obo" else _from_json(path)
+
+
+def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
+    """The kept terms as a graph. `types` gives entity types by id; a term it lacks has its namespace as type, or the
+    file's default namespace, or its id's prefix."""
+    kept = {term.id: term for term in ontology.kept()}
+    types = types or {}
+    names: dict[tuple[str, str, str], None] = {}  # as an ordered set
+    triples: dict[tuple[str, str, str], None] = {}
+    dangling = 0
+    for term in kept.values():
+        names[term.id, term.label, "preferred"] = None
+        names.update(((term.id, name, kind), None) for name, kind in term.names if name)
+        for relation, other in term.edges:
+            if other in kept:
+                triples[term.id, relation, other] = None
+            else:
+                dangling += 1
+    obsolete = sum(term.obsolete for term in ontology.terms.values())
+    unnamed = sum(not term.label and not term.obsolete for term in ontology.terms.values())
+    ids, labels, kinds = zip(*names, strict=True) if names else ((), (), ())
+    heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
+    defined = [term for term in kept.values() if term.definition]
+    fallback = ontology.namespace
+    return KnowledgeGraph(
+        entities=table("entities", {
+            "id": list(kept), "name": [t.label for t in kept.values()],
+            "type": [types.get(t.id) or t.namespace or fallback or t.id.split(":")[0] for t in kept.values()]}),
+        names=table("names", {"id": ids, "name": labels, "kind": kinds, "language": ["en"] * len(ids),
+                              "source": [i.split(":")[0] for i in ids]}),
+        definitions=table("definitions", {"id": [t.id for t in defined], "text": [t.definition for t in defined]}),
+        triples=table("triples", {"head": heads, "relation": relations, "tail": tails}),
+        manifest={
+            "source": source, "version": ontology.version or "not stated in the file",
+            "licence": ontology.licence or "not stated in the file",
+            "left_out": {
+                "obsolete terms": obsolete, "terms without a label": unnamed, "edges to terms left out": dangling},
+        },
+    )  # fmt: skip
+
+
+def files(path: str | Path) -> list[Path]:
+    """The files that :func:`read` reads."""
+    return [Path(path)]
+
+
+def read(path: str | Path, type: str | None = None) -> KnowledgeGraph:
+    """The ontology in `path`. `type` is every entity's type; without it a term's namespace is its type.
+
+    Raises InputError naming path:line (JSON: path and node) when the file is missing or broken.
+    """
+    ontology = parsed(path)
+    types = {term.id: type for term in ontology.kept()} if type else None
+    return graph(ontology, f"OBO file {Path(path).name}", types)
+
+
+def texts_of(ontology: Ontology) -> Iterator[tuple[str, str, str]]:
+    """(id, "definition" or "comment", text) of the kept terms."""
+    for term in ontology.kept():
+        if term.definition:
+            yield term.id, "definition", term.definition
+        yield from ((term.id, "comment", comment) for comment in term.comments if comment)
+
+
+def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
+    """(id, kind, text) of every definition and comment, kind "definition" or "comment". Raises InputError as read."""
+    return texts_of(parsed(path))

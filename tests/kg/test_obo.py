@@ -1,0 +1,145 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kg.files import InputError
+from kg.sources import obo
+from tests.fakes import obo as fake
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "en_onto"
+
+
+def rows(table):
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_text(tmp_path, end):
+    graph = obo.read(fake.write_text(tmp_path / f"x.obo{end}"))
+    assert rows(graph.entities) == [("X:0000001", "root {all}", "fake"),
+                                    ("X:0000002", "small thing ! not a remark", "branch"),
+                                    ("X:0000003", "whole thing", "fake")]  # fmt: skip
+    assert {(name, kind) for i, name, kind, _, _ in rows(graph.names) if i == "X:0000002"} == {
+        ("small thing ! not a remark", "preferred"), ("minor thing", "exact"), ("little one", "layperson"),
+        ("ST", "abbreviation"), ("small things", "plural"), ("smalle thing", "uk_spelling"), ("old thing", "obsolete"),
+        ("tiny thing", "narrow"), ("thing", "broad"), ("no scope", "related")}  # fmt: skip
+    assert rows(graph.definitions) == [("X:0000002", 'Called "small", with a\nsecond line.'),
+                                       ("X:0000003", "A whole, in one line.")]  # fmt: skip
+    assert rows(graph.triples) == [("X:0000002", "is_a", "X:0000001"), ("X:0000002", "part_of", "X:0000003"),
+                                   ("X:0000003", "is_a", "X:0000001")]  # fmt: skip
+    assert graph.manifest["left_out"] == {"obsolete terms": 1, "terms without a label": 1, "edges to terms left out": 2}
+    assert graph.manifest["version"] == "fake/2099-01-01" and graph.manifest["licence"] == "https://example.org/licence"
+
+
+def test_type_argument(tmp_path):
+    assert set(obo.read(fake.write_text(tmp_path / "x.obo"), type="thing").entities["type"].to_pylist()) == {"thing"}
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_json(tmp_path, end):
+    graph = obo.read(fake.write_json(tmp_path / f"x.json{end}"))
+    assert rows(graph.entities) == [("X:0000001", "root {all}", "X"), ("X:0000002", "small thing", "branch"),
+                                    ("X:0000003", "whole thing", "X"), ("X:0000005", "named later", "X")]  # fmt: skip
+    assert {(name, kind) for i, name, kind, _, _ in rows(graph.names) if i == "X:0000002"} == {
+        ("small thing", "preferred"), ("minor thing", "exact"), ("little one", "layperson"), ("ST", "abbreviation"),
+        ("tiny thing", "narrow"), ("thing", "broad")}  # fmt: skip
+    assert set(rows(graph.triples)) == {
+        ("X:0000002", "is_a", "X:0000001"), ("X:0000002", "part_of", "X:0000003"), ("X:0000003", "near", "X:0000002"),
+        ("X:0000003", "RO:0000001", "X:0000001"), ("X:0000005", "is_a", "X:0000001")}  # fmt: skip
+    assert graph.manifest["left_out"]["edges to terms left out"] == 2
+
+
+def test_texts(tmp_path):
+    assert list(obo.texts(fake.write_text(tmp_path / "x.obo"))) == [
+        ("X:0000001", "comment", "A comment."), ("X:0000002", "definition", 'Called "small", with a\nsecond line.'),
+        ("X:0000002", "comment", "First."), ("X:0000003", "definition", "A whole, in one line.")]  # fmt: skip
+
+
+def test_curie():
+    assert obo.curie("http://purl.obolibrary.org/obo/HP_0000001") == "HP:0000001"
+    assert obo.curie("http://purl.obolibrary.org/obo/doid#has_symptom") == "has_symptom"
+    assert obo.curie("http://example.org/plain") == "http://example.org/plain"
+    assert obo.curie("is_a") == "is_a"
+
+
+BROKEN = {
+    "no end quote": ('synonym: "minor thing" EXACT []', 'synonym: "minor thing EXACT []', r"wanted `synonym"),
+    "unknown scope": ('"minor thing" EXACT', '"minor thing" EXAKT', r"wanted a scope .*EXAKT"),
+    "no tag": ("is_a: X:0000001 {source", "X 0000001 {source", r"wanted `tag: value`"),
+    "no target": ("relationship: part_of X:0000003 {", "relationship: part_of {", r"wanted `relationship"),
+    "id twice": ("id: X:0000003", "id: X:0000002", r"wanted one new id"),
+    "no id": ("id: X:0000003\n", "", r"wanted the term's `id:`"),
+    "stanza": ("[Typedef]", "[Typedef", r"wanted a stanza"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_text(tmp_path, case):
+    old, new, message = BROKEN[case]
+    assert fake.TEXT.count(old) == 1
+    line = fake.TEXT[: fake.TEXT.index(old)].count("\n") + 1
+    with pytest.raises(InputError, match=rf"x\.obo:{line}: {message}"):
+        obo.read(fake.write_text(tmp_path / "x.obo", fake.TEXT.replace(old, new)))
+
+
+def test_other_broken_files(tmp_path):
+    with pytest.raises(InputError, match=r"x\.obo:1: no \[Term\]"):
+        obo.read(fake.write_text(tmp_path / "x.obo", "format-version: 1.2\n"))
+    with pytest.raises(InputError, match=r"cut\.obo:4: this \[Term\] has no `id:`"):
+        obo.read(fake.write_text(tmp_path / "cut.obo", "[Term]\nid: X:1\n\n[Term]\n"))
+    with pytest.raises(InputError, match=r"wanted an \.obo or \.json file"):
+        obo.read(tmp_path / "x.owl")
+    with pytest.raises(InputError, match="no such file"):
+        obo.read(tmp_path / "none.obo")
+    (tmp_path / "x.obo").write_bytes(b"[Term]\nid: X:1\nname: \xff\n")
+    with pytest.raises(InputError, match=r"x\.obo:3: not utf-8"):
+        obo.read(tmp_path / "x.obo")
+    whole = fake.write_text(tmp_path / "x.obo.gz", fake.TEXT * 50).read_bytes()
+    (tmp_path / "cut.obo.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut\.obo\.gz:\d+: the compressed file is cut"):
+        obo.read(tmp_path / "cut.obo.gz")
+
+
+def test_broken_json(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"graphs": [\n{"nodes": [}]}')
+    with pytest.raises(InputError, match=r"x\.json:2: not valid JSON"):
+        obo.read(path)
+    for breaking, message in [
+        (lambda g: g["nodes"][2].pop("id"), r"graphs\[0\]\.nodes\[2\]: the key 'id'"),
+        (lambda g: g["nodes"][2].update(meta=[]), r"node .*X_0000003: wanted dict under 'meta', got list"),
+        (lambda g: g["nodes"][1]["meta"]["synonyms"][0].update(pred="hasOddSynonym"), "X_0000002: wanted has.*Odd"),
+        (lambda g: g["nodes"].append(g["nodes"][0]), "X_0000001: the id stands twice"),
+        (lambda g: g["edges"][3].pop("obj"), r"graphs\[0\]\.edges\[3\]: the key 'obj'"),
+    ]:  # fmt: skip
+        value = fake.graphs()
+        breaking(value["graphs"][0])
+        with pytest.raises(InputError, match=message):
+            obo.read(fake.write_json(path, value))
+    with pytest.raises(InputError, match="no `graphs`"):
+        obo.read(fake.write_json(path, {}))
+
+
+REAL = {  # shared/data/README.md
+    "doid_2016-09-01.obo.gz": {"entities": 9344 - 2373, "triples": 8155},
+    "chebi_import_hp.obo.gz": {
+        "entities": 2115,
+        "definitions": 1570,
+        "names": 2115 + 8500 - 133,
+    },  # 133 lines repeat one
+    "hp_2013-11-30.obo.gz": {"entities": 10267 - 44, "triples": 13458},
+    "ncit-disease-2018-06-08.json.gz": {"entities": 20324, "definitions": 17180, "triples": 50204, "relations": 62},
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", REAL)
+def test_real(name):
+    if not (SHARED / name).is_file():
+        pytest.skip(f"{SHARED / name} is not here")
+    graph = obo.read(SHARED / name)
+    assert {part: graph.counts()[part] for part in REAL[name]} == REAL[name]
+    assert not [
+        name for name, kind in Counter(graph.names["name"].to_pylist()).items() if not name.strip() or "\\" in name
+    ]

@@ -1,0 +1,141 @@
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kg.files import InputError
+from kg.sources import tables
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
+CSV = {
+    "entities.csv": 'id,name,type\nE1,"Aspirin, plain",drug\nE2,Headache,symptom\n',
+    "names.csv": "id,name,kind,language,source\nE1,ASA,abbreviation,en,here\nE2,头痛,,zh,\n",
+    "definitions.csv": 'id,text\nE1,"A drug\nof two lines."\n',
+    "triples.csv": "head,relation,tail,score\nE1,treats,E2,1\nE1,treats,E2,2\n",
+}
+
+
+def put(folder, files):
+    for name, text in files.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return folder
+
+
+def rows(table):
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def check(graph, text):
+    assert rows(graph.entities) == [("E1", "Aspirin, plain", "drug"), ("E2", "Headache", "symptom")]
+    assert rows(graph.names) == [
+        ("E1", "Aspirin, plain", "preferred", "en", "tables"), ("E2", "Headache", "preferred", "en", "tables"),
+        ("E1", "ASA", "abbreviation", "en", "here"), ("E2", "头痛", "synonym", "zh", "tables")]  # fmt: skip
+    assert rows(graph.definitions) == [("E1", text)]
+    assert rows(graph.triples) == [("E1", "treats", "E2")]  # the same triple twice is one
+
+
+def test_csv(tmp_path):
+    check(tables.read(put(tmp_path, CSV)), "A drug\nof two lines.")
+
+
+def test_tsv_gz_with_a_byte_order_mark(tmp_path):
+    files = {
+        "entities.tsv.gz": "\ufeffid\tname\ttype\nE1\tAspirin, plain\tdrug\nE2\tHeadache\tsymptom\n",
+        "names.tsv": "id\tname\tkind\tlanguage\tsource\nE1\tASA\tabbreviation\ten\there\nE2\t头痛\t\tzh\t\n",
+        "definitions.tsv": 'id\ttext\nE1\tA "drug\n',
+        "triples.tsv.gz": "tail\trelation\thead\r\nE2\ttreats\tE1\r\n",
+    }
+    check(tables.read(put(tmp_path, files)), 'A "drug')
+
+
+def test_jsonl(tmp_path):
+    files = {
+        "entities.jsonl": '{"id": "E1", "name": "Aspirin, plain", "type": "drug"}\n{"id": "E2", "name": "Headache", '
+                          '"type": "symptom"}\n',
+        "names.jsonl": '{"id": "E1", "name": "ASA", "kind": "abbreviation", "source": "here"}\n'
+                       '{"id": "E2", "name": "头痛", "kind": null, "language": "zh"}\n',
+        "definitions.jsonl": '{"id": "E1", "text": "A\\ndrug"}\n',
+        "triples.jsonl": '{"head": "E1", "relation": "treats", "tail": "E2"}\n',
+    }  # fmt: skip
+    check(tables.read(put(tmp_path, files)), "A\ndrug")
+
+
+def test_headerless_triples_alone(tmp_path):
+    path = put(tmp_path, {"train.txt": "a\tr\tb\nb\ts\tc\n"}) / "train.txt"
+    graph = tables.read(path, headerless=True, missing="add")
+    assert rows(graph.entities) == [("a", "a", ""), ("b", "b", ""), ("c", "c", "")]
+    assert rows(graph.triples) == [("a", "r", "b"), ("b", "s", "c")]
+    assert {row[2] for row in rows(graph.names)} == {"preferred"}
+    with pytest.raises(InputError, match=r"no entities table.*--missing add"):
+        tables.read(path, headerless=True)
+
+
+def test_several_files_and_other_column_names(tmp_path):
+    files = {"nodes.tsv": "id\tname\tkind\n1\tone\tnumber\n2\ttwo\tnumber\n",
+             "a.tsv": "source\tedge\ttarget\n1\tbelow\t2\n", "b.tsv": "source\tedge\ttarget\n2\tabove\t1\n"}
+    graph = tables.read(put(tmp_path, files), entities=("nodes.tsv",), triples=("a.tsv", "b.tsv"),
+                        columns=("type=kind", "head=source", "relation=edge", "tail=target"))  # fmt: skip
+    assert rows(graph.entities) == [("1", "one", "number"), ("2", "two", "number")]
+    assert rows(graph.triples) == [("1", "below", "2"), ("2", "above", "1")]
+    with pytest.raises(InputError, match="--columns head: wanted ours=theirs"):
+        tables.read(tmp_path, columns=("head",))
+
+
+def test_missing_adds(tmp_path):
+    put(tmp_path, CSV | {"triples.csv": "head,relation,tail\nE1,treats,E9\n"})
+    with pytest.raises(InputError, match=r"triples\.csv:2: unknown entity id 'E9'"):
+        tables.read(tmp_path)
+    assert rows(tables.read(tmp_path, missing="add").entities)[2] == ("E9", "E9", "")
+
+
+def test_encoding(tmp_path):
+    put(tmp_path, {"entities.csv": "id,name\n1,阿司匹林\n".encode("gb18030")})
+    assert tables.read(tmp_path, encoding="gb18030").entities["name"].to_pylist() == ["阿司匹林"]
+    with pytest.raises(InputError, match=r"entities\.csv:2: not utf-8 text"):
+        tables.read(tmp_path)
+    with pytest.raises(InputError, match="--encoding utf-9: no such encoding"):
+        tables.read(tmp_path, encoding="utf-9")
+
+
+@pytest.mark.parametrize(("files", "message"), [
+    ({"names.csv": "id,name\nE1,a\nE7,b\n"}, r"names\.csv:3: unknown entity id 'E7'"),
+    ({"definitions.csv": 'id,text\nE1,"two\nlines"\nE7,b\n'}, r"definitions\.csv:4: unknown entity id 'E7'"),
+    ({"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"}, r"entities\.csv:4: entity id 'E1' stands there twice"),
+    ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
+    ({"entities.csv": "id,label\nE1,a\n"}, r"entities\.csv:2: wanted the columns id, name, got id, label"),
+    ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: wanted 3 columns .*got 2"),
+    ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
+    ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
+    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: wanted a JSON object"),
+    ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: wanted a JSON object"),
+])  # fmt: skip
+def test_broken(tmp_path, files, message):
+    with pytest.raises(InputError, match=message):
+        tables.read(put(tmp_path, CSV | files))
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(InputError, match="no tables here"):
+        tables.read(tmp_path)
+    with pytest.raises(InputError, match=r"none\.csv: no such file"):
+        tables.read(put(tmp_path, CSV), triples=("none.csv",))
+    with pytest.raises(InputError, match="--missing maybe: wanted error or add"):
+        tables.read(tmp_path, missing="maybe")
+
+
+@pytest.mark.data
+def test_real(tmp_path):
+    for archive in ("en_kg_umls_semnet/umls_semnet.tar.gz", "en_kg_hetionet/hetionet_5k.tar.gz"):
+        if not (SHARED / archive).is_file():
+            pytest.skip(f"{SHARED / archive} is not here")
+        with tarfile.open(SHARED / archive) as tar:
+            tar.extractall(tmp_path, filter="data")
+    semnet = tables.read(tmp_path / "umls_semnet", triples=("train.txt", "valid.txt", "test.txt"), headerless=True,
+                         missing="add").counts()  # fmt: skip
+    assert (semnet["entities"], semnet["relations"], semnet["triples"]) == (135, 46, 5216 + 652 + 661)
+    hetionet = tables.read(tmp_path / "hetionet", entities=("nodes.tsv",), triples=("edges-5k.sif.gz",),
+                           columns=("type=kind", "head=source", "relation=metaedge", "tail=target")).counts()
+    assert (hetionet["entities"], hetionet["relations"], hetionet["triples"]) == (47031, 24, 99676)
