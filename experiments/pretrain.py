@@ -131,9 +131,9 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
         if result:
             results[result] = read_json(target)
     print()
-    for name, result in results.items():
-        print(f"{name}: {result['steps']} steps\n  checkpoint  {result['checkpoints']}\n  export      {result['export']}\n"
-              f"  MLflow run  {result['mlflow_run']}  (make dashboard)")
+    for name, run in results.items():
+        print(f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
+              f"  MLflow run  {run['mlflow_run']}  (make dashboard)")
     last = next(reversed(results.values()))["end"]
     print(f"\nOn held-out text ({last['val/mentions']:.0f} mentions, {last['val/mentions_unseen']:.0f} of entities that the "
           "training text never mentions):\n")

@@ -24,9 +24,8 @@ import torch
 import yaml
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.utilities import rank_zero_only
 
-from experiments.tracking import Run, StepSeed, WholeCheckpoints
+from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process
 from kg.files import InputError, read_json, write_json, written_folder
 
 
@@ -66,9 +65,9 @@ class CLI(LightningCLI):
         seed = self.config.seed_everything
         if "seed" in self.config.data.init_args:
             self.config.data.init_args.seed = seed
-        plain = yaml.safe_load(self.parser.dump(self.config, skip_check=True))
+        plain = yaml.safe_load(self.parser.dump(self.config, skip_validation=True))
         self.run = Run(*named(sys.argv[1:]), plain, seed, self.config.run_folder)
-        if rank_zero_only.rank == 0:
+        if first_process():
             self.run.lock()
             if self.config.fresh:
                 for stale in ("checkpoints", "export"):
@@ -146,7 +145,7 @@ def main() -> None:
         cli = CLI(save_config_callback=None, subclass_mode_model=True, subclass_mode_data=True, run=False,
                   seed_everything_default=0, parser_kwargs={"default_env": False})
         result = train(cli)
-        if rank_zero_only.rank == 0:
+        if first_process():
             print(f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {result['mlflow_run']}")
             if cli.config.result:
                 write_json(cli.config.result, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def data_hashes(value: Any, key: str = "") -> dict[str, str]:
     return {}
 
 
+def first_process() -> bool:
+    """Whether this is process 0 of a distributed run, also before the process group exists."""
+    return int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
+
+
 class Run:
     """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end, export.
 
@@ -77,11 +83,11 @@ class Run:
         """The run's MLflow logger; a resumed run continues its MLflow run."""
         known = self.folder / "mlflow.json"
         run_id = read_json(known)["run_id"] if known.is_file() else None
-        if pl.utilities.rank_zero_only.rank == 0:
+        if first_process():
             use_experiment(self.paper)
         logger = MLFlowLogger(experiment_name=self.paper, run_name=f"{self.stem}-seed{self.seed}",
                               tracking_uri=tracking_uri(), run_id=run_id)
-        if run_id is None and pl.utilities.rank_zero_only.rank == 0:
+        if run_id is None and first_process():
             write_json(known, {"run_id": logger.run_id, "tracking_uri": tracking_uri()})
         return logger
 
@@ -122,11 +128,10 @@ class WholeCheckpoints(TorchCheckpointIO):
             torch.save(checkpoint, handle)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        try:
-            return torch.load(path, map_location=map_location or "cpu", weights_only=True)
-        except (RuntimeError, EOFError) as error:
-            raise InputError(f"{path}: not a complete checkpoint ({str(error).splitlines()[0]}). "
-                             "Delete it; the run then resumes from the one before, or from the start.") from error
+        if not zipfile.is_zipfile(path):  # torch writes zip files, whose end says that they are whole
+            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run then resumes from the one before, "
+                             "or from the start.")
+        return torch.load(path, map_location=map_location or "cpu", weights_only=True)
 
 
 class StepSeed(pl.Callback):

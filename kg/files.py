@@ -18,7 +18,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 PARTIAL = ".partial"
 
@@ -54,9 +54,9 @@ def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = None if "b" in mode else "utf-8"
         if path.suffix == ".gz":
-            handle: IO[Any] = gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text)
+            handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))
         else:
-            handle = open(partial, mode, encoding=text)
+            handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
         with handle:
             yield handle
         os.replace(partial, path)

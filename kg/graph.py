@@ -108,14 +108,7 @@ class KnowledgeGraph:
     def load(cls, folder: str | Path) -> KnowledgeGraph:
         """The graph in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
         folder = Path(folder)
-        if not (folder / "manifest.json").is_file():
-            raise InputError(f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m kg.build --help")
-        manifest = read_json(folder / "manifest.json")
-        for key in ("format", "counts", "sha256"):
-            if key not in manifest:
-                raise InputError(f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help")
-        if manifest["format"] != FORMAT:
-            raise InputError(f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again.")
+        manifest = _manifest(folder)
         tables = {}
         for part in SCHEMAS:
             file = folder / f"{part}.parquet"
@@ -131,5 +124,18 @@ def table(part: str, rows: dict[str, Any]) -> pa.Table:
 
 
 def fingerprint(folder: str | Path) -> str:
-    """One digest that names a saved graph's content."""
-    return digest(read_json(Path(folder) / "manifest.json")["sha256"])
+    """One digest that names a saved graph's content. Raises InputError when there is no graph in the folder."""
+    return digest(_manifest(Path(folder))["sha256"])
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    if not (folder / "manifest.json").is_file():
+        raise InputError(f"{folder}: no knowledge graph here (manifest.json is missing). "
+                         "Build one: python -m kg.build --help")
+    manifest: dict[str, Any] = read_json(folder / "manifest.json")
+    for key in ("format", "counts", "sha256"):
+        if key not in manifest:
+            raise InputError(f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help")
+    if manifest["format"] != FORMAT:
+        raise InputError(f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again.")
+    return manifest

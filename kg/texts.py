@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 
+from kg.build import source_module
 from kg.files import InputError, written
 
 
@@ -19,12 +19,8 @@ def main() -> None:
     parser.add_argument("path", nargs="?", help="where the source's files are, if not in an installed package")
     parser.add_argument("--out", required=True, help="JSONL file to write: one {id, text} per line")
     options = parser.parse_args()
-    from kg.build import sources
-
     try:
-        if options.source not in sources():
-            raise InputError(f"no source {options.source!r}; choose from: {', '.join(sources())}")
-        module = importlib.import_module(f"kg.sources.{options.source}")
+        module = source_module(options.source)
         if not hasattr(module, "texts"):
             raise InputError(f"source {options.source!r} has no running text of its own; give CORPUS= text files instead")
         count = 0

@@ -28,7 +28,8 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
 
 def attention_mask_4d(bert: BertModel, states: Tensor, attention_mask: Tensor) -> Tensor | None:
     """The mask that the layers take, from a (B, L) one; None when nothing is masked."""
-    return create_bidirectional_mask(config=bert.config, inputs_embeds=states, attention_mask=attention_mask)
+    mask: Tensor | None = create_bidirectional_mask(config=bert.config, inputs_embeds=states, attention_mask=attention_mask)  # type: ignore[assignment]  # flex attention's BlockMask is not used here
+    return mask
 
 
 def through_layers(bert: BertModel, states: Tensor, mask: Tensor | None, first: int, last: int) -> Tensor:

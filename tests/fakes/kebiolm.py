@@ -46,7 +46,7 @@ def write(folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers:
         {"source": "fake", "version": "1", "licence": "none"},
     )
     graph.save(folder / "graph")
-    vectors = torch.nn.functional.normalize(torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed)))
+    vectors = torch.nn.functional.normalize(torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed + 99)))
     EmbeddingTable(vectors, ids, manifest={"graph": fingerprint(folder / "graph")}).save(folder / "entities")
     (folder / "linked").mkdir(parents=True)
     for part in range(parts):

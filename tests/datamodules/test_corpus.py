@@ -1,0 +1,151 @@
+"""The corpus on disk: what is stored, resuming, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datamodules import corpus
+from datamodules.corpus import Corpus, is_held_out
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.files import InputError, sha256
+from kg.graph import KnowledgeGraph, fingerprint
+from tests.fakes import bert
+from tests.fakes.kebiolm import Folders
+
+
+def rows(folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for p in sorted(Path(folder).glob("part-*.jsonl")) for line in p.read_text().splitlines()]
+
+
+def linked(folder: Path, fake: Folders, *documents: dict[str, Any]) -> str:
+    """A linked folder with one part that holds `documents`."""
+    folder.mkdir()
+    (folder / "part-00000.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
+    shutil.copy(Path(fake.linked) / "manifest.json", folder)
+    return str(folder)
+
+
+def doc(text: str, *mentions: tuple[int, int, str], name: str = "d") -> dict[str, Any]:
+    return {"id": name, "text": text, "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions]}
+
+
+def test_every_text_and_mention_is_there(fake_kebiolm: Folders) -> None:
+    tokenizer, ids = load_tokenizer(fake_kebiolm.bert), KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
+    built, names = Corpus(fake_kebiolm.corpus), dict(zip(*[KnowledgeGraph.load(fake_kebiolm.graph).entities[c].to_pylist() for c in ("id", "name")], strict=True))
+    documents = rows(fake_kebiolm.linked)
+    assert len(built) == len(documents) == 120
+    for i, document in enumerate(documents):
+        example = built[i]
+        assert tokenizer.decode(example.ids) == " ".join(document["text"].split())
+        assert [ids[e] for e in example.mentions[:, 2]] == [m["entity"] for m in document["mentions"]]
+        assert [tokenizer.decode(example.ids[a:b]) for a, b, _ in example.mentions] == [names[m["entity"]] for m in document["mentions"]]
+        starts = [bool(not t.startswith("##")) for t in tokenizer.convert_ids_to_tokens(example.ids)]
+        assert example.word_start.tolist() == starts
+    assert built.lengths.tolist() == [len(built[i].ids) for i in range(len(built))]
+
+
+def test_held_out_texts(fake_kebiolm: Folders) -> None:
+    built, documents = Corpus(fake_kebiolm.corpus), rows(fake_kebiolm.linked)
+    held = set(built.indices(True))
+    assert held.isdisjoint(built.indices(False)) and len(held) + len(built.indices(False)) == len(built)
+    assert held == {i for i, d in enumerate(documents) if is_held_out(d["text"], 0.1)}
+    assert is_held_out("A  b", 0.5) == is_held_out("a b", 0.5)  # equal texts stay together
+    share = np.mean([is_held_out(f"text {i}", 0.1) for i in range(5000)])
+    assert 0.08 < share < 0.12
+    seen = built.seen_entities(40)
+    wanted = {int(e) for i in built.indices(False) for e in built[int(i)].mentions[:, 2]}
+    assert set(np.flatnonzero(seen)) == wanted
+
+
+def test_parallel_and_resumed_builds_are_identical(fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = (fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert)
+    corpus.build(*arguments, str(tmp_path / "two"), max_length=128, workers=2)
+    assert sha256(tmp_path / "two") == sha256(fake_kebiolm.corpus)
+    real = corpus._write_shard
+
+    def dies(part: Path, *rest: Any, **settings: Any) -> dict[str, int]:
+        if part.stem.endswith("1"):
+            raise KeyboardInterrupt
+        return real(part, *rest, **settings)
+
+    monkeypatch.setattr(corpus, "_write_shard", dies)
+    with pytest.raises(KeyboardInterrupt):
+        corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+    with pytest.raises(InputError, match="no finished corpus"):
+        Corpus(tmp_path / "cut")
+    kept = (tmp_path / "cut" / "shard-00000" / "shard.json").stat().st_mtime_ns
+    monkeypatch.setattr(corpus, "_write_shard", real)
+    corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+    assert sha256(tmp_path / "cut") == sha256(fake_kebiolm.corpus)
+    assert (tmp_path / "cut" / "shard-00000" / "shard.json").stat().st_mtime_ns == kept
+
+
+def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    arguments = (fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"))
+    corpus.build(*arguments, max_length=128)
+    with pytest.raises(InputError, match="other settings .max_length.*--fresh"):
+        corpus.build(*arguments, max_length=100)
+    corpus.build(*arguments, max_length=100, fresh=True)
+    assert Corpus(tmp_path / "c").manifest["settings"]["max_length"] == 100
+
+
+@pytest.mark.parametrize(("document", "message"), [
+    (doc("renal failure", (0, 99, "E000")), r"part-00000\.jsonl:2: mention \[0, 99\) lies outside its text of 13"),
+    (doc("renal failure", (5, 5, "E000")), r"jsonl:2: mention \[5, 5\) lies outside"),
+    (doc("renal failure", (0, 5, "X1")), r"jsonl:2: unknown entity id 'X1'"),
+    (doc("  "), r"jsonl:2: document 'd' has an empty text"),
+    (doc("mild " * 200), r"jsonl:2: document 'd' has 800 tokens, the limit is 126.*split or truncate"),
+    ({"id": "x"}, r"jsonl:2: wanted a JSON object with id, text and mentions"),
+])
+def test_bad_documents_name_file_and_line(fake_kebiolm: Folders, tmp_path: Path, document: dict[str, Any], message: str) -> None:
+    source = linked(tmp_path / "l", fake_kebiolm, doc("fine text"), document)
+    with pytest.raises(InputError, match=message):
+        corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
+    assert not list((tmp_path / "c").glob("*.partial")) and not (tmp_path / "c" / "manifest.json").exists()
+
+
+def test_long_texts_are_split_outside_mentions_or_truncated(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    text = "the of renal failure with and renal lesion in"
+    spans = [(text.index(n), text.index(n) + len(n), e) for n, e in (("renal failure", "E000"), ("renal lesion", "E001"))]
+    source = linked(tmp_path / "l", fake_kebiolm, doc(text, *spans))
+    tokenizer = load_tokenizer(fake_kebiolm.bert)
+    corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "s"), max_length=5, long_texts="split")
+    split = Corpus(tmp_path / "s")
+    assert [tokenizer.decode(split[i].ids) for i in range(len(split))] == ["the of", "renal failure with", "and renal lesion", "in"]
+    assert [split[i].mentions.tolist() for i in range(4)] == [[], [[0, 2, 0]], [[1, 3, 1]], []]
+    corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "t"), max_length=5, long_texts="truncate")
+    assert len(Corpus(tmp_path / "t")) == 1 and Corpus(tmp_path / "t").manifest["counts"]["truncated_tokens"] == 7
+
+
+def test_overlapping_mentions_keep_the_longest(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    source = linked(tmp_path / "l", fake_kebiolm, doc("renal failure rare", (0, 5, "E001"), (0, 13, "E000"), (6, 18, "E002")))
+    corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
+    built = Corpus(tmp_path / "c")
+    assert len(built[0].mentions) == 1 and built.manifest["counts"]["overlapping_mentions_dropped"] == 2
+
+
+def test_what_does_not_belong_together(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    other = load_tokenizer(str(bert.write(tmp_path / "b", ["zebra"])))
+    with pytest.raises(InputError, match="built with another tokenizer"):
+        Corpus(fake_kebiolm.corpus, tokenizer=tokenizer_fingerprint(other))
+    with pytest.raises(InputError, match="built with another graph"):
+        Corpus(fake_kebiolm.corpus, graph="0" * 64)
+    Corpus(fake_kebiolm.corpus, graph=fingerprint(fake_kebiolm.graph))
+
+
+def test_half_written_shard(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    shutil.copytree(fake_kebiolm.corpus, tmp_path / "c")
+    file = tmp_path / "c" / "shard-00001" / "tokens.npy"
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(InputError, match=r"shard-00001.tokens\.npy: missing or half-written.*Delete"):
+        Corpus(tmp_path / "c")
+    shutil.rmtree(tmp_path / "c" / "shard-00001")
+    (tmp_path / "c" / "manifest.json").unlink()
+    corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
+    assert sha256(tmp_path / "c") == sha256(fake_kebiolm.corpus)  # what the message tells to do works

@@ -1,0 +1,104 @@
+"""KeBioLM's batches: independent of how the work is shared, and refused when things do not belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
+from kg.embeddings import EmbeddingTable
+from kg.files import InputError
+from tests.fakes import bert
+from tests.fakes.kebiolm import Folders
+
+
+def made(fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object) -> KeBioLMData:
+    data = KeBioLMData(fake.corpus, fake.bert, fake.entities, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
+    data.trainer = SimpleNamespace(global_rank=rank, world_size=world, accumulate_grad_batches=accumulate, global_step=step)  # type: ignore[assignment]
+    data.setup()
+    return data
+
+
+def sentences(batches: list[KeBioLMBatch]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(original ids, masked ids) of every sequence, without padding, sorted."""
+    found = []
+    for b in batches:
+        for ids, masked, mask in zip(b.original_ids, b.input_ids, b.attention_mask, strict=True):
+            found.append((tuple(ids[mask.bool()].tolist()), tuple(masked[mask.bool()].tolist())))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (1, 4), (2, 2)])
+def test_steps_hold_the_same_however_they_are_shared(fake_kebiolm: Folders, world: int, accumulate: int) -> None:
+    alone = list(made(fake_kebiolm).train_dataloader())
+    shared = [list(made(fake_kebiolm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
+    assert len(shared[0]) == len(alone) * accumulate
+    for step, whole in enumerate(alone):
+        parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
+        assert sentences(parts) == sentences([whole])
+        assert torch.equal(sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts)
+        assert torch.equal(parts[0].counts, parts[accumulate - 1].counts)
+
+
+def test_a_later_start_gives_the_rest(fake_kebiolm: Folders) -> None:
+    data = made(fake_kebiolm)
+    steps = data.steps_per_epoch
+    first, second = list(data.train_dataloader()), list(made(fake_kebiolm, step=steps).train_dataloader())
+    resumed = list(made(fake_kebiolm, step=2).train_dataloader())
+    for a, b in zip(resumed, (first + second)[2:], strict=False):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    assert sentences(first) != sentences(second)  # another epoch, other masks
+
+
+def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:
+    data = made(fake_kebiolm, batch_size=8)
+    order = data.order(3)
+    assert len(np.unique(order)) == order.size and set(order.ravel()) <= set(data.train_indices)
+    assert order.size > len(data.train_indices) - 8
+    assert data.corpus is not None
+    spread = np.mean([np.ptp(data.corpus.lengths[b]) for b in order])
+    assert spread < 0.5 * np.mean([np.ptp(data.corpus.lengths[b]) for b in np.random.default_rng(0).permutation(order.ravel()).reshape(order.shape)])
+
+
+def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm: Folders) -> None:
+    whole = list(made(fake_kebiolm, eval_batch_size=3).val_dataloader())
+    shared = [list(made(fake_kebiolm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
+    assert len(shared[0]) == len(shared[1])
+    counted = [b for part in shared for b in part if b.counts[1] > 0]
+    assert sentences(counted) == sentences(whole)
+    total = sum(b.counts for part in shared for b in part)
+    assert torch.equal(total, sum(b.counts for b in whole))
+
+
+def test_masks_follow_the_setting(fake_kebiolm: Folders) -> None:
+    """With whole-entity masking no mention is half masked; with whole words (the ablation) some are."""
+    def halves(data: KeBioLMData) -> int:
+        batch = data.batch(data.train_indices, 0)
+        chosen = batch.mlm_labels != -100
+        return sum(0 < int(chosen[r, a:b].sum()) < b - a for r, a, b in batch.mention.tolist())
+
+    assert halves(made(fake_kebiolm)) == 0
+    assert halves(made(fake_kebiolm, whole_entity_masking=False)) > 0
+    batch = made(fake_kebiolm).batch(made(fake_kebiolm).train_indices, 0)
+    special = (batch.original_ids == 2) | (batch.original_ids == 3) | (batch.attention_mask == 0)
+    assert torch.equal(batch.input_ids[special], batch.original_ids[special])
+
+
+def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    zebra = str(bert.write(tmp_path / "b", ["zebra"]))
+    with pytest.raises(InputError, match="another tokenizer"):
+        KeBioLMData(fake_kebiolm.corpus, zebra, fake_kebiolm.entities, 16).setup()
+    table = EmbeddingTable.load(fake_kebiolm.entities)
+    EmbeddingTable(table.entity, table.entity_ids, manifest={"graph": "f" * 64}).save(tmp_path / "e")
+    with pytest.raises(InputError, match="another graph"):
+        KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, str(tmp_path / "e"), 16).setup()
+    with pytest.raises(InputError, match="fewer than one batch of 512"):
+        KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities).setup()
+    with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
+        made(fake_kebiolm, max_length=64)
+    with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
+        made(fake_kebiolm, world=3).train_dataloader()

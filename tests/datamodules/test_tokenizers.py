@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
+from kg.files import InputError
+from tests.fakes import bert
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=12), st.data())
+def test_token_spans_equal_brute_force(pieces: list[tuple[int, int]], draw: st.DataObject) -> None:
+    offsets, at = [], 0
+    for gap, size in pieces:
+        offsets.append((at + gap, at + gap + size))
+        at += gap + size
+    start = draw.draw(st.integers(0, at - 1))
+    end = draw.draw(st.integers(start + 1, at))
+    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]  # tokens that share a character with the span
+    got = token_spans(np.array(offsets), np.array([[start, end]]))[0]
+    assert got[1] - got[0] == len(inside)
+    if inside:
+        assert got.tolist() == [inside[0], inside[-1] + 1]
+
+
+def test_mentions_fall_on_their_word_pieces(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(str(bert.write(tmp_path / "b", ["renal", "failure", "mild"])))
+    text = "Mild renal failure, zebra"
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    spans = np.array([(text.index(w), text.index(w) + len(w)) for w in ("renal failure", "zebra")])
+    tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+    got = [tokens[a:b] for a, b in token_spans(np.array(encoded["offset_mapping"]), spans)]
+    assert got == [["renal", "failure"], ["z", "##e", "##b", "##r", "##a"]]
+
+
+def test_fingerprint_sees_vocabulary_not_padding(tmp_path: Path) -> None:
+    one = load_tokenizer(str(bert.write(tmp_path / "a", ["renal"])))
+    before = tokenizer_fingerprint(one)
+    one(["renal", "renal renal"], padding=True, truncation=True, max_length=3)
+    assert tokenizer_fingerprint(one) == before
+    assert tokenizer_fingerprint(load_tokenizer(str(bert.write(tmp_path / "b", ["renal", "mild"])))) != before
+
+
+def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'nowhere/model': neither a folder nor a model"):
+        load_tokenizer("nowhere/model")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="folder without a tokenizer"):
+        load_tokenizer(str(tmp_path / "empty"))

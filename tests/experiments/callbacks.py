@@ -1,0 +1,40 @@
+"""Lightning callbacks that tests put into runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+
+class SaveGradients(pl.Callback):
+    """Writes every parameter's gradient before the first optimiser step, and the loss logged for it, from process 0."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.gradients: dict[str, torch.Tensor] | None = None
+
+    def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
+        if self.gradients is None:
+            self.gradients = {n: p.grad.clone() for n, p in pl_module.named_parameters() if p.grad is not None}
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            losses = {k: v.clone() for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+            torch.save({"gradients": self.gradients, "losses": losses}, self.file)
+
+
+class KillAt(pl.Callback):
+    """kill -9 after a number of batches, if the marker file is not there yet."""
+
+    def __init__(self, batches: int, marker: str) -> None:
+        self.batches, self.marker = batches, Path(marker)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,131 @@
+"""The training entry: resuming, sharing work over processes, and what it refuses."""
+
+from __future__ import annotations
+
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+import torch
+import yaml
+
+from kg.files import read_json
+from tests.fakes.kebiolm import Folders
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(fake: Folders, result: Path, *extra: str, configs: tuple[str, ...] = ("kebiolm/pretrain", "common/tiny")) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "experiments.run"]
+    for config in configs:
+        command += ["--config", f"experiments/{config}.yaml"]
+    settings: dict[str, Any] = {
+        "model.init_args.encoder": fake.bert, "data.init_args.tokenizer": fake.bert, "model.init_args.text_layers": 2,
+        "model.init_args.entities": fake.entities, "data.init_args.entities": fake.entities, "data.init_args.corpus": fake.corpus,
+        "data.init_args.batch_size": 8, "data.init_args.max_length": 128, "model.init_args.warmup_steps": 2,
+        "model.init_args.lr": 0.001, "model.init_args.candidates": 7, "result": result}
+    for key, value in settings.items():
+        command += [f"--{key}", str(value)]
+    return subprocess.run([*command, *extra], capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+def finished(done: subprocess.CompletedProcess[str], result: Path) -> dict[str, Any]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_json(result)
+
+
+def kill_at(batches: int, marker: Path) -> tuple[str, ...]:
+    return ("--trainer.callbacks+=tests.experiments.callbacks.KillAt", f"--trainer.callbacks.batches={batches}",
+            f"--trainer.callbacks.marker={marker}")
+
+
+@pytest.mark.parametrize("extra", [(), ("--trainer.accumulate_grad_batches", "2")], ids=["plain", "accumulated"])
+def test_a_killed_run_resumes_exactly(fake_kebiolm: Folders, tmp_path: Path, runs: Path, extra: tuple[str, ...]) -> None:
+    """kill -9 in mid-epoch, the same command again: final metrics as if nothing had happened, in the same MLflow run."""
+    long = ("--trainer.max_steps", "17", "--checkpoint_every", "4", *extra)  # 13 steps are an epoch: it crosses one
+    whole = finished(start(fake_kebiolm, tmp_path / "a.json", *long, "--run_folder", str(tmp_path / "whole")), tmp_path / "a.json")
+    command = (*long, "--run_folder", str(tmp_path / "cut"), *kill_at(22 if extra else 11, tmp_path / "killed"))
+    killed = start(fake_kebiolm, tmp_path / "b.json", *command)
+    assert killed.returncode == -9 and (tmp_path / "killed").exists() and not (tmp_path / "b.json").exists()
+    first_run = read_json(tmp_path / "cut" / "mlflow.json")["run_id"]
+    assert [p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")] == ["step=8.ckpt"]
+    again = start(fake_kebiolm, tmp_path / "b.json", *command)
+    resumed = finished(again, tmp_path / "b.json")
+    assert "resuming from" in again.stdout and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
+    for key in ("start", "end"):
+        assert resumed[key] == pytest.approx(whole[key], abs=1e-6)
+    assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
+    third = start(fake_kebiolm, tmp_path / "c.json", *command)
+    assert "already finished" in third.stdout and finished(third, tmp_path / "c.json")["end"] == resumed["end"]
+
+
+def gradients(fake: Folders, folder: Path, name: str, *extra: str) -> dict[str, Any]:
+    file = folder / f"{name}.pt"
+    done = start(fake, folder / f"{name}.json", "--run_folder", str(folder / name), "--model.init_args.dropout", "0", *extra,
+                 "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients", f"--trainer.callbacks.file={file}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved: dict[str, Any] = torch.load(file, weights_only=True)
+    return saved
+
+
+@pytest.mark.ddp
+def test_processes_and_accumulation_give_the_single_process_gradients(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    """Two gloo processes, four accumulated batches, and both: the loss and gradients of one process, to 1e-4."""
+    two = ("--trainer.devices", "2", "--trainer.strategy", "ddp")
+    alone = gradients(fake_kebiolm, tmp_path, "alone")
+    assert len(alone["gradients"]) > 50 and all(g.abs().sum() > 0 for n, g in alone["gradients"].items() if "key.bias" not in n)
+    for name, extra in {"two": two, "four": ("--trainer.accumulate_grad_batches", "4"),
+                        "both": (*two, "--trainer.accumulate_grad_batches", "2")}.items():
+        shared = gradients(fake_kebiolm, tmp_path, name, *extra)
+        assert shared["losses"].keys() == alone["losses"].keys()
+        for key, loss in alone["losses"].items():
+            torch.testing.assert_close(shared["losses"][key], loss, atol=1e-4, rtol=1e-4, msg=lambda m, k=key, n=name: f"{n} {k}: {m}")
+        for key, gradient in alone["gradients"].items():
+            torch.testing.assert_close(shared["gradients"][key], gradient, atol=1e-4, rtol=1e-3,
+                                       msg=lambda m, k=key, n=name: f"{n} {k}: {m}")
+
+
+def test_one_step_of_every_config(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    """Every pretrain YAML of the papers, laid over its own base, makes one finite step on the CPU with fake data."""
+    configs = sorted(p.stem for p in (ROOT / "experiments" / "kebiolm").glob("pretrain*.yaml"))
+    assert "pretrain" in configs and len(configs) > 1
+    for stem in configs:
+        layers = ("kebiolm/pretrain", *([f"kebiolm/{stem}"] if stem != "pretrain" else []), "common/tiny")
+        result = finished(start(fake_kebiolm, tmp_path / f"{stem}.json", configs=layers), tmp_path / f"{stem}.json")
+        assert result["steps"] == 1 and all(v == v for v in result["end"].values())
+        folder = Path(result["folder"])
+        assert folder.relative_to(runs).parts[:2] == ("kebiolm", stem) and folder.name == "seed0"
+        assert (folder / "export" / "model.safetensors").is_file() and (folder / "export" / "entities.txt").is_file()
+        run = mlflow.get_run(result["mlflow_run"])
+        assert run.data.metrics["val/linking_acc1"] == pytest.approx(result["end"]["val/linking_acc1"])
+        assert {"commit", "torch", "data.corpus", "data.entities"} <= run.data.tags.keys()
+        assert {"train/loss", "train/loss_mlm", "train/loss_ed", "train/loss_el"} <= run.data.metrics.keys()
+        assert run.data.params["model.init_args.text_layers"] == "2"
+        assert yaml.safe_load((folder / "config.yaml").read_text())["model"]["class_path"] == "models.kebiolm.KeBioLM"
+
+
+def test_a_second_process_is_refused(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    import fcntl
+
+    (tmp_path / "r").mkdir()
+    with open(tmp_path / "r" / "lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        done = start(fake_kebiolm, tmp_path / "x.json", "--run_folder", str(tmp_path / "r"))
+    assert done.returncode == 1 and "another process is training here" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_broken_checkpoint_is_named(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "r" / "checkpoints" / "step=5.ckpt").write_bytes(b"half a file")
+    done = start(fake_kebiolm, tmp_path / "x.json", "--run_folder", str(tmp_path / "r"))
+    assert done.returncode == 1 and "step=5.ckpt: not a complete checkpoint" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_bad_encoder_is_one_clear_error(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    done = start(fake_kebiolm, tmp_path / "x.json", "--model.init_args.encoder", str(tmp_path))
+    assert done.returncode == 1 and "neither a folder with config.json" in done.stderr and "Traceback" not in done.stderr

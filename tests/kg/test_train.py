@@ -1,0 +1,117 @@
+"""TransE: what it is scored on, and that it learns a graph."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+from pykeen.triples import CoreTriplesFactory
+
+from kg.embeddings import EmbeddingTable
+from kg.files import InputError
+from kg.graph import KnowledgeGraph, table
+from kg.train import TransE, link_prediction, split, train
+
+
+def ladder(folder: Path, n: int = 40) -> str:
+    """A graph where entity i is `next` to i + 1 (and `before` is its inverse) and `skip` to i + 2: translations fit it."""
+    ids = [f"e{i}" for i in range(n)]
+    triples = [(ids[i], "next", ids[i + 1]) for i in range(n - 1)] + [(ids[i + 1], "before", ids[i]) for i in range(n - 1)]
+    triples += [(ids[i], "skip", ids[i + 2]) for i in range(n - 2)]
+    head, relation, tail = zip(*triples, strict=True)
+    KnowledgeGraph(table("entities", {"id": ids, "name": ids, "type": ["t"] * n}),
+                   table("names", {"id": ids, "name": ids, "kind": ["preferred"] * n, "language": ["en"] * n, "source": ["s"] * n}),
+                   table("definitions", {"id": [], "text": []}),
+                   table("triples", {"head": head, "relation": relation, "tail": tail}),
+                   {"source": "ladder", "version": "1", "licence": "none"}).save(folder)
+    return str(folder)
+
+
+def test_split_keeps_inverses_together_and_entities_known(tmp_path: Path) -> None:
+    triples = KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices()
+    training, test = split(triples, 10, seed=0)
+    assert len(training) + len(test) == len(triples) and 8 <= len(test) <= 10
+    pairs = {frozenset((h, t)) for h, _, t in training.tolist()}
+    assert not [t for t in test.tolist() if frozenset((t[0], t[2])) in pairs]
+    assert set(test[:, [0, 2]].ravel()) <= set(training[:, [0, 2]].ravel())
+    assert np.array_equal(split(triples, 10, seed=0)[1], test) and not np.array_equal(split(triples, 10, seed=1)[1], test)
+    assert len(split(triples, 10**9, seed=0)[1]) <= len(triples) // 10
+
+
+def slow_metrics(model: TransE, test: np.ndarray, known: np.ndarray) -> dict[str, float]:
+    """Filtered ranks one by one: ties count half (the realistic rank is the mean of best and worst)."""
+    entity, relation = model.entity_representations[0]().detach(), model.relation_representations[0]().detach()
+    true = {tuple(t) for t in np.concatenate([test, known]).tolist()}
+    ranks = []
+    for h, r, t in test.tolist():
+        for side in ("head", "tail"):
+            def score(e: int, h: int = h, r: int = r, t: int = t, side: str = side) -> float:
+                a, b = (e, t) if side == "head" else (h, e)
+                return -float((entity[a] + relation[r] - entity[b]).norm())
+
+            own = score(h if side == "head" else t)
+            others = [score(e) for e in range(len(entity)) if ((e, r, t) if side == "head" else (h, r, e)) not in true]
+            better, equal = sum(o > own + 1e-6 for o in others), sum(abs(o - own) <= 1e-6 for o in others)
+            ranks.append(1 + better + equal / 2)
+    array = np.array(ranks)
+    return {"mrr": float((1 / array).mean()), **{f"hits_at_{k}": float((array <= k).mean()) for k in (1, 3, 10)}}
+
+
+def test_link_prediction_equals_one_by_one(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.load(ladder(tmp_path / "g", 20))
+    training, test = split(graph.triple_indices(), 5, 0)
+    factory = CoreTriplesFactory(training, num_entities=20, num_relations=3)
+    model = TransE(triples_factory=factory, embedding_dim=8, scoring_fct_norm=2, random_seed=0)
+    assert link_prediction(model, test, training) == pytest.approx(slow_metrics(model, test, training), abs=1e-6)
+
+
+def test_scores_from_one_product_equal_pykeens(tmp_path: Path) -> None:
+    factory = CoreTriplesFactory(KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices(), num_entities=40, num_relations=3)
+    model = TransE(triples_factory=factory, embedding_dim=8, scoring_fct_norm=2, random_seed=0)
+    pairs = torch.tensor([[0, 1], [5, 2], [39, 0]])
+    every = torch.arange(40)
+    torch.testing.assert_close(model.score_t(pairs), model.score_t(pairs, tails=every), atol=1e-5, rtol=1e-5)
+    flipped = pairs.flip(1)
+    torch.testing.assert_close(model.score_h(flipped), model.score_h(flipped, heads=every), atol=1e-5, rtol=1e-5)
+
+
+def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph, out = ladder(tmp_path / "g"), str(tmp_path / "t")
+    few = train(graph, str(tmp_path / "few"), dim=16, epochs=1, lr=0.05, batch_size=16, held_out=10)
+    trained = train(graph, out, dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10)
+    assert trained.manifest["scores"]["mrr"] > 1.5 * few.manifest["scores"]["mrr"]
+    assert torch.allclose(trained.entity.norm(dim=1), torch.ones(40), atol=1e-5)
+    loaded = EmbeddingTable.load(out)
+    loaded.check_graph(KnowledgeGraph.load(graph).ids, graph)
+    logged = mlflow.get_run(loaded.manifest["mlflow_run"]).data
+    assert logged.metrics["test/mrr"] == pytest.approx(loaded.manifest["scores"]["mrr"])
+    assert logged.params["epochs"] == "60" and logged.tags["graph"] == loaded.manifest["graph"]
+    capsys.readouterr()
+    train(graph, out, dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10)
+    assert "already trained" in capsys.readouterr().out
+
+
+def test_bad_settings(tmp_path: Path, runs: Path) -> None:
+    graph = ladder(tmp_path / "g")
+    with pytest.raises(InputError, match="no graph embedding 'TransX'; choose from: TransE"):
+        train(graph, str(tmp_path / "t"), model="TransX")
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        train(str(tmp_path / "none"), str(tmp_path / "t"))
+
+
+def test_command_line_takes_a_config(tmp_path: Path, runs: Path) -> None:
+    graph = ladder(tmp_path / "g")
+    command = [sys.executable, "-m", "kg.train", "experiments/kg/transe.yaml", "--graph", graph, "--out", str(tmp_path / "t"),
+               "--epochs", "2", "--dim", "8", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "40 entities, 3 relations" in done.stdout
+    settings = EmbeddingTable.load(tmp_path / "t").manifest["settings"]
+    assert settings["batch_size"] == 2048 and settings["epochs"] == 2  # the file's number and the flag's
+    failed = subprocess.run([*command[:5], str(tmp_path / "none"), *command[6:]], capture_output=True, text=True, check=False)
+    assert failed.returncode and "Traceback" not in failed.stderr and "no knowledge graph here" in failed.stderr
