@@ -15,6 +15,7 @@ import io
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -128,7 +129,7 @@ def lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]
                 yield number, raw.decode(encoding).rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}:{number}: not {encoding} text ({error.reason}). Convert the file to UTF-8.") from error
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{path}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
 
 
