@@ -10,9 +10,9 @@ is our speed with that rule, as the linker is used.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,7 +29,7 @@ import pyarrow as pa
 from kg.graph import KINDS, table
 from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches
-from kg.linking.tokens import located_words, spaced, words
+from kg.linking.tokens import spaced, word_starts, words
 
 NAMES, ABSTRACTS, SEED = 900_000, 1_000, 0
 
@@ -54,7 +54,7 @@ class NgramLinker:
             self.most[key[0]] = max(self.most.get(key[0], 0), len(key))
 
     def link(self, text: str) -> list[Mention]:
-        tokens, starts = located_words(text)
+        tokens, starts = words(text), word_starts(text)
         mentions, i, count = [], 0, len(tokens)
         while i < count:
             step = 1
@@ -210,18 +210,26 @@ def memory(names: int = NAMES) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def _resident() -> float:
-    with open("/proc/self/statm") as handle:
-        return int(handle.read().split()[1]) * resource.getpagesize() / 1e6
+def _resident(key: str) -> float:
+    """MB of this process: VmRSS now, VmHWM at most so far (Linux)."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(key))
+    return int(line.split()[1]) / 1e3
 
 
 def _measured_memory(names: int) -> dict[str, float]:
     table_, ids, degree, _ = umls_like(names, 0)
-    before, high = _resident(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of making the names
+    before = _resident("VmRSS")
     linker = DictionaryLinker(table_, ids, degree)
-    after, peak = _resident(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     assert linker.link("text") == []
-    return {"memory_mb": round(after - before, 1), "peak_memory_mb": round(max(peak, high) - before, 1)}
+    return {"memory_mb": round(_resident("VmRSS") - before, 1),
+            "peak_memory_mb": round(_resident("VmHWM") - before, 1)}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=5, help="turns of which the median counts (5)")
+    parser.add_argument("--names", type=int, default=NAMES, help=f"made-up names ({NAMES})")
+    parser.add_argument("--abstracts", type=int, default=ABSTRACTS, help=f"made-up abstracts ({ABSTRACTS})")
 
 
 def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Definition(NamedTuple):
 
 _PARENTHESES = re.compile(r"\(([^()\n]{2,200})\)")
 # The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters before the mark.
-_SENTENCE_END = re.compile(r"(?<=\w\w\w)[.!?]\s|\n")
+_SENTENCE_END = re.compile(r"[.!?\n](?:(?<=\n)|(?<=\w\w\w.)\s)")
 _SEPARATOR = re.compile(r"[,;]\s")  # in "(SF, something)" and "(SF; something)" only the first part can be a short form
 
 
@@ -63,8 +63,8 @@ def _long_form_start(short: str, long: str) -> int | None:
 def _long_form(short: str, long: str) -> int | None:
     """Like :func:`_long_form_start` with the paper's checks: few words, longer than the short form, not having it."""
     most = min(len(short) + 5, 2 * len(short))
-    pieces = [m.start() for m in re.finditer(r"\S+", long)]
-    shift = pieces[-most] if len(pieces) > most else 0
+    pieces = long.rsplit(None, most)
+    shift = len(pieces[0]) if len(pieces) > most else 0
     start = _long_form_start(short, long[shift:])
     if start is None:
         return None

@@ -37,18 +37,25 @@ class Document(NamedTuple):
 def checked_mention(
     where: str, text: str, start: Any, end: Any, entity: Any, surface: Any = None, score: Any = 1.0
 ) -> Mention:
-    """A mention that lies in `text` and covers `surface` (None: anything). Raises InputError where it does not."""
+    """A mention that lies in `text` and covers `surface` (None: anything). Raises InputError where it does not.
+
+    Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
+    """
     if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
         raise InputError(f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
                          "Give offsets in characters, end exclusive.")
     if not isinstance(entity, str) or not entity:
         raise InputError(f"{where}: mention [{start}, {end}): wanted an entity id, a string, got {entity!r}.")
-    if surface is not None and text[start:end] != surface:
+    if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
         raise InputError(f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
                          "Offsets count characters of the whole text from 0.")
     if type(score) not in (int, float) or not 0 < score <= 1:
         raise InputError(f"{where}: mention [{start}, {end}): wanted a score in (0, 1], got {score!r}.")
     return Mention(start, end, entity, float(score))
+
+
+def _letters(text: str) -> str:
+    return "".join(c if c.isalnum() else " " for c in text)
 
 
 def _first(record: dict[str, Any], *keys: str) -> Any:
@@ -77,7 +84,7 @@ def json_documents(path: Path) -> Iterator[Document]:
             try:
                 json.dumps(record, ensure_ascii=False).encode()
             except UnicodeEncodeError as error:
-                raise InputError(f"{where}: half a surrogate pair ({error.object[error.start]!a}). Remove it.") from error
+                raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
         text, title, given = record.get("text"), record.get("title") or "", record.get("mentions") or []
         if not isinstance(text, str) or not isinstance(title, str):
             raise InputError(f"{where}: wanted a string under text (and title, if any), got {text!r:.60}.")

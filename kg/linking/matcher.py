@@ -35,7 +35,7 @@ from kg.files import InputError
 from kg.graph import KINDS, KnowledgeGraph
 from kg.linking.abbreviations import Definition, definitions
 from kg.linking.documents import Mention
-from kg.linking.tokens import folded, located_words, spaced, words
+from kg.linking.tokens import folded, spaced, word_starts, words
 
 _WORDS = """
 a about above after again against all also am an and any are as at be because been before being below between both but
@@ -164,8 +164,12 @@ class DictionaryLinker:
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
-        tokens, starts = located_words(text)
-        matches = self._matches(text, tokens, starts)
+        tokens = words(text)
+        longest = self._longest(tokens)
+        if not longest:
+            return []  # without a mention no short form has a meaning either
+        starts = word_starts(text)
+        matches = self._matches(longest, text, tokens, starts)
         if self.abbreviations and "(" in text and (defined := definitions(text)):
             short_forms = list(_short_forms(text, tokens, starts, defined, matches))
             matches = _with_short_forms(matches, short_forms)
@@ -173,14 +177,20 @@ class DictionaryLinker:
         return [Mention(starts[first], starts[last] + len(tokens[last]), ids[entity], 1.0)
                 for first, last, entity in matches if entity >= 0]
 
-    def _matches(self, text: str, tokens: list[str], starts: list[int]) -> list[Match]:
-        """Leftmost-longest matches by the rules of case and ambiguity."""
-        letters, answer = self._letters, self._answer
+    def _longest(self, tokens: list[str]) -> dict[int, tuple[int, int]]:
+        """The letter before each place where a form begins -> (last letter, form) of the longest one there."""
+        letters = self._letters
         coded = "".join(map(self._codes.get, tokens, repeat(_UNKNOWN)))
         # All matches, in order of their ends: the last one kept at a place is its longest. (iter_long would find them
         # at once, but pyahocorasick 2.3.1 loses one in seventy on random input.)
         found = self._automaton.iter(coded) if coded else ()
-        longest = {pair[0] - letters[pair[1]]: pair for pair in found}
+        return {pair[0] - letters[pair[1]]: pair for pair in found}
+
+    def _matches(
+        self, longest: dict[int, tuple[int, int]], text: str, tokens: list[str], starts: list[int]
+    ) -> list[Match]:
+        """The leftmost of the longest matches, by the rules of case and ambiguity."""
+        answer = self._answer
         matches, free = [], -1
         for before in sorted(longest):
             if before < free:

@@ -41,14 +41,14 @@ def words(text: str) -> list[str]:
     return lower.split()
 
 
-def located_words(text: str) -> tuple[list[str], list[int]]:
-    """:func:`words` of `text`, and the offset at which each begins."""
+def word_starts(text: str) -> list[int]:
+    """Offset in `text` at which each of its :func:`words` begins."""
     if text.isascii():
         kind = np.frombuffer(b"\0" + text.encode("ascii").translate(_KIND), np.uint8)
-        begins = (kind[1:] != _SPACE) & ((kind[1:] != kind[:-1]) | (kind[1:] == _SINGLE))
-        return words(text), np.flatnonzero(begins).tolist()
+        # A word begins at every single (2), and at a letter (1) that follows no letter.
+        return (kind[1:] > (kind[:-1] & _LETTER)).nonzero()[0].tolist()
     parts = _WORD.split(folded(text))  # what lies between words, a word, what lies between, a word, ...
-    return parts[1::2], list(accumulate(map(len, parts)))[:-1:2]
+    return list(accumulate(map(len, parts)))[:-1:2]
 
 
 def spaced(text: str) -> str:
