@@ -254,16 +254,21 @@ def format_of(path: str | Path) -> str:
     return _ENDINGS[ending]
 
 
+def check_options(format: str | None, empty: str) -> None:
+    """Raises InputError for an unknown format or way to treat empty texts."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+    if empty not in ("error", "skip"):
+        raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
+
+
 def documents(paths: Iterable[str | Path], format: str | None = None, empty: str = "error") -> Iterator[Document]:
     """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
 
     empty: "error" raises InputError at a document without text, "skip" leaves it out.
     Raises InputError for an unknown format and for every broken line.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
-    if empty not in ("error", "skip"):
-        raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
+    check_options(format, empty)
     for path in map(Path, paths):
         for document in FORMATS[format or format_of(path)](path):
             if document.text.strip():

@@ -28,7 +28,15 @@ from tqdm import tqdm
 
 from kg.files import PARTIAL, InputError, explained, lines, read_json, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import Document, Mention, checked_mention, documents, format_of, write_documents
+from kg.linking.documents import (
+    Document,
+    Mention,
+    check_options,
+    checked_mention,
+    documents,
+    format_of,
+    write_documents,
+)
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 
@@ -212,11 +220,13 @@ def link_corpus(
     format, empty: see kg.linking.documents.  unknown: see GivenLinker.  pipeline, threshold, k: see ScispacyLinker.
     chunk: documents in a part.  Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
-    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad input, finished parts intact.
+    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad input, finished parts
+    intact.
     """
     graph_folder, out = Path(graph_folder), Path(out)
     if linker not in LINKERS:
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
+    check_options(format, empty)
     if workers < 1 or chunk < 1:
         raise InputError(f"wanted at least one worker and one document in a part, got {workers} and {chunk}")
     if out == Path(""):
@@ -231,6 +241,7 @@ def link_corpus(
             raise InputError(f"{path}: no such file. Check the path.")
     options: dict[str, Any] = {}
     if linker == "given":
+        GivenLinker((), unknown=unknown)  # says at once when there is no such way
         options = {"unknown": unknown}
     elif linker == "scispacy":
         if pipeline is None:

@@ -1,7 +1,7 @@
 """Linking with scispaCy: spans from any spaCy pipeline, candidates from scispaCy's CandidateGenerator over our names.
 
 Neumann, King, Beltagy and Ammar, ScispaCy: Fast and Robust Models for Biomedical Natural Language
-Processing, BioNLP 2019. https://arxiv.org/abs/1902.07669 (section 6: TF-IDF over character 3-grams, approximate nearest neighbours)
+Processing, BioNLP 2019. https://arxiv.org/abs/1902.07669
 
 scispaCy's own builder of the index stops on Python 3.11, and its saved indices hold a pickled vectorizer. Here both are
 built from the names, and nothing is unpickled.
