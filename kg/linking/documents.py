@@ -1,0 +1,289 @@
+"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML.
+
+Every format may be compressed (.gz). A document's mentions are those that its file gives, empty where it gives none.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from kg.files import InputError, explained, lines, opened, written
+
+
+class Mention(NamedTuple):
+    """`text[start:end]` names `entity` (an id of the graph); `score` in (0, 1]."""
+
+    start: int
+    end: int
+    entity: str
+    score: float = 1.0
+
+
+class Document(NamedTuple):
+    """A text with the mentions that its file gives; `where` is the file and line it began at."""
+
+    id: str
+    text: str
+    mentions: tuple[Mention, ...] = ()
+    where: str = ""
+
+
+def checked_mention(
+    where: str, text: str, start: Any, end: Any, entity: Any, surface: Any = None, score: Any = 1.0
+) -> Mention:
+    """A mention that lies in `text` and covers `surface` (None: anything). Raises InputError where it does not.
+
+    Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
+    """
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+        raise InputError(f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
+                         "Give offsets in characters, end exclusive.")
+    if not isinstance(entity, str) or not entity:
+        raise InputError(f"{where}: mention [{start}, {end}): wanted an entity id, a string, got {entity!r}.")
+    if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
+        raise InputError(f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
+                         "Offsets count characters of the whole text from 0.")
+    if type(score) not in (int, float) or not 0 < score <= 1:
+        raise InputError(f"{where}: mention [{start}, {end}): wanted a score in (0, 1], got {score!r}.")
+    return Mention(start, end, entity, float(score))
+
+
+def _letters(text: str) -> str:
+    return "".join(c if c.isalnum() else " " for c in text)
+
+
+def _first(record: dict[str, Any], *keys: str) -> Any:
+    return next((record[key] for key in keys if record.get(key) is not None), None)
+
+
+def json_documents(path: Path) -> Iterator[Document]:
+    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
+
+    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
+    `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
+    """
+    for number, line in lines(path):
+        where = f"{path}:{number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{where}: not valid JSON ({error.msg} at column {error.colno}). "
+                             "Write one object on each line; the file may be cut.") from error
+        if not isinstance(record, dict):
+            raise InputError(f"{where}: wanted a JSON object with id and text, got {type(record).__name__}.")
+        name = _first(record, "id", "_id", "pmid")
+        if type(name) not in (str, int) or name == "":
+            raise InputError(f"{where}: wanted an id under id, _id or pmid, got {name!r}. Add one.")
+        if "\\ud" in line.lower():  # half of a surrogate pair is JSON, but no text
+            try:
+                json.dumps(record, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
+        text, title, given = record.get("text"), record.get("title") or "", record.get("mentions") or []
+        if not isinstance(text, str) or not isinstance(title, str):
+            raise InputError(f"{where}: wanted a string under text (and title, if any), got {text!r:.60}.")
+        if not isinstance(given, list) or not all(isinstance(m, dict) for m in given):
+            raise InputError(f"{where}: wanted a list of objects under mentions.")
+        mentions = tuple(
+            checked_mention(where, text, _first(m, "start", "start_offset"), _first(m, "end", "end_offset"),
+                            _first(m, "entity", "link_id"), m.get("mention"), m.get("score", 1.0))
+            for m in given
+        )
+        if title:
+            shift = len(title) + 1
+            mentions = tuple(m._replace(start=m.start + shift, end=m.end + shift) for m in mentions)
+            text = f"{title}\n{text}" if text else title
+        yield Document(str(name), text, mentions, where)
+
+
+def text_documents(path: Path) -> Iterator[Document]:
+    """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`."""
+    stem = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+    for number, line in lines(path):
+        yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
+
+
+def pubtator_documents(path: Path) -> Iterator[Document]:
+    """PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a blank line.
+
+    The text is title, line end, abstract, to which the offsets fit. Mentions without an entity (empty, "-" or "-1") and
+    relation lines are left out.
+    """
+    block: list[tuple[int, str]] = []
+    for number, line in lines(path):
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield _pubtator_document(path, block)
+            block = []
+    if block:
+        yield _pubtator_document(path, block)
+
+
+def _pubtator_document(path: Path, block: list[tuple[int, str]]) -> Document:
+    where = f"{path}:{block[0][0]}"
+    head = [line.split("|", 2) for _, line in block[:2]]
+    if [part[1:2] for part in head] != [["t"], ["a"]] or head[0][0] != head[1][0]:
+        raise InputError(f"{where}: wanted a line 'id|t|title' and then 'id|a|abstract' of one id, got "
+                         f"{block[0][1]!r:.60}. Put a blank line between documents.")
+    name, title, abstract = head[0][0], head[0][2], head[1][2]
+    text, mentions = f"{title}\n{abstract}" if title or abstract else "", []
+    for number, line in block[2:]:
+        part = line.split("\t")
+        if part[0] != name:
+            raise InputError(f"{path}:{number}: wanted an annotation of document {name}, got {line!r:.60}. "
+                             "Put a blank line between documents.")
+        if len(part) < 5 or not part[1].isdecimal():
+            if len(part) >= 4 and not part[1].isdecimal():
+                continue  # a relation between two entities
+            raise InputError(f"{path}:{number}: wanted id, start, end, mention, type, entity, got {line!r:.60}. "
+                             "Put tabs between them.")
+        entity = part[5].strip() if len(part) > 5 else ""
+        if entity not in ("", "-", "-1"):
+            end = int(part[2]) if part[2].isdecimal() else part[2]
+            mentions.append(checked_mention(f"{path}:{number}", text, int(part[1]), end, entity, part[3]))
+    return Document(name, text, tuple(mentions), where)
+
+
+class _PubMed:
+    """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText of Abstract."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.ready = path, []  # type: Path, list[Document]
+        self.open: list[str] = []
+        self.line, self.inside = 0, False
+        self.fields: dict[str, list[str]] = {}
+        self.field: list[str] | None = None
+        self.depth = 0
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.characters
+        self.parser.EntityDeclHandler = self.entity
+        self.parser.SkippedEntityHandler = self.skipped
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.parser.CurrentLineNumber}"
+
+    def entity(self, name: str, *_: Any) -> None:
+        # Nested entities grow a few lines into gigabytes, external ones read other files: PubMed has neither.
+        raise InputError(f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations.")
+
+    def skipped(self, name: str, _: bool) -> None:
+        raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
+
+    def start(self, name: str, _: dict[str, str]) -> None:
+        self.open.append(name)
+        if name in ("PubmedArticle", "PubmedBookArticle"):
+            self.inside, self.fields, self.line = True, {}, self.parser.CurrentLineNumber
+        elif self.inside and self.field is None:
+            parent = self.open[-2]
+            wanted = (
+                (name == "PMID" and parent in ("MedlineCitation", "BookDocument"))
+                or name == "ArticleTitle"
+                or (name == "AbstractText" and parent == "Abstract")
+            )
+            if wanted:
+                # Sections of an abstract are joined by a space, like the words within one.
+                self.field, self.depth = self.fields.setdefault(name, []), len(self.open)
+                self.field.append(" ")
+
+    def characters(self, text: str) -> None:
+        if self.field is not None:
+            self.field.append(text)
+
+    def end(self, name: str) -> None:
+        if self.field is not None and len(self.open) == self.depth:
+            self.field = None
+        self.open.pop()
+        if self.inside and name in ("PubmedArticle", "PubmedBookArticle"):
+            self.inside = False
+            pmid, title, abstract = (" ".join("".join(self.fields.get(key, ())).split())
+                                     for key in ("PMID", "ArticleTitle", "AbstractText"))
+            where = f"{self.path}:{self.line}"
+            if not pmid:
+                raise InputError(f"{where}: this {name} has no PMID. Fetch the file again.")
+            self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
+
+
+def pubmed_documents(path: Path) -> Iterator[Document]:
+    """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner tags are flattened.
+
+    Memory stays that of a few articles. A DOCTYPE is allowed; nothing is fetched and declared entities are refused.
+    """
+    reader = _PubMed(path)
+    with opened(path) as handle:
+        try:
+            while block := handle.read(1 << 16):
+                reader.parser.Parse(block, False)
+                yield from reader.ready
+                reader.ready.clear()
+            reader.parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise InputError(f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
+                             "The file may be cut; fetch it again.") from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{reader.where}: the compressed file is cut or broken. Fetch it again.") from error
+        except OSError as error:
+            raise explained(error, path) from error
+
+
+FORMATS: dict[str, Callable[[Path], Iterator[Document]]] = {
+    "jsonl": json_documents, "text": text_documents, "pubtator": pubtator_documents, "pubmed": pubmed_documents,
+}
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".pubtator": "pubtator",
+            ".xml": "pubmed"}
+
+
+def format_of(path: str | Path) -> str:
+    """The format that a file's name stands for. Raises InputError for a name that stands for none."""
+    path = Path(path)
+    name = path.name.lower().removesuffix(".gz")
+    if "pubtator" in name:
+        return "pubtator"
+    if (ending := Path(name).suffix) not in _ENDINGS:
+        raise InputError(f"{path}: cannot tell the format from this name. Give --format: one of {', '.join(FORMATS)}.")
+    return _ENDINGS[ending]
+
+
+def check_options(format: str | None, empty: str) -> None:
+    """Raises InputError for an unknown format or way to treat empty texts."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+    if empty not in ("error", "skip"):
+        raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
+
+
+def documents(paths: Iterable[str | Path], format: str | None = None, empty: str = "error") -> Iterator[Document]:
+    """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
+
+    empty: "error" raises InputError at a document without text, "skip" leaves it out.
+    Raises InputError for an unknown format and for every broken line.
+    """
+    check_options(format, empty)
+    for path in map(Path, paths):
+        for document in FORMATS[format or format_of(path)](path):
+            if document.text.strip():
+                yield document
+            elif empty == "error":
+                raise InputError(f"{document.where}: document {document.id!r} has no text. "
+                                 "Remove it, or leave such documents out with --empty skip.")
+
+
+def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
+    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the path."""
+    with written(path) as handle:
+        for document in given:
+            record: dict[str, Any] = {"id": document[0], "text": document[1]}
+            if isinstance(document, Document) and document.mentions:
+                record["mentions"] = [m._asdict() for m in document.mentions]
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return Path(path)

@@ -1,0 +1,263 @@
+"""Dictionary linking: every name of a graph, found in running text, longest first, by one automaton over words.
+
+Which names match
+    Names and texts are compared word by word (kg.linking.tokens), so matches stand on word boundaries.
+    Case must be exact for names of one word with at most 3 characters, and for names of one word in capitals with at
+    most 6 (abbreviations, gene symbols). All other names match in any case.
+    Never matched: names without a letter, names of one character, and function words (FUNCTION_WORDS) unless the name
+    is written in capitals ("ALL", "WAS"), which then has to match exactly.
+Which matches are kept
+    The leftmost one first, the longest at its place; then on from its end. A longer name that its case rules out
+    leaves the place to a shorter one (only names of one word ask for their case, so there never is one).
+Which entity is meant when several have the name
+    The entity for which the name is of the best kind (kg.graph.KINDS, in this order); then the one whose name has
+    exactly the text's case; then the one with most triples; then the smallest id.
+Abbreviations
+    A short form that the text itself defines ("long form (SF)" or "SF (long form)", Schwartz and Hearst 2003) means,
+    from its definition on, the entity of its long form: of the mention that ends where the long form ends and covers
+    it. Where the long form has no entity the short form is not linked at all. A longer name over it still wins.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import repeat
+from operator import itemgetter
+
+import ahocorasick
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kg.files import InputError
+from kg.graph import KINDS, KnowledgeGraph
+from kg.linking.abbreviations import Definition, definitions
+from kg.linking.documents import Mention
+from kg.linking.tokens import folded, spaced, word_starts, words
+
+_WORDS = """
+a about above after again against all also am an and any are as at be because been before being below between both but
+by can could did do does doing down during each either few for from further had has have having he her here hers him his
+how i if in into is it its itself just may me might more most must my neither no nor not now of off on once only or
+other our out over own per same shall she should so some such than that the their them then there these they this those
+through to too under until up upon us very via was we were what when where whether which while who whom whose why will
+with within without would yet you your
+"""
+FUNCTION_WORDS = frozenset(_WORDS.split())
+#: Letters of the automaton that make one word. pyahocorasick looks for a node's child from first to last: with whole
+#: words as letters its root has as many children as names have first words, and a step takes 20 us instead of 0.1 us.
+DIGITS = 3
+_UNKNOWN = "\0" * DIGITS  # a word that no name has
+_NONE = -1
+Match = tuple[int, int, int]  # first word, last word, entity index or -1
+
+
+def never_matches(name: str) -> bool:
+    """Whether a name is of no use for linking: no letter, one character, or a function word not in capitals."""
+    name = name.strip()
+    return len(name) < 2 or not any(map(str.isalpha, name)) or (folded(name) in FUNCTION_WORDS and not name.isupper())
+
+
+def needs_exact_case(name: str) -> bool:
+    """Whether a name (as :func:`spaced` writes it) only matches in its own case."""
+    return " " not in name and (len(name) <= 3 or (len(name) <= 6 and name.isupper()))
+
+
+class DictionaryLinker:
+    """Finds the names of a graph in text; the module's docstring states its rules.
+
+    names: table of the graph's names (id, name, kind, ...).  ids: entity ids by index.
+    degree: (entities,) number of triples of each entity; None takes 0 for all.
+    abbreviations: whether short forms follow the definitions in the text.
+
+    Raises InputError when a name belongs to an id that is not in `ids`, or when no name can be matched.
+    """
+
+    def __init__(
+        self, names: pa.Table, ids: pa.Array, degree: np.ndarray | None = None, *, abbreviations: bool = True
+    ) -> None:
+        if degree is not None and len(degree) != len(ids):
+            raise InputError(f"degree: wanted one number for each of {len(ids)} entities, got {len(degree)}")
+        self.abbreviations = abbreviations
+        self._ids: list[str] = ids.to_pylist()
+        self._codes: dict[str, str] = {}  # word -> DIGITS letters of the automaton
+        self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
+        self._letters = array("i")  # form -> DIGITS x its words; a form is a sequence of words, whatever their case
+        entity = pc.index_in(names["id"], value_set=ids)
+        if entity.null_count:
+            row = pc.index(pc.is_null(entity), True).as_py()
+            unknown = names["id"][row].as_py()
+            raise InputError(f"names: row {row}: unknown entity id {unknown!r}; add it to the entities")
+        self._index(names, np.asarray(entity.to_numpy(), np.int32), degree)
+
+    @classmethod
+    def from_graph(cls, graph: KnowledgeGraph, *, abbreviations: bool = True) -> DictionaryLinker:
+        """The linker over all names of `graph`. Raises InputError when no name can be matched."""
+        ends = (graph.index_of(graph.triples[column]) for column in ("head", "tail"))
+        degree = sum((np.bincount(end, minlength=len(graph.ids)) for end in ends), np.zeros(len(graph.ids), np.int64))
+        return cls(graph.names, graph.ids, degree, abbreviations=abbreviations)
+
+    def _index(self, names: pa.Table, entity: np.ndarray, degree: np.ndarray | None) -> None:
+        """Fill the automaton, and for every form either its one entity or the list of its candidates."""
+        form, exact = np.full(len(names), _NONE, np.int32), np.zeros(len(names), bool)
+        numbers: dict[str, int] = {}
+        keys, sizes = array("i"), array("i")
+        for row, name in enumerate(_strings(names["name"])):
+            tokens = [] if never_matches(name) else words(name)
+            keys.extend([numbers.setdefault(word, len(numbers)) for word in tokens])
+            sizes.append(len(tokens))
+            exact[row] = len(tokens) == 1 and needs_exact_case(name.strip())
+        if not numbers:
+            raise InputError("names: none of them can be matched; give the graph names of two or more letters")
+        codes = _codes(np.bincount(np.frombuffer(keys, np.int32)))
+        self._codes = dict(zip(numbers, codes, strict=True))
+        automaton, letters, start = self._automaton, self._letters, 0
+        for row, size in enumerate(sizes):
+            if size:
+                key = "".join([codes[number] for number in keys[start : start + size]])
+                start += size
+                if (known := automaton.get(key, _NONE)) == _NONE:
+                    known = len(letters)
+                    automaton.add_word(key, known)
+                    letters.append(len(key))
+                form[row] = known
+        automaton.make_automaton()
+
+        rank = np.empty(len(self._ids), np.int32)
+        rank[pc.sort_indices(pa.array(self._ids, pa.string())).to_numpy()] = np.arange(len(self._ids), dtype=np.int32)
+        kinds = pc.index_in(names["kind"], value_set=pa.array(KINDS, pa.string())).fill_null(len(KINDS))
+        kind = np.asarray(kinds.to_numpy(), np.int8)
+        rows: np.ndarray = np.flatnonzero(form != _NONE)
+        triples = np.zeros(len(rows), np.int64) if degree is None else degree[entity[rows]]
+        rows = rows[np.lexsort((rank[entity[rows]], -triples, kind[rows], form[rows]))]
+        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))  # each form has rows[first[i]:first[i + 1]]
+        # A form whose best kind leaves one entity, and allows any case, means that entity however it is written.
+        best = kind[rows] == np.repeat(kind[rows][first], np.diff(first, append=len(rows)))
+        lowest = np.minimum.reduceat(np.where(best, entity[rows], len(self._ids)), first)
+        highest = np.maximum.reduceat(np.where(best, entity[rows], _NONE), first)
+        plain = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
+
+        # form -> its entity where case and ambiguity play no part, else -1 - (its place in _bounds)
+        answer = np.where(plain, lowest, -np.cumsum(~plain)).astype(np.int32)
+        self._answer = array("i", answer.tobytes())
+        counts = np.diff(first, append=len(rows))
+        self._bounds = array("i", np.concatenate([[0], np.cumsum(counts[~plain])]).astype(np.int32).tobytes())
+        left = rows[np.repeat(~plain, counts)]
+        self._candidate = array("i", entity[left].astype(np.int32).tobytes())
+        self._kind = bytes(kind[left].astype(np.uint8))
+        self._exact = bytes(exact[left].astype(np.uint8))
+        self._surface = [spaced(name) for name in _strings(names["name"].take(pa.array(left)))]
+
+    def _resolved(self, form: int, surface: str) -> int:
+        """Entity index meant by `surface`, a text of the form, or -1 when its case fits no name."""
+        found = _NONE
+        for i in range(self._bounds[form], self._bounds[form + 1]):  # sorted by kind, triples, id
+            if found != _NONE and self._kind[i] > self._kind[found]:
+                break
+            if self._surface[i] == surface:
+                return self._candidate[i]
+            if found == _NONE and not self._exact[i]:
+                found = i
+        return _NONE if found == _NONE else self._candidate[found]
+
+    def link(self, text: str) -> list[Mention]:
+        """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
+        tokens = words(text)
+        longest = self._longest(tokens)
+        if not longest:
+            return []  # without a mention no short form has a meaning either
+        starts = word_starts(text)
+        matches = self._matches(longest, text, tokens, starts)
+        if self.abbreviations and "(" in text and (defined := definitions(text)):
+            short_forms = list(_short_forms(text, tokens, starts, defined, matches))
+            matches = _with_short_forms(matches, short_forms)
+        ids = self._ids
+        return [Mention(starts[first], starts[last] + len(tokens[last]), ids[entity], 1.0)
+                for first, last, entity in matches if entity >= 0]
+
+    def _longest(self, tokens: list[str]) -> dict[int, tuple[int, int]]:
+        """The letter before each place where a form begins -> (last letter, form) of the longest one there."""
+        letters = self._letters
+        coded = "".join(map(self._codes.get, tokens, repeat(_UNKNOWN)))
+        # All matches, in order of their ends: the last one kept at a place is its longest. (iter_long would find them
+        # at once, but pyahocorasick 2.3.1 loses one in seventy on random input.)
+        found = self._automaton.iter(coded) if coded else ()
+        return {pair[0] - letters[pair[1]]: pair for pair in found}
+
+    def _matches(
+        self, longest: dict[int, tuple[int, int]], text: str, tokens: list[str], starts: list[int]
+    ) -> list[Match]:
+        """The leftmost of the longest matches, by the rules of case and ambiguity."""
+        answer = self._answer
+        matches, free = [], -1
+        for before in sorted(longest):
+            if before < free:
+                continue
+            free, form = longest[before]
+            first, last, entity = (before + 1) // DIGITS, free // DIGITS, answer[form]
+            if entity < 0:
+                surface = text[starts[first] : starts[last] + len(tokens[last])]
+                entity = self._resolved(-1 - entity, surface if first == last else spaced(surface))
+                if entity < 0:
+                    continue  # only names of one word ask for their case, so no shorter name begins here
+            matches.append((first, last, entity))
+        return matches
+
+
+def _with_short_forms(matches: list[Match], short_forms: list[Match]) -> list[Match]:
+    """`matches` with the short forms in place of those they cut or cover; a longer match over one stays."""
+    if not short_forms:
+        return matches
+    taken: set[int] = set()  # words
+    kept = []
+    for first, last, entity in short_forms:
+        over = bisect_right(matches, first, key=itemgetter(0)) - 1
+        start, end = matches[over][:2] if over >= 0 else (-1, -1)
+        if not (start < first <= end or (start == first and end > last)) and first not in taken:
+            kept.append((first, last, entity))
+            taken.update(range(first, last + 1))
+    rest = [m for m in matches if m[0] not in taken and m[1] not in taken]
+    return sorted(rest + kept)
+
+
+def _codes(uses: np.ndarray) -> list[str]:
+    """For each word DIGITS characters from disjoint alphabets as small as they can be, the most used words first.
+
+    Disjoint, so that no key can match across the border of two words.
+    """
+    base = 1
+    while base**DIGITS < len(uses):
+        base += 1
+    codes = [""] * len(uses)
+    for place, number in enumerate(np.argsort(-uses, kind="stable").tolist()):
+        digits = ((place // base**i) % base + i * base + 1 for i in reversed(range(DIGITS)))
+        codes[number] = "".join(map(chr, digits))
+    return codes
+
+
+def _short_forms(
+    text: str, tokens: list[str], starts: list[int], defined: list[Definition], matches: list[Match]
+) -> Iterator[Match]:
+    """Where a defined short form stands, from its definition on, with the entity of its long form or -1."""
+    meant: dict[str, list[tuple[int, int]]] = {}  # short form -> (offset from which it has a meaning, entity)
+    for short, long in sorted(defined):
+        over = bisect_right(matches, bisect_left(starts, long[1]) - 1, key=itemgetter(0)) - 1
+        first, last, entity = matches[over] if over >= 0 else (0, -1, _NONE)
+        covers = last >= 0 and starts[first] <= long[0] and starts[last] + len(tokens[last]) == long[1]
+        meant.setdefault(text[slice(*short)], []).append((short[0], entity if covers else _NONE))
+    for form, meanings in meant.items():
+        pieces = words(form)
+        first = bisect_left(starts, meanings[0][0]) - 1
+        while pieces[0] in (rest := tokens[first + 1 :]):
+            first += 1 + rest.index(pieces[0])
+            last = first + len(pieces) - 1
+            if text[starts[first] : starts[first] + len(form)] == form and tokens[first : last + 1] == pieces:
+                yield first, last, meanings[bisect_right(meanings, starts[first], key=itemgetter(0)) - 1][1]
+
+
+def _strings(column: pa.ChunkedArray) -> Iterator[str]:
+    """Values of a column, a few at a time in memory."""
+    for batch in pa.table({"column": column}).to_batches(max_chunksize=1 << 16):
+        yield from batch["column"].to_pylist()

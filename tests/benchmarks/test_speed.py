@@ -1,0 +1,42 @@
+"""python -m benchmarks.speed: the JSON that every benchmark prints, and its guards."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.speed import __main__ as speed
+from benchmarks.speed import linking
+
+
+def test_unknown_name(capsys):
+    assert speed.names() and "linking" in speed.names()
+    assert speed.main(["nothing", "--json"]) == 2
+    assert capsys.readouterr().err == f"no benchmark 'nothing'; choose from: {', '.join(speed.names())}\n"
+
+
+def test_linking_prints_its_result(capsys, monkeypatch):
+    hpo = linking.hpo()
+    monkeypatch.setattr(linking, "hpo", lambda: (hpo[0].slice(0, 5000), *hpo[1:3], hpo[3][:50]))
+    assert speed.main(["linking", "--json", "--repeats", "1", "--names", "2000", "--abstracts", "20"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    result = json.loads(printed)
+    assert set(result) >= set(speed.KEYS)
+    assert result["equal"] is True and result["name"] == "linking"
+    assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
+    assert [s["setting"] for s in result["settings"]] == ["hpo", "umls_like"]
+    assert result["settings"][1]["memory_mb"] < 100 and all(s["mentions"] for s in result["settings"])
+
+
+def test_different_results_exit_1(capsys, monkeypatch):
+    settings = [{"setting": "x", "ratio": 1}]
+    same = dict.fromkeys(speed.KEYS, 1) | {"settings": settings}
+    monkeypatch.setattr(linking, "run", lambda **_: same)
+    assert speed.main(["linking"]) == 0
+    assert "1 times the reference at worst, same results" in capsys.readouterr().out
+    monkeypatch.setattr(linking, "run", lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []})
+    assert speed.main(["linking"]) == 1
+    assert "RESULTS DIFFER" in capsys.readouterr().out
+    monkeypatch.setattr(linking, "run", lambda **_: {"equal": True})
+    assert speed.main(["linking"]) == 1
+    assert "lacks name, ours" in capsys.readouterr().err

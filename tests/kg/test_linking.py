@@ -1,0 +1,207 @@
+"""The dictionary linker against a slow one typed from its rules, and its abbreviations."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.speed.linking import NgramLinker
+from kg.files import InputError
+from kg.graph import KINDS, table
+from kg.linking import DictionaryLinker
+from kg.linking.abbreviations import definitions
+from kg.linking.matcher import FUNCTION_WORDS
+from kg.linking.tokens import folded, word_starts, words
+from tests.fakes.documents import NAMES, graph
+
+
+def linker(*names: tuple[str, str, str], degree: dict[str, int] | None = None, **options: bool) -> DictionaryLinker:
+    ids = sorted({n[0] for n in names})
+    columns = {"id": [n[0] for n in names], "name": [n[1] for n in names], "kind": [n[2] for n in names]}
+    rows = table("names", columns | {"language": [""] * len(names), "source": [""] * len(names)})
+    triples = np.array([(degree or {}).get(i, 0) for i in ids], np.int64)
+    return DictionaryLinker(rows, pa.array(ids, pa.string()), triples, **options)
+
+
+def found(link: DictionaryLinker, text: str) -> list[tuple[str, str]]:
+    mentions = link.link(text)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(mentions))
+    return [(text[m.start : m.end], m.entity) for m in mentions]
+
+
+# The rules, typed from the docstring of kg.linking.matcher, word by word and without any index.
+
+def slow_words(text: str) -> list[tuple[str, int]]:
+    pieces, i = [], 0
+    while i < len(text):
+        j = i + 1
+        ideograph = "\u4e00" <= text[i] <= "\u9fff"
+        if (text[i].isalnum() or text[i] == "_") and not ideograph:
+            while j < len(text) and (text[j].isalnum() or text[j] == "_") and not "\u4e00" <= text[j] <= "\u9fff":
+                j += 1
+        if not text[i].isspace():
+            pieces.append((text[i:j], i))
+        i = j
+    return pieces
+
+
+def slow_link(names: list[tuple[str, str, str]], degree: dict[str, int], text: str) -> list[tuple[int, int, str]]:
+    pieces, mentions, i = slow_words(text), [], 0
+    while i < len(pieces):
+        best = None
+        for n in range(len(pieces) - i, 0, -1):
+            here = [w for w, _ in pieces[i : i + n]]
+            candidates = []
+            for entity, name, kind in names:
+                own = [w for w, _ in slow_words(name)]
+                if [w.lower() for w in own] != [w.lower() for w in here]:
+                    continue
+                if len(name.strip()) < 2 or not any(c.isalpha() for c in name):
+                    continue
+                if name.strip().lower() in FUNCTION_WORDS and not name.isupper():
+                    continue
+                short = len(own) == 1 and (len(own[0]) <= 3 or (own[0].isupper() and len(own[0]) <= 6))
+                if short and own != here:
+                    continue
+                place = KINDS.index(kind) if kind in KINDS else len(KINDS)
+                candidates.append((place, own != here, -degree.get(entity, 0), entity))
+            if candidates:
+                best = n, min(candidates)[3]
+                break
+        if best:
+            start, (last, at) = pieces[i][1], pieces[i + best[0] - 1]
+            mentions.append((start, at + len(last), best[1]))
+        i += best[0] if best else 1
+    return mentions
+
+
+PIECES = ["al", "Al", "AL", "was", "WAS", "Fever", "fever", "FEVER", "FEVERISH", "x", "-", ",", "12", "糖", "尿", "é",
+          "a_b"]
+NAME = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map(" ".join)
+ROWS = st.lists(st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "other"])), max_size=12)
+SPACE = st.sampled_from(["", " ", "  ", "\n"])
+TEXT = st.lists(st.tuples(st.sampled_from([*PIECES, "unknown", "("]), SPACE), max_size=14)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)))
+def test_equals_slow_linker(rows, text, degree):
+    rows = [*rows, ("A", "anchor word", "preferred")]  # at least one name that can match
+    text = "".join(itertools.chain.from_iterable(text))
+    ours = linker(*rows, degree=degree, abbreviations=False)
+    expected = slow_link(rows, degree, text)
+    assert [(m.start, m.end, m.entity) for m in ours.link(text)] == expected
+    ids = sorted({r[0] for r in rows})
+    columns = {"id": [r[0] for r in rows], "name": [r[1] for r in rows], "kind": [r[2] for r in rows]}
+    names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
+    reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
+    assert reference.link(text) == ours.link(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=40))
+def test_words_stand_where_they_begin(text):
+    starts, lower = word_starts(text), folded(text)
+    assert len(lower) == len(text) and len(starts) == len(words(text))
+    assert all(lower[s : s + len(w)] == w for s, w in zip(starts, words(text), strict=True))
+    assert re.sub(r"\s", "", lower) == "".join(words(text))
+
+
+def test_folding_keeps_the_length_of_every_character():
+    assert all(len(folded(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000)
+    assert folded("\u0130ΟΔΟΣ") == "iοδοσ"
+
+
+def test_longest_adjacent_overlapping():
+    link = linker(("1", "type 2 diabetes", "preferred"), ("2", "diabetes mellitus", "preferred"),
+                  ("3", "mellitus", "synonym"), ("4", "diabetes", "preferred"), ("5", "2", "preferred"))
+    assert found(link, "Type 2 diabetes mellitus") == [("Type 2 diabetes", "1"), ("mellitus", "3")]
+    assert found(link, "diabetes diabetes  mellitus,diabetes") == [
+        ("diabetes", "4"), ("diabetes  mellitus", "2"), ("diabetes", "4")]
+    assert found(link, "prediabetes diabetess type 2") == []
+
+
+def test_case_rules():
+    names = ["CAT", "BRCA12", "FEVERISH", "p53", "ALL", "was", "IL-6", "7"]
+    link = linker(*((str(i), name, "preferred") for i, name in enumerate(names, 1)))
+    assert found(link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7") == [
+        ("CAT", "1"), ("BRCA12", "2"), ("feverish", "3"), ("p53", "4"), ("ALL", "5"), ("il - 6", "7")]
+
+
+def test_rejected_case_leaves_the_next_name():
+    link = linker(("1", "RA", "preferred"), ("2", "ra factor", "preferred"), ("3", "factor", "preferred"))
+    assert found(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA", "1")]
+
+
+def test_ambiguity_kind_then_case_then_degree_then_id():
+    same = [("3", "Cold", "preferred"), ("2", "cold", "preferred"), ("1", "COLDS", "broad"), ("0", "cold", "synonym")]
+    assert found(linker(*same), "cold Cold COLD") == [("cold", "2"), ("Cold", "3"), ("COLD", "2")]
+    assert found(linker(*same, degree={"3": 5}), "COLD cold") == [("COLD", "3"), ("cold", "2")]
+    assert found(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [("flu bug", "a")]
+
+
+def test_chinese_names_without_spaces():
+    link = linker(("1", "糖尿病", "preferred"), ("2", "2型糖尿病", "preferred"), ("3", "肾病", "preferred"))
+    assert found(link, "患者有2型糖尿病和糖尿病肾病。") == [("2型糖尿病", "2"), ("糖尿病", "1"), ("肾病", "3")]
+
+
+def test_from_graph_uses_degree_and_rejects_unusable_names():
+    rows = [("b", "cold sore", "preferred"), ("a", "cold sore", "preferred")]
+    assert found(DictionaryLinker.from_graph(graph(rows, [("b", "is_a", "b")])), "cold sore") == [("cold sore", "b")]
+    with pytest.raises(InputError, match="none of them can be matched"):
+        DictionaryLinker.from_graph(graph([("a", "7", "preferred")]))
+    with pytest.raises(InputError, match="row 1: unknown entity id 'z'"):
+        DictionaryLinker(graph([("a", "aa", "x"), ("z", "bb", "x")]).names, pa.array(["a"]))
+
+
+@pytest.mark.parametrize(("text", "pairs"), [
+    ("severe combined immunodeficiency (SCID) was", [("SCID", "severe combined immunodeficiency")]),
+    ("We saw SCID (severe combined immunodeficiency).", [("SCID", "severe combined immunodeficiency")]),
+    ("the heat shock protein (HSP; 70 kDa)", [("HSP", "heat shock protein")]),
+    ("tumor necrosis factor-alpha (TNF-alpha)", [("TNF-alpha", "tumor necrosis factor-alpha")]),
+    ("Alanine (Ala) and heart rate (HR) rose", [("Ala", "Alanine"), ("HR", "heart rate")]),
+    ("Gene transcription factor 1 (GTF1)", [("GTF1", "Gene transcription factor 1")]),
+    ("in 12 patients (12%) at (p < 0.05) and (see Table 1)", []),
+    ("the gene (BRCA1) is", []),  # letters missing
+    ("an AB test (AB) is", []),  # the long form would hold the short form
+    ("It ended with heart. Rate (HR) was", []),  # another sentence
+    ("ear (external acoustic region)", []),  # D1: no capital
+    ("We used TNF (a tumor necrosis factor)", []),  # D1: more than the long form in the parentheses
+    ("(HR)", []), ("()", []), ("x (", []),
+])
+def test_definitions(text, pairs):
+    assert [(text[slice(*d.short)], text[slice(*d.long)]) for d in definitions(text)] == pairs
+
+
+def test_defined_abbreviation_means_its_long_form():
+    link = linker(*NAMES, ("C09", "SCID", "preferred"), ("C10", "severe combined immunodeficiency", "preferred"),
+                  ("C11", "SCID mouse", "preferred"), ("C12", "X-linked severe combined immunodeficiency", "preferred"))
+    text = "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
+    assert found(link, text) == [("SCID", "C09"), ("Severe combined immunodeficiency", "C10"), ("SCID", "C10"),
+                                 ("SCID", "C10"), ("SCID mouse", "C11")]
+    # A mention that covers the long form counts, and a short form no name knows is linked too.
+    assert found(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
+    # The long form has no entity: the short form has none either, whatever the dictionary says.
+    assert found(link, "seizure; small cat in distress (SCID) SCID") == [("seizure", "C01")]
+    # A second definition takes over from its place.
+    again = "diabetes mellitus (DM) DM and type 2 diabetes mellitus (DM) DM"
+    assert [e for s, e in found(link, again) if s == "DM"] == ["C02", "C02", "C03", "C03"]
+
+
+def test_abbreviation_cuts_shorter_matches():
+    link = linker(("1", "heart rate", "preferred"), ("2", "rate HR", "preferred"), ("3", "zeta factor", "preferred"),
+                  ("4", "HR zeta factor", "preferred"))
+    assert found(link, "heart rate (HR). rate HR, HR zeta factor") == [
+        ("heart rate", "1"), ("HR", "1"), ("rate HR", "2"), ("HR zeta factor", "4")]
+
+
+def test_empty_texts():
+    link = linker(*NAMES)
+    assert link.link("") == link.link(" \n") == link.link("(") == []

@@ -1,0 +1,139 @@
+"""Readers of documents: the same articles from every format, and a clear line for each kind of broken file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kg.files import InputError
+from kg.linking.documents import Document, Mention, documents, format_of, write_documents
+from tests.fakes import documents as fakes
+
+WRITERS = {"a.jsonl": fakes.jsonl, "b.json": fakes.pubmedds, "c.txt": fakes.plain, "d.PubTator.txt": fakes.pubtator,
+           "e.xml": fakes.pubmed_xml}
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_articles(tmp_path, name, ending):
+    path = WRITERS[name](tmp_path / (name + ending))
+    read = list(documents([path]))
+    texts = [f"{title}\n{abstract}" for _, title, abstract, _ in fakes.ARTICLES]
+    if name == "c.txt":
+        texts = [text.replace("\n", " ") for text in texts]
+        assert [d.id for d in read] == ["c:1", "c:2", "c:3"]
+    else:
+        assert [d.id for d in read] == ["101", "102", "103"]
+    assert [d.text for d in read] == texts
+    given = [[(d.text[m.start : m.end], m.entity) for m in d.mentions] for d in read]
+    expected = [mentions for *_, mentions in fakes.ARTICLES] if name[0] in "abd" else [[], [], []]
+    assert given == expected
+    assert read[0].where.startswith(f"{path}:")
+
+
+def test_title_shifts_mentions_and_ids_may_be_numbers(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"pmid": 7, "title": "On a", "text": "cat", "mentions": [
+        {"start": 0, "end": 3, "entity": "C", "mention": "cat"}]}))
+    (read,) = documents([path])
+    assert read == Document("7", "On a\ncat", (Mention(5, 8, "C", 1.0),), f"{path}:1")
+
+
+def test_written_documents_are_read_again(tmp_path):
+    given = [Document("a", "x\n糖", (Mention(0, 1, "C", 0.5),)), ("b", "y")]
+    read = list(documents([write_documents(tmp_path / "x.jsonl", given)]))
+    assert [d[:3] for d in read] == [given[0][:3], ("b", "y", ())]
+
+
+def test_format_by_name_or_option(tmp_path):
+    assert [format_of(n) for n in ("a.jsonl.gz", "a.TXT", "a.pubtator", "x.PubTator.txt.gz", "p.xml.gz")] == [
+        "jsonl", "text", "pubtator", "pubtator", "pubmed"]
+    with pytest.raises(InputError, match=r"a\.dat: cannot tell the format.*--format"):
+        format_of("a.dat")
+    with pytest.raises(InputError, match="no format 'csv'; choose from: jsonl, text, pubtator, pubmed"):
+        next(documents([tmp_path / "a.txt"], "csv"))
+
+
+def line(**record) -> str:
+    return json.dumps(record) + "\n"
+
+
+GOOD = line(id="1", text="a cat")
+BAD = {
+    "cut": ("x.jsonl", GOOD + GOOD[:9], r"x\.jsonl:2: not valid JSON"),
+    "array": ("x.jsonl", "[]\n", r"x\.jsonl:1: wanted a JSON object"),
+    "no id": ("x.jsonl", GOOD + line(text="a"), r"x\.jsonl:2: wanted an id under id, _id or pmid"),
+    "no text": ("x.jsonl", line(id="1"), r"x\.jsonl:1: wanted a string under text"),
+    "surrogate": ("x.jsonl", line(id="1", text="\ud800"), r"x\.jsonl:1: half a surrogate pair"),
+    "mentions": ("x.jsonl", line(id="1", text="a", mentions=["b"]), r"x\.jsonl:1: wanted a list of objects"),
+    "outside": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 6, "entity": "C"}]),
+                r"x\.jsonl:1: mention \[2, 6\) is outside its text of 5"),
+    "surface": ("x.jsonl", line(id="1", text="cat", mentions=[{"start": 0, "end": 3, "entity": "C", "mention": "dog"}]),
+                r"x\.jsonl:1: mention \[0, 3\) covers 'cat', the file says 'dog'"),
+    "no entity": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5}]), r"wanted an entity id"),
+    "score": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "score": 7}]),
+              r"wanted a score"),
+    "empty": ("x.jsonl", line(id="1", text=" "), r"x\.jsonl:1: document '1' has no text\. .*--empty skip"),
+    "blank line": ("x.txt", "a\n\nb\n", r"x\.txt:2: document 'x:2' has no text"),
+    "not utf-8": ("x.txt", b"ok\n\xff\n", r"x\.txt:2: not utf-8"),
+    "no abstract": ("x.pubtator", "1|t|a\n\n2|t|b\n", r"x\.pubtator:1: wanted a line"),
+    "no blank line": ("x.pubtator", "1|t|a\n1|a|b\n2|t|c\n2|a|d\n", r"x\.pubtator:3: wanted an annotation of"),
+    "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: wanted id, start, end"),
+    "pubtator surface": ("x.pubtator", "1|t|cat\n1|a|b\n1\t0\t3\tdog\tT\tC\n", r"x\.pubtator:3: mention \[0, 3\)"),
+    "cut xml": ("x.xml", "<PubmedArticleSet>\n<PubmedArticle>", r"x\.xml:2: broken XML"),
+    "bomb": ("x.xml", '<!DOCTYPE a [\n<!ENTITY b "cc"><!ENTITY d "&b;&b;">]>\n<a>&d;</a>',
+             r"x\.xml:2: the file declares the XML entity 'b'"),
+    "external": ("x.xml", '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]>\n<a>&b;</a>',
+                 r"x\.xml:1: the file declares the XML entity 'b'"),
+    "undefined": ("x.xml", '<!DOCTYPE a SYSTEM "http://127.0.0.1:9/a.dtd">\n<a>&b;</a>', r"x\.xml:2: .* entity &b;"),
+    "no pmid": ("x.xml", "<PubmedArticle>\n<ArticleTitle>t</ArticleTitle></PubmedArticle>", r"x\.xml:1: .* no PMID"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_names_file_and_line(tmp_path, case):
+    name, content, message = BAD[case]
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=message):
+        list(documents([path]))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "e.xml.gz"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_broken_gz(tmp_path, name, damage):
+    path = WRITERS[name[:-3]](tmp_path / name)
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-12:]
+    else:
+        data[20:40] = bytes(20)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"{name}:\d+: (the compressed file is cut or broken|not|broken|wanted)"):
+        list(documents([path]))
+
+
+def test_missing_file_and_skipped_empty_texts(tmp_path):
+    with pytest.raises(InputError, match=r"no\.txt: no such file"):
+        list(documents([tmp_path / "no.txt"]))
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"a\n\nb\n")
+    assert [d.id for d in documents([path], empty="skip")] == ["x:1", "x:3"]
+    with pytest.raises(InputError, match="choose from: error, skip"):
+        list(documents([path], empty="maybe"))
+
+
+def test_xml_is_read_in_bounded_memory(tmp_path):
+    import tracemalloc
+
+    def peak(count: int) -> int:
+        articles = [(str(i), "t" * 500, "word " * 300, []) for i in range(count)]
+        path = fakes.pubmed_xml(tmp_path / "x.xml", articles)
+        tracemalloc.start()
+        assert sum(1 for _ in documents([path])) == count
+        _, high = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return high
+
+    assert peak(3000) < peak(300) + 100_000  # 6 MB of text more

@@ -1,0 +1,247 @@
+"""python -m kg.linking: parts, workers, resuming; the linkers for given mentions and for scispaCy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kg.files import InputError
+from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
+from kg.linking import run as runs
+from kg.linking.__main__ import main
+from tests.fakes import documents as fakes
+
+TEXTS = [(f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.") for i in range(23)]
+
+
+@pytest.fixture
+def graph(tmp_path) -> Path:
+    return fakes.graph().save(tmp_path / "graph")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_parts_manifest_and_reading_back(graph, tmp_path):
+    made = link_corpus(graph, [fakes.pubmedds(tmp_path / "a.json")], tmp_path / "out", chunk=2)
+    assert sorted(contents(tmp_path / "out")) == [".lock", "manifest.json", "part-00000.jsonl", "part-00001.jsonl"]
+    record = json.loads((tmp_path / "out/part-00000.jsonl").read_text().splitlines()[0])
+    assert record["mentions"][0] == {"start": 0, "end": 7, "entity": "C01", "score": 1.0}
+    read = list(linked(tmp_path / "out"))
+    assert [d.id for d in read] == ["101", "102", "103"]
+    assert [(d.text[m.start : m.end], m.entity) for m in read[0].mentions for d in read[:1]] == [
+        ("Seizure", "C01"), ("diabetes mellitus", "C02"), ("type 2 diabetes mellitus", "C03"), ("T2DM", "C03"),
+        ("seizure", "C01"), ("T2DM", "C03")]
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest == {k: v for k, v in made.items() if k != "new"}
+    assert manifest["parts"] == [2, 1] and manifest["documents"] == 3 and manifest["entities"] == 5
+    assert manifest["mentions"] == sum(len(d.mentions) for d in read)
+    assert manifest["settings"]["inputs"][0]["name"] == "a.json"
+
+
+def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_path, monkeypatch):
+    for workers in (1, 2):
+        link_corpus(graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, chunk=3, workers=workers)
+    expected = contents(tmp_path / "w1/out")
+    assert contents(tmp_path / "w2/out") == expected and len(expected) == 10
+
+    class Stopped(Exception):
+        pass
+
+    def stopping(linker, path, chunk, real=runs._write_part):
+        if path.name == "part-00004.jsonl":
+            raise Stopped
+        return real(linker, path, chunk)
+
+    (tmp_path / "w3").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "_write_part", stopping)
+        with pytest.raises(Stopped):
+            link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3)
+    kept = contents(tmp_path / "w3/out")
+    assert sorted(kept) == [".lock", *(runs.part_name(i) for i in range(4)), "state.json"]
+    times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "w3/out").glob("part-*")}
+    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3, workers=2)
+    assert contents(tmp_path / "w3/out") == expected
+    assert all((tmp_path / "w3/out" / name).stat().st_mtime_ns == t for name, t in times.items())
+    assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3)["new"]
+
+
+def test_killed_run_resumes(graph, tmp_path):
+    many = [(f"d{i}", TEXTS[i % len(TEXTS)][1] * 4) for i in range(12_000)]
+    source = runs.write_documents(tmp_path / "texts.jsonl", many)
+    link_corpus(graph, [source], tmp_path / "whole", chunk=50)
+    command = [sys.executable, "-m", "kg.linking", "--graph", str(graph), "--input", str(source), "--out",
+               str(tmp_path / "out"), "--chunk", "50", "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not (tmp_path / "out" / runs.part_name(2)).exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (tmp_path / "out" / "part-00007.jsonl.1.partial").write_text("half")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    with pytest.raises(InputError, match="no finished linked corpus"):
+        next(linked(tmp_path / "out"))
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode == 0
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    deadline = time.monotonic() + 20
+    while True:  # the killed run's workers end by themselves
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_other_settings_need_fresh(graph, tmp_path):
+    source, out = fakes.jsonl(tmp_path / "a.jsonl"), tmp_path / "out"
+    link_corpus(graph, [source], out)
+    with pytest.raises(InputError, match=r"out: was begun with other settings \(chunk\)\. Add --fresh"):
+        link_corpus(graph, [source], out, chunk=1)
+    fakes.jsonl(source, fakes.ARTICLES[:1])
+    with pytest.raises(InputError, match=r"other settings \(inputs\)"):
+        link_corpus(graph, [source], out)
+    assert link_corpus(graph, [source], out, chunk=1, fresh=True)["documents"] == 1
+    assert [d.id for d in linked(out)] == ["101"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds 'thesis.txt' and no linked corpus"):
+        link_corpus(graph, [source], other, fresh=True)
+    assert (other / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys, workers):
+    source = runs.write_documents(tmp_path / "a.jsonl", TEXTS)
+    good = source.read_text()
+    source.write_text(good + '{"id": "x", "text"\n')
+    command = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--chunk", "5",
+               "--workers", workers]
+    assert main(command) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert errors[-1].startswith(f"error: {source}:24: not valid JSON") and "Traceback" not in "".join(errors)
+    assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 4
+    source.write_text(good)
+    assert main([*command, "--fresh"]) == 0 and main(command) == 0
+    assert "already complete" in capsys.readouterr().out
+
+
+def test_command_line_errors(graph, tmp_path, capsys):
+    source = fakes.jsonl(tmp_path / "a.jsonl")
+    basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
+    for more, message in [
+        (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
+        (["--chunk", "0"], "wanted at least one"), (["--input", "no.txt"], "no.txt: no such file"),
+        (["--graph", str(tmp_path)], "manifest.json: no such file"), (["--linker", "scispacy"], "Give --pipeline"),
+        (["--format", "csv"], "no format 'csv'"), (["--empty", "x"], "choose from: error, skip"),
+        (["--linker", "given", "--unknown", "x"], "choose from: error, drop"),
+    ]:
+        assert main(basis + more) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_two_runs_in_one_folder_are_refused(graph, tmp_path):
+    source = fakes.jsonl(tmp_path / "a.jsonl")
+    with runs._locked(tmp_path / "out"), pytest.raises(InputError, match="another process is linking into it"):
+        link_corpus(graph, [source], tmp_path / "out")
+
+
+def test_damaged_parts_are_found(graph, tmp_path):
+    source, out = fakes.jsonl(tmp_path / "a.jsonl"), tmp_path / "out"
+    link_corpus(graph, [source], out)
+    part = out / "part-00000.jsonl"
+    whole = part.read_text()
+    for content, message in [
+        (whole[:-40], r"part-00000\.jsonl:3: wanted one whole line"),
+        (whole.splitlines()[0] + "\n", r"part-00000\.jsonl:2: this part holds 1 documents, wanted 3"),
+        (whole.replace('"end": 7', '"end": 7000'), r"part-00000\.jsonl:1: mention \[0, 7000\) is outside"),
+        (whole.replace('"start"', '"begin"'), r"part-00000\.jsonl:1: wanted one whole line"),
+    ]:
+        part.write_text(content)
+        with pytest.raises(InputError, match=message):
+            list(linked(out))
+    part.unlink()
+    with pytest.raises(InputError, match="part is missing"):
+        list(linked(out))
+    assert link_corpus(graph, [source], out)["new"]  # makes the missing part again
+    assert part.read_text() == whole
+
+
+def test_given_linker(graph, tmp_path):
+    source = fakes.pubtator(tmp_path / "a.pubtator")
+    made = link_corpus(graph, [source], tmp_path / "out", linker="given")
+    assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made["left_out"] == 0
+    where = Document("7", "a cat sat", (Mention(2, 5, "C04"), Mention(2, 9, "C01"), Mention(0, 1, "X9")), "f.jsonl:7")
+    with pytest.raises(InputError, match=r"f\.jsonl:7: document '7', mention \[0, 1\): entity id 'X9' is not in"):
+        GivenLinker(["C01", "C04"]).link_document(where)
+    dropping = GivenLinker(["C01", "C04"], unknown="drop")
+    assert dropping.link_document(where) == [Mention(2, 9, "C01")] and dropping.dropped == 1
+    with pytest.raises(InputError, match=r"\[2, 50\) is outside its text"):
+        GivenLinker(["C01"]).link_document(Document("7", "a cat", (Mention(2, 50, "C01"),)))
+
+
+scispacy = pytest.mark.skipif(
+    any(find_spec(m) is None for m in ("spacy", "scispacy", "nmslib")), reason="the extra `scispacy` is not installed")
+
+
+@pytest.fixture
+def pipeline(tmp_path) -> Path:
+    import spacy
+
+    nlp = spacy.blank("en")
+    patterns = ["seizures", "epileptic seizures", "insulin", "bicycle", "x"]
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "E", "pattern": p} for p in patterns])
+    nlp.to_disk(tmp_path / "pipeline")
+    return tmp_path / "pipeline"
+
+
+@scispacy
+def test_scispacy_linker(pipeline, graph, tmp_path):
+    from kg.linking.scispacy import ScispacyLinker
+
+    text = "Two epileptic seizures after insulin on a bicycle x."
+    link = ScispacyLinker.from_graph(fakes.graph(), pipeline, threshold=0.7)
+    found = [(text[m.start : m.end], m.entity) for m in link.link(text)]
+    assert found == [("epileptic seizures", "C01"), ("insulin", "C04")]
+    assert [m.score for m in link.link(text)][1] == pytest.approx(1.0, abs=1e-4)
+    assert ScispacyLinker.from_graph(fakes.graph(), pipeline, threshold=0.999).link(text) == link.link(text)[1:]
+    same = fakes.graph([("b", "insulin", "synonym"), ("a", "insulin", "synonym"), ("c", "insulin", "related")])
+    assert [m.entity for m in ScispacyLinker.from_graph(same, pipeline).link("insulin")] == ["a"]
+    made = link_corpus(graph, [fakes.plain(tmp_path / "a.txt")], tmp_path / "out", linker="scispacy", pipeline=pipeline,
+                       workers=2, chunk=1)
+    assert made["mentions"] == sum(len(d.mentions) for d in linked(tmp_path / "out"))
+
+
+@scispacy
+def test_scispacy_pipeline_errors(tmp_path):
+    import spacy
+
+    from kg.linking.scispacy import ScispacyLinker
+
+    with pytest.raises(InputError, match="no spaCy pipeline 'en_core_sci_xx'"):
+        ScispacyLinker.from_graph(fakes.graph(), "en_core_sci_xx")
+    with pytest.raises(InputError, match=r"config\.cfg is missing"):
+        ScispacyLinker.from_graph(fakes.graph(), tmp_path)
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(InputError, match="has no component"):
+        ScispacyLinker.from_graph(fakes.graph(), tmp_path / "blank")
+
+
+def test_scispacy_extra_missing(monkeypatch):
+    from kg.linking import scispacy as adapter
+
+    monkeypatch.setattr(adapter, "EXTRA", ("no_such_module",))
+    with pytest.raises(InputError, match=r"no_such_module, not installed here.*\[scispacy\]"):
+        adapter.ScispacyLinker.from_graph(fakes.graph(), "en")
