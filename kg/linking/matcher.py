@@ -4,8 +4,8 @@ Which names match
     Names and texts are compared word by word (kg.linking.tokens), so matches stand on word boundaries.
     Case must be exact for names of one word with at most 3 characters, and for names of one word in capitals with at
     most 6 (abbreviations, gene symbols). All other names match in any case.
-    Never matched: names without a letter, of one character, or of more than 1,000 words; and function words (FUNCTION_WORDS) unless the name
-    is written in capitals ("ALL", "WAS"), which then has to match exactly.
+    Never matched: names without a letter, of one character, or of more than 1,000 words; and function words
+    (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which then has to match exactly.
 Which matches are kept
     The leftmost one first, the longest at its place; then on from its end. A longer name that its case rules out
     leaves the place to a shorter one (only names of one word ask for their case, so there never is one).
