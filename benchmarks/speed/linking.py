@@ -98,7 +98,7 @@ def _tables(rows: list[tuple[str, str, str]], mentioned: list[str]) -> tuple[pa.
 def umls_like(
     names: int = NAMES, abstracts: int = ABSTRACTS, seed: int = SEED
 ) -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
-    """Made-up names, ids, degree and abstracts of 200 words: an eighth of the words begin a name of the table."""
+    """Made-up names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of the table."""
     random = np.random.default_rng(seed)
     syllables = np.array([c + v + e for c in "bcdfglmnprstv" for v in "aeiou" for e in ("", "l", "n", "r", "s", "x")])
     pool = sorted({"".join(random.choice(syllables, n)) for n in random.integers(2, 5, 80_000).tolist()})
@@ -145,7 +145,7 @@ def _abstract(random: np.random.Generator, names: list[str], vocabulary: np.ndar
         elif draw < 0.8:
             piece = other[int(random.integers(100))]
         elif draw < 0.93:
-            piece = names[int(random.integers(len(names)))]
+            piece = names[int(len(names) ** random.random()) - 1]  # Zipf's law: text names the same things again
             if draw < 0.81:
                 piece += f" ({''.join(word[0] for word in piece.split()).upper()})"
         elif draw < 0.97:
