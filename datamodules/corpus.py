@@ -34,9 +34,9 @@ ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "hel
 class Example(NamedTuple):
     """One sequence, without special tokens."""
 
-    ids: np.ndarray         # (n,) token ids
+    ids: np.ndarray  # (n,) token ids
     word_start: np.ndarray  # (n,) bool
-    mentions: np.ndarray    # (m, 3) int32: first token, last token + 1, entity index; disjoint, in text order
+    mentions: np.ndarray  # (m, 3) int32: first token, last token + 1, entity index; disjoint, in text order
 
 
 def is_held_out(text: str, share: float) -> bool:
@@ -69,30 +69,44 @@ def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterato
         start = end
 
 
-def _examples(part: Path, tokenizer: PreTrainedTokenizerFast, index: dict[str, int], limit: int, held_out: float,
-              long_texts: str, counts: dict[str, int]) -> Iterator[tuple[Example, bool]]:
+def _examples(
+    part: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    index: dict[str, int],
+    limit: int,
+    held_out: float,
+    long_texts: str,
+    counts: dict[str, int],
+) -> Iterator[tuple[Example, bool]]:
     rows: list[tuple[int, dict[str, Any]]] = []
     for number, line in lines(part):
         try:
             row = json.loads(line)
             text, mentions = row["text"], row["mentions"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{part}:{number}: wanted a JSON object with id, text and mentions ({error!r}). "
-                             "Link the text again: python -m kg.linking --help") from error
+            raise InputError(
+                f"{part}:{number}: wanted a JSON object with id, text and mentions ({error!r}). "
+                "Link the text again: python -m kg.linking --help"
+            ) from error
         if not text.strip():
             raise InputError(f"{part}:{number}: document {row.get('id')!r} has an empty text. Drop it from the input.")
         for m in mentions:
             if not 0 <= m["start"] < m["end"] <= len(text):
-                raise InputError(f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
-                                 f"{len(text)} characters. Link the text again.")
+                raise InputError(
+                    f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
+                    f"{len(text)} characters. Link the text again."
+                )
             if m["entity"] not in index:
-                raise InputError(f"{part}:{number}: unknown entity id {m['entity']!r}; the graph does not have it. "
-                                 "Link the text with this graph.")
+                raise InputError(
+                    f"{part}:{number}: unknown entity id {m['entity']!r}; the graph does not have it. "
+                    "Link the text with this graph."
+                )
         rows.append((number, row))
     for begin in range(0, len(rows), 1000):
         chunk = rows[begin : begin + 1000]
-        encodings = tokenizer([r["text"] for _, r in chunk], add_special_tokens=False, return_offsets_mapping=True,
-                              verbose=False)
+        encodings = tokenizer(
+            [r["text"] for _, r in chunk], add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
         for i, (number, row) in enumerate(chunk):
             ids = np.array(encodings["input_ids"][i], np.int64)
             words = np.array([-1 if w is None else w for w in encodings.word_ids(i)], np.int64)
@@ -105,19 +119,24 @@ def _examples(part: Path, tokenizer: PreTrainedTokenizerFast, index: dict[str, i
             mentions = _disjoint(found)
             counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
             if len(ids) > limit and long_texts == "error":
-                raise InputError(f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit is {limit}. "
-                                 "Choose --long_texts split or truncate, or a longer --max_length.")
+                raise InputError(
+                    f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit is {limit}. "
+                    "Choose --long_texts split or truncate, or a longer --max_length."
+                )
             for start, end in _pieces(word_start, mentions, limit):
                 inside = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= end)]
-                yield (Example(ids[start:end], word_start[start:end], inside - np.array([start, start, 0], np.int32)),
-                       is_held_out(row["text"], held_out))
+                yield (
+                    Example(ids[start:end], word_start[start:end], inside - np.array([start, start, 0], np.int32)),
+                    is_held_out(row["text"], held_out),
+                )
                 if end < len(ids) and long_texts == "truncate":
                     counts["truncated_tokens"] += len(ids) - end
                     break
 
 
-def _write_shard(part: Path, out: Path, tokenizer: str, ids: list[str], limit: int, held_out: float,
-                 long_texts: str) -> dict[str, int]:
+def _write_shard(
+    part: Path, out: Path, tokenizer: str, ids: list[str], limit: int, held_out: float, long_texts: str
+) -> dict[str, int]:
     """Write the shard of one linked part to folder `out`. Returns its counts."""
     counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
     loaded = load_tokenizer(tokenizer)
@@ -135,15 +154,30 @@ def _write_shard(part: Path, out: Path, tokenizer: str, ids: list[str], limit: i
     with written_folder(out) as folder:
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        counts |= {"sequences": len(examples), "tokens": len(arrays["tokens"]), "mentions": len(arrays["mentions"]),
-                   "held_out_sequences": int(arrays["held_out"].sum())}
-        write_json(folder / "shard.json", {"counts": counts,
-                                           "bytes": {n: (folder / f"{n}.npy").stat().st_size for n in ARRAYS}})
+        counts |= {
+            "sequences": len(examples),
+            "tokens": len(arrays["tokens"]),
+            "mentions": len(arrays["mentions"]),
+            "held_out_sequences": int(arrays["held_out"].sum()),
+        }
+        write_json(
+            folder / "shard.json",
+            {"counts": counts, "bytes": {n: (folder / f"{n}.npy").stat().st_size for n in ARRAYS}},
+        )
     return counts
 
 
-def build(linked: str, graph: str, tokenizer: str, out: str, max_length: int = 512, held_out: float = 0.1,
-          long_texts: Literal["error", "split", "truncate"] = "error", workers: int = 1, fresh: bool = False) -> Path:
+def build(
+    linked: str,
+    graph: str,
+    tokenizer: str,
+    out: str,
+    max_length: int = 512,
+    held_out: float = 0.1,
+    long_texts: Literal["error", "split", "truncate"] = "error",
+    workers: int = 1,
+    fresh: bool = False,
+) -> Path:
     """Tokenise linked text into shards under `out`; finished shards of the same settings are kept.
 
     linked      a folder that ``python -m kg.linking`` wrote, with entities of `graph`
@@ -155,18 +189,28 @@ def build(linked: str, graph: str, tokenizer: str, out: str, max_length: int = 5
     """
     source, target = Path(linked), Path(out)
     if not (source / "manifest.json").is_file():
-        raise InputError(f"{linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help")
+        raise InputError(
+            f"{linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
+        )
     parts = sorted(source.glob("part-*.jsonl"))
     loaded = load_tokenizer(tokenizer)
-    settings = {"format": FORMAT, "linked": read_json(source / "manifest.json"), "graph": fingerprint(graph),
-                "tokenizer": tokenizer_fingerprint(loaded), "max_length": max_length, "held_out": held_out,
-                "long_texts": long_texts}
+    settings = {
+        "format": FORMAT,
+        "linked": read_json(source / "manifest.json"),
+        "graph": fingerprint(graph),
+        "tokenizer": tokenizer_fingerprint(loaded),
+        "max_length": max_length,
+        "held_out": held_out,
+        "long_texts": long_texts,
+    }
     state = target / "settings.json"
     if state.is_file() and read_json(state) != json.loads(json.dumps(settings)):
         if not fresh:
             changed = [k for k, v in read_json(state).items() if v != settings.get(k)]
-            raise InputError(f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
-                             "Choose another folder, or --fresh true to build it again.")
+            raise InputError(
+                f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
+                "Choose another folder, or --fresh true to build it again."
+            )
         (target / "manifest.json").unlink(missing_ok=True)
         for old in target.glob("shard-*"):
             (old / "shard.json").unlink(missing_ok=True)
@@ -176,8 +220,14 @@ def build(linked: str, graph: str, tokenizer: str, out: str, max_length: int = 5
     write_json(state, settings)
     todo = {p: target / p.stem.replace("part", "shard") for p in parts}
     missing = {p: s for p, s in todo.items() if fresh or not (s / "shard.json").is_file()}
-    work = partial(_write_shard, tokenizer=tokenizer, ids=KnowledgeGraph.load(graph).ids.to_pylist(), limit=max_length - 2,
-                   held_out=held_out, long_texts=long_texts)
+    work = partial(
+        _write_shard,
+        tokenizer=tokenizer,
+        ids=KnowledgeGraph.load(graph).ids.to_pylist(),
+        limit=max_length - 2,
+        held_out=held_out,
+        long_texts=long_texts,
+    )
     with tqdm(total=len(parts), initial=len(parts) - len(missing), desc="corpus shards", dynamic_ncols=True) as bar:
         if workers > 1:
             with ProcessPoolExecutor(workers) as pool:
@@ -203,22 +253,29 @@ class Corpus:
     def __init__(self, folder: str | Path, tokenizer: str | None = None, graph: str | None = None) -> None:
         self.folder = Path(folder)
         if not (self.folder / "manifest.json").is_file():
-            raise InputError(f"{folder}: no finished corpus here (manifest.json is missing). "
-                             "Build it: python -m datamodules.corpus --help")
+            raise InputError(
+                f"{folder}: no finished corpus here (manifest.json is missing). "
+                "Build it: python -m datamodules.corpus --help"
+            )
         self.manifest = read_json(self.folder / "manifest.json")
         for name, wanted in (("tokenizer", tokenizer), ("graph", graph)):
             if wanted is not None and self.manifest["settings"][name] != wanted:
-                raise InputError(f"{folder}: this corpus was built with another {name} "
-                                 f"({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again with this {name}.")
+                raise InputError(
+                    f"{folder}: this corpus was built with another {name} "
+                    f"({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again with this {name}."
+                )
         self.shards: list[dict[str, np.ndarray]] = []
         for shard, facts in self.manifest["shards"].items():
             for array, size in facts["bytes"].items():
                 file = self.folder / shard / f"{array}.npy"
                 if not file.is_file() or file.stat().st_size != size:
-                    raise InputError(f"{file}: missing or half-written (wanted {size} bytes). Delete {self.folder / shard} "
-                                     f"and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept.")
-            self.shards.append({a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False)
-                                for a in ARRAYS})
+                    raise InputError(
+                        f"{file}: missing or half-written (wanted {size} bytes). Delete {self.folder / shard} "
+                        f"and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept."
+                    )
+            self.shards.append(
+                {a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False) for a in ARRAYS}
+            )
         self.first = np.cumsum([0] + [len(s["held_out"]) for s in self.shards])
 
     def __len__(self) -> int:
@@ -229,8 +286,11 @@ class Corpus:
         arrays, row = self.shards[shard], i - self.first[shard]
         begin, end = arrays["offsets"][row], arrays["offsets"][row + 1]
         first, last = arrays["mention_offsets"][row], arrays["mention_offsets"][row + 1]
-        return Example(np.asarray(arrays["tokens"][begin:end]), np.asarray(arrays["word_start"][begin:end]),
-                       np.asarray(arrays["mentions"][first:last]))
+        return Example(
+            np.asarray(arrays["tokens"][begin:end]),
+            np.asarray(arrays["word_start"][begin:end]),
+            np.asarray(arrays["mentions"][first:last]),
+        )
 
     @cached_property
     def lengths(self) -> np.ndarray:

@@ -34,15 +34,15 @@ class KeBioLMBatch(NamedTuple):
     and micro-batches, divided by the all-reduced count.
     """
 
-    input_ids: Tensor        # (B, L) with masked tokens
-    original_ids: Tensor     # (B, L) without
-    attention_mask: Tensor   # (B, L)
-    mlm_labels: Tensor       # (B, L) original id where a token is predicted, else -100
-    bio_labels: Tensor       # (B, L) 0 O, 1 B, 2 I; special tokens are O; -100 on padding
-    mention: Tensor          # (M, 3) row, first token, last token + 1
-    entity: Tensor           # (M,) row of the gold entity in the entity table
-    seen: Tensor             # (M,) bool: the entity is mentioned in the training text
-    counts: Tensor           # (3,) predicted tokens, labelled tokens, mentions
+    input_ids: Tensor  # (B, L) with masked tokens
+    original_ids: Tensor  # (B, L) without
+    attention_mask: Tensor  # (B, L)
+    mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
+    bio_labels: Tensor  # (B, L) 0 O, 1 B, 2 I; special tokens are O; -100 on padding
+    mention: Tensor  # (M, 3) row, first token, last token + 1
+    entity: Tensor  # (M,) row of the gold entity in the entity table
+    seen: Tensor  # (M,) bool: the entity is mentioned in the training text
+    counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
 
 
 class _Steps(Sampler[int]):
@@ -99,9 +99,22 @@ class KeBioLMData(pl.LightningDataModule):
     Raises InputError when corpus, tokenizer and table do not belong together, or the batch size does not divide.
     """
 
-    def __init__(self, corpus: str, tokenizer: str, entities: str, batch_size: int = 512, max_length: int = 512,
-                 max_mentions: int = 50, mask: float = 0.12, random: float = 0.015, keep: float = 0.015,
-                 whole_entity_masking: bool = True, eval_batch_size: int = 64, num_workers: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        corpus: str,
+        tokenizer: str,
+        entities: str,
+        batch_size: int = 512,
+        max_length: int = 512,
+        max_mentions: int = 50,
+        mask: float = 0.12,
+        random: float = 0.015,
+        keep: float = 0.015,
+        whole_entity_masking: bool = True,
+        eval_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         self.corpus_folder, self.tokenizer_name, self.entities = corpus, tokenizer, entities
         self.batch_size, self.max_length, self.max_mentions = batch_size, max_length, max_mentions
@@ -117,15 +130,19 @@ class KeBioLMData(pl.LightningDataModule):
         table = EmbeddingTable.load(self.entities)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph"))
         if corpus.manifest["settings"]["max_length"] > self.max_length:
-            raise InputError(f"{self.corpus_folder}: sequences of up to {corpus.manifest['settings']['max_length']} tokens, "
-                             f"but max_length is {self.max_length}. Build the corpus with --max_length {self.max_length}.")
+            raise InputError(
+                f"{self.corpus_folder}: sequences of up to {corpus.manifest['settings']['max_length']} tokens, "
+                f"but max_length is {self.max_length}. Build the corpus with --max_length {self.max_length}."
+            )
         self.seen = corpus.seen_entities(len(table.entity_ids))
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
         self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
         if len(self.train_indices) < self.batch_size:
-            raise InputError(f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
-                             f"batch of {self.batch_size}. Use more text or a smaller batch_size.")
+            raise InputError(
+                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
+                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
+            )
         self.corpus = corpus
 
     @property
@@ -140,8 +157,10 @@ class KeBioLMData(pl.LightningDataModule):
         rng = np.random.default_rng([self.seed, epoch])
         chosen = rng.permutation(self.train_indices)[: self.steps_per_epoch * self.batch_size]
         pool = 50 * self.batch_size
-        sorted_pools = [p[np.argsort(self.corpus.lengths[p], kind="stable")] for p in
-                        (chosen[i : i + pool] for i in range(0, len(chosen), pool))]
+        sorted_pools = [
+            p[np.argsort(self.corpus.lengths[p], kind="stable")]
+            for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
+        ]
         return rng.permutation(np.concatenate(sorted_pools).reshape(-1, self.batch_size))
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> KeBioLMBatch:
@@ -176,8 +195,17 @@ class KeBioLMData(pl.LightningDataModule):
             mentions.append(np.concatenate([np.full((len(kept), 1), row), kept + np.array([1, 1, 0])], axis=1))
         flat = np.concatenate(mentions) if mentions else np.zeros((0, 4), np.int64)
         counts = [(mlm != IGNORE).sum(), (bio != IGNORE).sum(), len(flat)]
-        arrays = (corrupted, original, attention, mlm, bio, flat[:, :3].astype(np.int64), flat[:, 3].astype(np.int64),
-                  self.seen[flat[:, 3].astype(np.int64)], np.array(counts, np.float32))
+        arrays = (
+            corrupted,
+            original,
+            attention,
+            mlm,
+            bio,
+            flat[:, :3].astype(np.int64),
+            flat[:, 3].astype(np.int64),
+            self.seen[flat[:, 3].astype(np.int64)],
+            np.array(counts, np.float32),
+        )
         return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
 
     def train_dataloader(self) -> _Flat:
@@ -186,11 +214,21 @@ class KeBioLMData(pl.LightningDataModule):
             rank, world = self.trainer.global_rank, self.trainer.world_size
             accumulate = self.trainer.accumulate_grad_batches
         if self.batch_size % (world * accumulate):
-            raise InputError(f"batch_size {self.batch_size} cannot be shared by {world} processes x {accumulate} accumulated "
-                             "batches. Choose numbers whose product divides it.")
+            raise InputError(
+                f"batch_size {self.batch_size} cannot be shared by {world} processes x {accumulate} accumulated "
+                "batches. Choose numbers whose product divides it."
+            )
         windows = _Windows(self, rank, world, accumulate)
-        return _Flat(DataLoader(windows, batch_size=None, sampler=_Steps(self.steps_per_epoch, self),
-                                num_workers=self.num_workers, persistent_workers=False), accumulate)
+        return _Flat(
+            DataLoader(
+                windows,
+                batch_size=None,
+                sampler=_Steps(self.steps_per_epoch, self),
+                num_workers=self.num_workers,
+                persistent_workers=False,
+            ),
+            accumulate,
+        )
 
     def val_dataloader(self) -> DataLoader:
         """Every held-out sequence once, over all processes; equally many batches for each."""

@@ -24,8 +24,16 @@ def units(word_start: np.ndarray, spans: np.ndarray) -> np.ndarray:
     return np.cumsum(start) - 1
 
 
-def masked(ids: np.ndarray, unit: np.ndarray, rng: np.random.Generator, mask_id: int, random_ids: np.ndarray,
-           mask: float = 0.12, random: float = 0.015, keep: float = 0.015) -> tuple[np.ndarray, np.ndarray]:
+def masked(
+    ids: np.ndarray,
+    unit: np.ndarray,
+    rng: np.random.Generator,
+    mask_id: int,
+    random_ids: np.ndarray,
+    mask: float = 0.12,
+    random: float = 0.015,
+    keep: float = 0.015,
+) -> tuple[np.ndarray, np.ndarray]:
     """(corrupted ids, labels), both (n,) int64; labels are the original id where the token is to be predicted.
 
     Every unit is drawn independently: with probability `mask` all its tokens become `mask_id`, with `random` each

@@ -19,15 +19,21 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        where = "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"
-        raise InputError(f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check the "
-                         f"hub name and the network. ({str(error).splitlines()[0]})") from error
+        where = (
+            "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"
+        )
+        raise InputError(
+            f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check the "
+            f"hub name and the network. ({str(error).splitlines()[0]})"
+        ) from error
     if not tokenizer.is_fast:
-        raise InputError(f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to tokenizer.json.")
+        raise InputError(
+            f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to tokenizer.json."
+        )
     for token in ("cls_token", "sep_token", "mask_token", "pad_token"):
         if getattr(tokenizer, token) is None:
             raise InputError(f"tokenizer {name!r}: no {token}; a BERT-style tokenizer is needed")
-    return tokenizer
+    return tokenizer  # type: ignore[return-value]  # is_fast was asked for above
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
@@ -42,5 +48,5 @@ def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
     offsets (n, 2) character offsets of the tokens, in text order, disjoint.
     """
     first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")  # first token that ends after the span begins
-    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")    # first token that begins at or after its end
+    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")  # first token that begins at or after its end
     return np.stack([first, np.maximum(first, last)], axis=1)

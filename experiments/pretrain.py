@@ -22,6 +22,7 @@ from kg.files import InputError, digest, read_json
 from kg.tracking import ROOT
 
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
+SEVERAL = ("CORPUS", "LINKER")  #: settings that may hold several words, quoted as in a shell
 INPUTS = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER", "SEED", "FRESH", "ARGS", *MACHINE)
 
 
@@ -38,9 +39,13 @@ def gpus() -> int:
 
 def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
     """Arguments of experiments.run that choose the machine. Raises InputError when a GPU is wanted and there is none."""
-    found = gpus() if profile.get("gpu") or int(given.get("DEVICES", "0") or 0) > 1 or given.get("DEVICES") == "gpu" else 0
+    found = (
+        gpus() if profile.get("gpu") or int(given.get("DEVICES", "0") or 0) > 1 or given.get("DEVICES") == "gpu" else 0
+    )
     if profile.get("gpu") and not found:
-        raise InputError("PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small.")
+        raise InputError(
+            "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small."
+        )
     devices = int(given.get("DEVICES") or (found or 1))
     if found and devices > found:
         raise InputError(f"DEVICES={devices}, but this machine has {found} GPUs")
@@ -48,8 +53,14 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
         common = ["--config", "experiments/common/cpu.yaml"]
         common += ["--trainer.devices", str(devices), "--trainer.strategy", "ddp"] if devices > 1 else []
     else:
-        common = ["--config", "experiments/common/ddp.yaml" if devices > 1 or int(given.get("NODES") or 1) > 1
-                  else "experiments/common/gpu.yaml", "--trainer.devices", str(devices)]
+        common = [
+            "--config",
+            "experiments/common/ddp.yaml"
+            if devices > 1 or int(given.get("NODES") or 1) > 1
+            else "experiments/common/gpu.yaml",
+            "--trainer.devices",
+            str(devices),
+        ]
     if given.get("NODES"):
         common += ["--trainer.num_nodes", given["NODES"]]
     if given.get("PRECISION"):
@@ -57,7 +68,9 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
     return common
 
 
-def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[tuple[str, list[str], str | None]]:
+def commands(
+    paper: str, profile_name: str, given: dict[str, str], work: Path
+) -> list[tuple[str, list[str], str | None]]:
     """(title, arguments of ``python -m``, name of the result or None) of every stage to run, in order.
 
     Raises InputError for an unknown paper or profile, or an input that the profile needs and `given` lacks.
@@ -87,8 +100,8 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
         for word in stage["run"].split():
             if word == "{machine}":
                 words += extra
-            elif word == "{CORPUS}":
-                words += shlex.split(values["CORPUS"])
+            elif word.strip("{}") in SEVERAL:
+                words += shlex.split(values[word.strip("{}")])
             else:
                 words.append(word.format(**values))
         plan.append((stage["title"], words, stage.get("result")))
@@ -101,7 +114,9 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]]) -> str:
     head = " " * width + "".join(f"{name + ' vectors':>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
     for label, key in report.items():
-        lines.append(f"{label:<{width}}" + "".join(f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" for r in results.values()))
+        lines.append(
+            f"{label:<{width}}" + "".join(f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" for r in results.values())
+        )
     return "\n".join(lines)
 
 
@@ -124,19 +139,26 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
             words = [*words, "--result", str(target)]
         code = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=False).returncode
         if code:
-            print(f"stopped at stage {number} ({title}). What is finished is kept; the same command goes on from here. "
-                  f"The stage was: python -m {shlex.join(words)}", file=sys.stderr)
+            print(
+                f"stopped at stage {number} ({title}). What is finished is kept; the same command goes on from here. "
+                f"The stage was: python -m {shlex.join(words)}",
+                file=sys.stderr,
+            )
             sys.exit(code if code > 0 else 128 - code)
         print(f"      {time.monotonic() - started:.0f} s", flush=True)
         if result:
             results[result] = read_json(target)
     print()
     for name, run in results.items():
-        print(f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
-              f"  MLflow run  {run['mlflow_run']}  (make dashboard)")
+        print(
+            f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
+            f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
+        )
     last = next(reversed(results.values()))["end"]
-    print(f"\nOn held-out text ({last['val/mentions']:.0f} mentions, {last['val/mentions_unseen']:.0f} of entities that the "
-          "training text never mentions):\n")
+    print(
+        f"\nOn held-out text ({last['val/mentions']:.0f} mentions, {last['val/mentions_unseen']:.0f} of entities that the "
+        "training text never mentions):\n"
+    )
     print(table(pipeline["report"], results))
 
 

@@ -13,6 +13,7 @@ import shutil
 import sys
 import warnings
 from importlib.metadata import distribution
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def pretrained(name: str) -> str:
 
 def named(arguments: list[str]) -> tuple[str, str]:
     """(paper, stem) from the --config arguments: the folder of the first, the stem of the last there that starts with its stem."""
-    configs = [Path(b) for a, b in zip(arguments, arguments[1:], strict=False) if a == "--config"]
+    configs = [Path(b) for a, b in pairwise(arguments) if a == "--config"]
     configs += [Path(a.split("=", 1)[1]) for a in arguments if a.startswith("--config=")]
     if not configs:
         raise InputError("no --config given; choose one from experiments/<paper>/*.yaml")
@@ -53,9 +54,15 @@ class CLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--paper", type=dict | None, default=None, help="where each number of a config comes from")
         parser.add_argument("--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints")
-        parser.add_argument("--fresh", type=bool, default=False, help="start again even if the run is finished or begun")
-        parser.add_argument("--run_folder", type=str | None, default=None, help="instead of runs/<paper>/<stem>/<hash>/seed<k>")
-        parser.add_argument("--result", type=str | None, default=None, help="a JSON file to write the run's folder and scores to")
+        parser.add_argument(
+            "--fresh", type=bool, default=False, help="start again even if the run is finished or begun"
+        )
+        parser.add_argument(
+            "--run_folder", type=str | None, default=None, help="instead of runs/<paper>/<stem>/<hash>/seed<k>"
+        )
+        parser.add_argument(
+            "--result", type=str | None, default=None, help="a JSON file to write the run's folder and scores to"
+        )
 
     def before_instantiate_classes(self) -> None:
         for part, key in (("model", "encoder"), ("data", "tokenizer")):
@@ -82,14 +89,27 @@ class CLI(LightningCLI):
         callbacks: list[pl.Callback] = [
             StepSeed(run.seed),
             LearningRateMonitor("step"),
-            ModelCheckpoint(run.checkpoints, filename="{step}", every_n_train_steps=self.config.checkpoint_every, save_top_k=1,
-                            monitor=None, save_on_train_epoch_end=False, enable_version_counter=False),
+            ModelCheckpoint(
+                run.checkpoints,
+                filename="{step}",
+                every_n_train_steps=self.config.checkpoint_every,
+                save_top_k=1,
+                monitor=None,
+                save_on_train_epoch_end=False,
+                enable_version_counter=False,
+            ),
         ]
         own = self.config_init["trainer"].pop("callbacks", None) or []
         if self.config_init["trainer"].get("enable_progress_bar") is not False:
             callbacks.append(TQDMProgressBar(refresh_rate=10))
-        return super().instantiate_trainer(logger=run.logger(), callbacks=callbacks + own, plugins=[WholeCheckpoints()],
-                                           use_distributed_sampler=False, num_sanity_val_steps=0, **kwargs)
+        return super().instantiate_trainer(
+            logger=run.logger(),
+            callbacks=callbacks + own,
+            plugins=[WholeCheckpoints()],
+            use_distributed_sampler=False,
+            num_sanity_val_steps=0,
+            **kwargs,
+        )
 
 
 def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
@@ -126,27 +146,49 @@ def train(cli: CLI) -> dict[str, Any]:
                 cli.model.export(folder)
                 if hasattr(cli.datamodule, "export"):
                     cli.datamodule.export(folder)
-                write_json(folder / "manifest.json", {"paper": run.paper, "stem": run.stem, "seed": run.seed, "scores": end,
-                                                      **read_json(run.folder / "environment.json")})
+                write_json(
+                    folder / "manifest.json",
+                    {
+                        "paper": run.paper,
+                        "stem": run.stem,
+                        "seed": run.seed,
+                        "scores": end,
+                        **read_json(run.folder / "environment.json"),
+                    },
+                )
             write_json(run.folder / "finished.json", {"steps": trainer.global_step})
         trainer.strategy.barrier("finished")
     else:
         print(f"{run.folder}: already finished (FRESH=1 trains it again)")
     mlflow = read_json(run.folder / "mlflow.json")
-    return {"folder": str(run.folder), "checkpoints": str(run.checkpoints), "export": str(run.folder / "export"),
-            "mlflow_run": mlflow["run_id"], "tracking_uri": mlflow["tracking_uri"],
-            "start": read_json(run.folder / "start.json"), "end": read_json(run.folder / "end.json"),
-            "steps": read_json(run.folder / "finished.json")["steps"]}
+    return {
+        "folder": str(run.folder),
+        "checkpoints": str(run.checkpoints),
+        "export": str(run.folder / "export"),
+        "mlflow_run": mlflow["run_id"],
+        "tracking_uri": mlflow["tracking_uri"],
+        "start": read_json(run.folder / "start.json"),
+        "end": read_json(run.folder / "end.json"),
+        "steps": read_json(run.folder / "finished.json")["steps"],
+    }
 
 
 def main() -> None:
     torch.set_float32_matmul_precision("high")
     try:
-        cli = CLI(save_config_callback=None, subclass_mode_model=True, subclass_mode_data=True, run=False,
-                  seed_everything_default=0, parser_kwargs={"default_env": False})
+        cli = CLI(
+            save_config_callback=None,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            run=False,
+            seed_everything_default=0,
+            parser_kwargs={"default_env": False},
+        )
         result = train(cli)
         if first_process():
-            print(f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {result['mlflow_run']}")
+            print(
+                f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {result['mlflow_run']}"
+            )
             if cli.config.result:
                 write_json(cli.config.result, result)
     except InputError as error:

@@ -19,10 +19,34 @@ from kg.files import InputError, digest, read_json, sha256, write_json, written
 from kg.tracking import ROOT, commit, environment, tracking_uri, use_experiment
 
 #: Settings that say where a run computes, not what: they do not change a run's folder.
-MACHINE = {"accelerator", "devices", "num_nodes", "strategy", "accumulate_grad_batches", "logger", "callbacks", "plugins",
-           "enable_progress_bar", "log_every_n_steps", "num_workers", "default_root_dir", "enable_model_summary",
-           "sync_batchnorm", "use_distributed_sampler", "checkpoint_every", "fresh", "result", "config", "paper",
-           "seed_everything", "run_folder", "seed", "barebones", "profiler", "num_sanity_val_steps"}
+MACHINE = {
+    "accelerator",
+    "devices",
+    "num_nodes",
+    "strategy",
+    "accumulate_grad_batches",
+    "logger",
+    "callbacks",
+    "plugins",
+    "enable_progress_bar",
+    "log_every_n_steps",
+    "num_workers",
+    "default_root_dir",
+    "enable_model_summary",
+    "sync_batchnorm",
+    "use_distributed_sampler",
+    "checkpoint_every",
+    "fresh",
+    "result",
+    "config",
+    "paper",
+    "seed_everything",
+    "run_folder",
+    "seed",
+    "barebones",
+    "profiler",
+    "num_sanity_val_steps",
+}
 
 
 def content(value: Any) -> Any:
@@ -72,7 +96,9 @@ class Run:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"{self.folder}: another process is training here. Wait for it, or stop it first.") from error
+            raise InputError(
+                f"{self.folder}: another process is training here. Wait for it, or stop it first."
+            ) from error
 
     def newest_checkpoint(self) -> Path | None:
         """The complete checkpoint with the most steps."""
@@ -85,8 +111,12 @@ class Run:
         run_id = read_json(known)["run_id"] if known.is_file() else None
         if first_process():
             use_experiment(self.paper)
-        logger = MLFlowLogger(experiment_name=self.paper, run_name=f"{self.stem}-seed{self.seed}",
-                              tracking_uri=tracking_uri(), run_id=run_id)
+        logger = MLFlowLogger(
+            experiment_name=self.paper,
+            run_name=f"{self.stem}-seed{self.seed}",
+            tracking_uri=tracking_uri(),
+            run_id=run_id,
+        )
         if run_id is None and first_process():
             write_json(known, {"run_id": logger.run_id, "tracking_uri": tracking_uri()})
         return logger
@@ -96,7 +126,9 @@ class Run:
         facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
         with written(self.folder / "config.yaml") as handle:
-            yaml.safe_dump(json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True)
+            yaml.safe_dump(
+                json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True
+            )
         write_json(self.folder / "environment.json", facts | hashes)
         client, run_id = logger.experiment, logger.run_id
         assert run_id is not None
@@ -129,8 +161,10 @@ class WholeCheckpoints(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         if not zipfile.is_zipfile(path):  # torch writes zip files, whose end says that they are whole
-            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run then resumes from the one before, "
-                             "or from the start.")
+            raise InputError(
+                f"{path}: not a complete checkpoint. Delete it; the run then resumes from the one before, "
+                "or from the start."
+            )
         return torch.load(path, map_location=map_location or "cpu", weights_only=True)
 
 
@@ -143,6 +177,8 @@ class StepSeed(pl.Callback):
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         torch.manual_seed(self.seed)  # new layers start alike, whatever was done before
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         key = digest([self.seed, trainer.global_step, batch_idx % trainer.accumulate_grad_batches, trainer.global_rank])
         torch.manual_seed(int(key[:15], 16))

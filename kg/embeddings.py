@@ -36,8 +36,11 @@ class EmbeddingTable:
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, tensor, ids in (("entity", self.entity, self.entity_ids), ("relation", self.relation, self.relation_ids),
-                                  ("projection", self.projection, self.relation_ids)):
+        for name, tensor, ids in (
+            ("entity", self.entity, self.entity_ids),
+            ("relation", self.relation, self.relation_ids),
+            ("projection", self.projection, self.relation_ids),
+        ):
             if tensor is not None and len(tensor) != len(ids):
                 raise InputError(f"{name}: {len(tensor)} rows but {len(ids)} ids; they must correspond one to one")
         if len(set(self.entity_ids)) != len(self.entity_ids):
@@ -47,13 +50,16 @@ class EmbeddingTable:
         """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all. Returns the folder."""
         tensors = {"entity": self.entity, "relation": self.relation, "projection": self.projection}
         with written_folder(folder) as partial:
-            save_file({k: v.detach().float().cpu().contiguous() for k, v in tensors.items() if v is not None},
-                      partial / "embeddings.safetensors")
+            save_file(
+                {k: v.detach().float().cpu().contiguous() for k, v in tensors.items() if v is not None},
+                partial / "embeddings.safetensors",
+            )
             for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
                 with written(partial / f"{name}.txt") as handle:
                     handle.writelines(f"{i}\n" for i in ids)
-            write_json(partial / "manifest.json",
-                       self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")})
+            write_json(
+                partial / "manifest.json", self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")}
+            )
         return Path(folder)
 
     @classmethod
@@ -62,7 +68,9 @@ class EmbeddingTable:
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
         if not (folder / "manifest.json").is_file():
-            raise InputError(f"{folder}: no embedding table here (manifest.json is missing). Train one: python -m kg.train --help")
+            raise InputError(
+                f"{folder}: no embedding table here (manifest.json is missing). Train one: python -m kg.train --help"
+            )
         manifest = read_json(folder / "manifest.json")
         if not file.is_file() or sha256(file) != manifest.get("sha256"):
             raise InputError(f"{file}: missing, or not the file its manifest describes. Train the table again.")
@@ -71,8 +79,14 @@ class EmbeddingTable:
         except SafetensorError as error:
             raise InputError(f"{file}: not a safetensors file ({error}). Train the table again.") from error
         ids = {name: [line for _, line in lines(folder / f"{name}.txt")] for name in ("entities", "relations")}
-        return cls(tensors["entity"], ids["entities"], tensors.get("relation"), ids["relations"],
-                   tensors.get("projection"), manifest)
+        return cls(
+            tensors["entity"],
+            ids["entities"],
+            tensors.get("relation"),
+            ids["relations"],
+            tensors.get("projection"),
+            manifest,
+        )
 
     def check_graph(self, ids: pa.Array, graph: str) -> None:
         """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in order."""
@@ -81,8 +95,10 @@ class EmbeddingTable:
             return
         missing = next((i for i in ids.to_pylist() if i not in set(self.entity_ids)), None)
         first = f"entity {missing!r} has no row" if missing else "the order or number of entities differs"
-        raise InputError(f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)} entities): "
-                         f"{first}. Train the table on this graph: python -m kg.train --help")
+        raise InputError(
+            f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)} entities): "
+            f"{first}. Train the table on this graph: python -m kg.train --help"
+        )
 
 
 def read_text_vectors(path: str | Path) -> EmbeddingTable:

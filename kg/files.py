@@ -30,7 +30,9 @@ class InputError(ValueError):
 def explained(error: OSError, path: Path) -> InputError:
     """An operating-system failure on `path` as one clear message."""
     if error.errno == errno.ENOSPC:
-        return InputError(f"{path}: the disk is full. Free some space and run the command again; what was built is intact.")
+        return InputError(
+            f"{path}: the disk is full. Free some space and run the command again; what was built is intact."
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return InputError(f"{path}: no permission to write here. Choose another folder or change its permissions.")
     if error.errno == errno.ENOENT:
@@ -54,7 +56,7 @@ def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = None if "b" in mode else "utf-8"
         if path.suffix == ".gz":
-            handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))
+            handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
         else:
             handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
         with handle:
@@ -128,7 +130,9 @@ def lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]
             for number, raw in enumerate(handle, 1):
                 yield number, raw.decode(encoding).rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}:{number}: not {encoding} text ({error.reason}). Convert the file to UTF-8.") from error
+            raise InputError(
+                f"{path}:{number}: not {encoding} text ({error.reason}). Convert the file to UTF-8."
+            ) from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{path}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
 

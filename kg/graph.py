@@ -30,8 +30,20 @@ SCHEMAS = {
     "triples": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
 }
 #: How well a name kind stands for its entity, best first; kinds that are not listed come last.
-KINDS = ("preferred", "exact", "synonym", "symbol", "plural", "uk_spelling", "layperson", "narrow", "broad", "related",
-         "abbreviation", "obsolete")
+KINDS = (
+    "preferred",
+    "exact",
+    "synonym",
+    "symbol",
+    "plural",
+    "uk_spelling",
+    "layperson",
+    "narrow",
+    "broad",
+    "related",
+    "abbreviation",
+    "obsolete",
+)
 
 
 @dataclass(eq=False)
@@ -90,6 +102,11 @@ class KnowledgeGraph:
         columns = [self.index_of(self.triples["head"]), relation.to_numpy(), self.index_of(self.triples["tail"])]
         return np.stack([c.astype(np.int64) for c in columns], axis=1)
 
+    def degree(self) -> np.ndarray:
+        """(entities,) int64: the triples that each entity is head or tail of."""
+        ends = [self.index_of(self.triples[column]) for column in ("head", "tail")]
+        return np.bincount(np.concatenate(ends), minlength=len(self.entities))
+
     def counts(self) -> dict[str, int]:
         return {part: len(getattr(self, part)) for part in SCHEMAS} | {"relations": len(self.relations)}
 
@@ -100,8 +117,9 @@ class KnowledgeGraph:
             for part in SCHEMAS:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
             files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in SCHEMAS}
-            write_json(partial / "manifest.json",
-                       self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files})
+            write_json(
+                partial / "manifest.json", self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files}
+            )
         return folder
 
     @classmethod
@@ -130,12 +148,17 @@ def fingerprint(folder: str | Path) -> str:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no knowledge graph here (manifest.json is missing). "
-                         "Build one: python -m kg.build --help")
+        raise InputError(
+            f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m kg.build --help"
+        )
     manifest: dict[str, Any] = read_json(folder / "manifest.json")
     for key in ("format", "counts", "sha256"):
         if key not in manifest:
-            raise InputError(f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help")
+            raise InputError(
+                f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help"
+            )
     if manifest["format"] != FORMAT:
-        raise InputError(f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again.")
+        raise InputError(
+            f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again."
+        )
     return manifest

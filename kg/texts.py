@@ -1,6 +1,6 @@
 """A source's own running text (definitions, comments) as JSONL that the linker reads.
 
-    python -m kg.texts hpo [PATH] --out FILE
+python -m kg.texts hpo [PATH] --out FILE
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def main() -> None:
     try:
         module = source_module(options.source)
         if not hasattr(module, "texts"):
-            raise InputError(f"source {options.source!r} has no running text of its own; give CORPUS= text files instead")
+            raise InputError(
+                f"source {options.source!r} has no running text of its own; give CORPUS= text files instead"
+            )
         count = 0
         with written(options.out) as handle:
             for entity, kind, text in module.texts(*([options.path] if options.path else [])):

@@ -32,8 +32,11 @@ def use_experiment(name: str) -> str:
 
 def commit() -> str:
     """The checkout's commit, with '+changes' when files differ from it; 'unknown' outside a git checkout."""
+
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")

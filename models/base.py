@@ -20,32 +20,34 @@ class PaperModule(pl.LightningModule):
     """Optimiser and schedule of a paper.
 
     lr            learning rate at the end of warm-up
-    head_lr       the same for parameters that :meth:`is_head` names; None: `lr`
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
     warmup_steps  optimiser steps of linear warm-up; afterwards linear decay to 0 at the end of training
     """
 
-    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: int = 0, head_lr: float | None = None) -> None:
+    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: int = 0) -> None:
         super().__init__()
-        self.lr, self.head_lr, self.weight_decay, self.warmup_steps = lr, head_lr, weight_decay, warmup_steps
+        self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
 
-    def is_head(self, name: str) -> bool:
-        """Whether the parameter takes `head_lr`: those that start from scratch."""
-        return False
+    def rate(self, name: str) -> float:
+        """The parameter's learning rate at the end of warm-up."""
+        return self.lr
 
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         """Whether weight decay applies to the parameter."""
         return parameter.dim() > 1
 
     def configure_optimizers(self) -> Any:
-        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
             if parameter.requires_grad:
-                groups.setdefault((self.is_head(name), self.decays(name, parameter)), []).append(parameter)
-        rates = {False: self.lr, True: self.lr if self.head_lr is None else self.head_lr}
+                groups.setdefault((self.rate(name), self.decays(name, parameter)), []).append(parameter)
         optimizer = torch.optim.AdamW(
-            [{"params": p, "lr": rates[head], "weight_decay": self.weight_decay if decay else 0.0}
-             for (head, decay), p in sorted(groups.items(), key=lambda g: g[0])], fused=True)
+            [
+                {"params": p, "lr": rate, "weight_decay": self.weight_decay if decay else 0.0}
+                for (rate, decay), p in sorted(groups.items(), key=lambda g: g[0])
+            ],
+            fused=True,
+        )
         total = int(self.trainer.estimated_stepping_batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: warmup_linear(s, self.warmup_steps, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -18,17 +18,29 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
     try:
         config = AutoConfig.from_pretrained(name)
         if not isinstance(config, BertConfig):
-            raise InputError(f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)")
-        return BertModel.from_pretrained(name, config=config, dtype=torch.float32, add_pooling_layer=False,
-                                         attn_implementation=attention, weights_only=True)
+            raise InputError(
+                f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
+            )
+        return BertModel.from_pretrained(
+            name,
+            config=config,
+            dtype=torch.float32,
+            add_pooling_layer=False,
+            attn_implementation=attention,
+            weights_only=True,
+        )
     except OSError as error:
-        raise InputError(f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
-                         f"Check the path, or the name and the network. ({str(error).splitlines()[0]})") from error
+        raise InputError(
+            f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
+            f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
+        ) from error
 
 
 def attention_mask_4d(bert: BertModel, states: Tensor, attention_mask: Tensor) -> Tensor | None:
     """The mask that the layers take, from a (B, L) one; None when nothing is masked."""
-    mask: Tensor | None = create_bidirectional_mask(config=bert.config, inputs_embeds=states, attention_mask=attention_mask)  # type: ignore[assignment]  # flex attention's BlockMask is not used here
+    mask: Tensor | None = create_bidirectional_mask(
+        config=bert.config, inputs_embeds=states, attention_mask=attention_mask
+    )  # type: ignore[assignment]  # flex attention's BlockMask is not used here
     return mask
 
 

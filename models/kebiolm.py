@@ -54,8 +54,15 @@ class KeBioLMEncoder(nn.Module):
     compat       the released checkpoint's LayerNorm after Eq. (4)
     """
 
-    def __init__(self, bert: BertModel, entity: Tensor, text_layers: int = 8, candidates: int = 100, max_mentions: int = 50,
-                 compat: bool = False) -> None:
+    def __init__(
+        self,
+        bert: BertModel,
+        entity: Tensor,
+        text_layers: int = 8,
+        candidates: int = 100,
+        max_mentions: int = 50,
+        compat: bool = False,
+    ) -> None:
         super().__init__()
         layers = bert.config.num_hidden_layers
         if not 0 < text_layers <= layers:
@@ -66,9 +73,9 @@ class KeBioLMEncoder(nn.Module):
         self.hidden_size, self.max_length = hidden, bert.config.max_position_embeddings
         self.tokenizer, self.linker = None, None  # mentions are detected, not looked up
         self.entity = nn.Parameter(entity.clone().float())
-        self.detector = nn.Linear(hidden, 3)                    # W_l, b_l
-        self.mention_projection = nn.Linear(2 * hidden, size)   # W_m, b_m before Eq. (3)
-        self.entity_projection = nn.Linear(size, hidden)        # W_e, b_e
+        self.detector = nn.Linear(hidden, 3)  # W_l, b_l
+        self.mention_projection = nn.Linear(2 * hidden, size)  # W_m, b_m before Eq. (3)
+        self.entity_projection = nn.Linear(size, hidden)  # W_e, b_e
         self.norm = nn.LayerNorm(hidden, eps=bert.config.layer_norm_eps) if compat else nn.Identity()
         for linear in (self.detector, self.mention_projection, self.entity_projection):
             nn.init.normal_(linear.weight, std=bert.config.initializer_range)
@@ -113,11 +120,17 @@ class KeBioLMEncoder(nn.Module):
     def load_released(self, state: dict[str, Tensor]) -> None:
         """Take the weights of the authors' released checkpoint (needs `compat`). Raises InputError naming what is missing."""
         if not self.compat:
-            raise InputError("the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=True")
-        prefixes = {"embeddings.": "bert.embeddings.", "mention_detector.": "detector.", "layer_norm.": "norm.",
-                    "entity_linker.entity_embeddings.weight": "entity",
-                    "entity_linker.mention_to_entity_projection.": "mention_projection.",
-                    "entity_context_projection.": "entity_projection."}
+            raise InputError(
+                "the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=True"
+            )
+        prefixes = {
+            "embeddings.": "bert.embeddings.",
+            "mention_detector.": "detector.",
+            "layer_norm.": "norm.",
+            "entity_linker.entity_embeddings.weight": "entity",
+            "entity_linker.mention_to_entity_projection.": "mention_projection.",
+            "entity_context_projection.": "entity_projection.",
+        }
         for layer in range(len(self.bert.encoder.layer)):
             own, number = ("context", layer) if layer < self.text_layers else ("recontext", layer - self.text_layers)
             prefixes[f"{own}_encoder.layer.{number}."] = f"bert.encoder.layer.{layer}."
@@ -129,8 +142,10 @@ class KeBioLMEncoder(nn.Module):
                     renamed[new + bare.removeprefix(old)] = tensor
         result = self.load_state_dict(renamed, strict=False)
         if result.missing_keys or result.unexpected_keys:
-            raise InputError(f"not a KeBioLM checkpoint of this size: missing {result.missing_keys[:5]}, "
-                             f"unexpected {result.unexpected_keys[:5]}")
+            raise InputError(
+                f"not a KeBioLM checkpoint of this size: missing {result.missing_keys[:5]}, "
+                f"unexpected {result.unexpected_keys[:5]}"
+            )
 
     @classmethod
     def from_export(cls, folder: str | Path) -> KeBioLMEncoder:
@@ -156,17 +171,38 @@ class KeBioLM(PaperModule):
     entities        folder of the :class:`EmbeddingTable` that initialises the entity table
     random_entities start from random unit vectors instead (the ablation "+rand")
     freeze_entities keep the table as it is (the ablation "+frz")
+    head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`, as the paper
+    entity_lr       learning rate of the entity table; None: `lr`, as the paper
     The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
     """
 
-    def __init__(self, encoder: str, entities: str, text_layers: int = 8, candidates: int = 100, max_mentions: int = 50,
-                 random_entities: bool = False, freeze_entities: bool = False, compat: bool = False, attention: str = "sdpa",
-                 dropout: float | None = None, lr: float = 5e-5, weight_decay: float = 0.01, warmup_steps: int = 10_000,
-                 head_lr: float | None = None) -> None:
-        super().__init__(lr, weight_decay, warmup_steps, head_lr)
+    def __init__(
+        self,
+        encoder: str,
+        entities: str,
+        text_layers: int = 8,
+        candidates: int = 100,
+        max_mentions: int = 50,
+        random_entities: bool = False,
+        freeze_entities: bool = False,
+        compat: bool = False,
+        attention: str = "sdpa",
+        dropout: float | None = None,
+        lr: float = 5e-5,
+        weight_decay: float = 0.01,
+        warmup_steps: int = 10_000,
+        head_lr: float | None = None,
+        entity_lr: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, warmup_steps)
+        self.head_lr, self.entity_lr = head_lr or lr, entity_lr or lr
         self.source, self.entities = encoder, entities
-        self.settings: dict[str, Any] = {"text_layers": text_layers, "candidates": candidates, "max_mentions": max_mentions,
-                                         "compat": compat}
+        self.settings: dict[str, Any] = {
+            "text_layers": text_layers,
+            "candidates": candidates,
+            "max_mentions": max_mentions,
+            "compat": compat,
+        }
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
         self.attention, self.dropout = attention, dropout
         self.encoder: KeBioLMEncoder | None = None
@@ -190,8 +226,12 @@ class KeBioLM(PaperModule):
         self._window = torch.zeros(3)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
-    def is_head(self, name: str) -> bool:
-        return not name.startswith("encoder.bert.")
+    def rate(self, name: str) -> float:
+        if name == "encoder.entity":
+            return self.entity_lr
+        # The projection onto the table keeps the encoder's slow rate: an entity that is mentioned once is found again
+        # only while its mention's projection stays where it was.
+        return self.lr if name.startswith(("encoder.bert.", "encoder.mention_projection.")) else self.head_lr
 
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         return parameter.dim() > 1 and name != "encoder.entity"
@@ -200,12 +240,18 @@ class KeBioLM(PaperModule):
         """(3,) sums over the batch of Eq. (8), Eq. (9) and Eq. (10)."""
         assert self.encoder is not None
         text, mask = self.encoder.text_states(batch.input_ids, batch.attention_mask)
-        detection = nn.functional.cross_entropy(self.encoder.detector(text).flatten(0, 1).float(), batch.bio_labels.flatten(),
-                                                ignore_index=-100, reduction="sum")           # Eq. (9)
-        linking, mixture, _ = self.encoder.link(text, batch.mention, batch.entity)           # Eq. (10)
+        detection = nn.functional.cross_entropy(
+            self.encoder.detector(text).flatten(0, 1).float(),
+            batch.bio_labels.flatten(),
+            ignore_index=-100,
+            reduction="sum",
+        )  # Eq. (9)
+        linking, mixture, _ = self.encoder.link(text, batch.mention, batch.entity)  # Eq. (10)
         fused = self.encoder.fused_states(text, mask, batch.mention, mixture)
         predicted = batch.mlm_labels != -100
-        logits = self.head(fused[predicted], self.encoder.bert.embeddings.word_embeddings.weight)  # Eq. (7), masked tokens only
+        logits = self.head(
+            fused[predicted], self.encoder.bert.embeddings.word_embeddings.weight
+        )  # Eq. (7), masked tokens only
         language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")  # Eq. (8)
         return torch.stack([language, detection, linking.sum()])
 
@@ -217,8 +263,11 @@ class KeBioLM(PaperModule):
         if (batch_idx + 1) % accumulate == 0:
             means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            self.log_dict({"train/loss": means.sum()} | {f"train/loss_{t}": v for t, v in zip(TERMS, means, strict=True)},
-                          prog_bar=True, batch_size=1)
+            self.log_dict(
+                {"train/loss": means.sum()} | {f"train/loss_{t}": v for t, v in zip(TERMS, means, strict=True)},
+                prog_bar=True,
+                batch_size=1,
+            )
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
         return (sums / total).sum() * accumulate * self.trainer.world_size  # Eq. (6)
 
@@ -230,15 +279,17 @@ class KeBioLM(PaperModule):
         assert self.encoder is not None
         sums = self.loss_sums(batch).double()
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
-        found = span_matches(self.encoder.detected(text, batch.attention_mask), bio_spans(batch.bio_labels),
-                             batch.input_ids.shape[1])
+        found = span_matches(
+            self.encoder.detected(text, batch.attention_mask), bio_spans(batch.bio_labels), batch.input_ids.shape[1]
+        )
         hidden = batch.original_ids.masked_fill((batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id)
         right = self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity
         blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
         right_blind = self.encoder.link(blind, batch.mention)[2][:, 0] == batch.entity
         unseen = ~batch.seen
-        linking = torch.stack([right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum(),
-                               unseen.sum()])
+        linking = torch.stack(
+            [right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum(), unseen.sum()]
+        )
         self._tally += torch.cat([sums, batch.counts.double(), found.double(), linking.double()])
 
     def on_validation_epoch_end(self) -> None:
@@ -246,16 +297,20 @@ class KeBioLM(PaperModule):
         sums, counts, found, linking = tally[:3], tally[3:6].clamp_min(1), tally[6:9], tally[9:]
         means = sums / counts
         unseen = linking[4].clamp_min(1)
-        self.log_dict({f"val/loss_{t}": v for t, v in zip(TERMS, means, strict=True)} | {
-            "val/loss": means.sum(),
-            "val/detection_f1": f1(found),
-            "val/linking_acc1": linking[0] / counts[2],
-            "val/linking_acc1_masked": linking[1] / counts[2],
-            "val/linking_acc1_unseen": linking[2] / unseen,
-            "val/linking_acc1_unseen_masked": linking[3] / unseen,
-            "val/mentions": tally[5],
-            "val/mentions_unseen": linking[4],
-        }, batch_size=1)
+        self.log_dict(
+            {f"val/loss_{t}": v for t, v in zip(TERMS, means, strict=True)}
+            | {
+                "val/loss": means.sum(),
+                "val/detection_f1": f1(found),
+                "val/linking_acc1": linking[0] / counts[2],
+                "val/linking_acc1_masked": linking[1] / counts[2],
+                "val/linking_acc1_unseen": linking[2] / unseen,
+                "val/linking_acc1_unseen_masked": linking[3] / unseen,
+                "val/mentions": tally[5],
+                "val/mentions_unseen": linking[4],
+            },
+            batch_size=1,
+        )
 
     @property
     def mask_id(self) -> int:

@@ -34,7 +34,9 @@ def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
     inside = (labels == B) | (labels == I)
     before = torch.nn.functional.pad(inside, (1, 0))[:, :-1]
     start = inside & ((labels == B) | ~before)
-    ends_here = inside & ~(torch.nn.functional.pad(inside, (0, 1))[:, 1:] & ~torch.nn.functional.pad(start, (0, 1))[:, 1:])
+    ends_here = inside & ~(
+        torch.nn.functional.pad(inside, (0, 1))[:, 1:] & ~torch.nn.functional.pad(start, (0, 1))[:, 1:]
+    )
     first, last = start.nonzero(), ends_here.nonzero()
     spans = torch.cat([first, last[:, 1:] + 1], dim=1)
     if max_spans is not None:

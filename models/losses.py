@@ -21,7 +21,7 @@ class _EntitySoftmax(torch.autograd.Function):
         normaliser = query.new_full((mentions,), -torch.inf)
         values, index = query.new_empty(mentions, 0), torch.empty(mentions, 0, dtype=torch.long, device=query.device)
         for begin in range(0, len(table), chunk):
-            logits = query @ table[begin : begin + chunk].T                    # (M, chunk)
+            logits = query @ table[begin : begin + chunk].T  # (M, chunk)
             best, where = logits.topk(min(k, logits.shape[1]), dim=1)
             values, index = torch.cat([values, best], 1), torch.cat([index, where + begin], 1)
             if values.shape[1] > k:
@@ -61,11 +61,11 @@ class _EntitySoftmax(torch.autograd.Function):
             to_query -= from_loss[:, None] * table[gold]
             if to_table is not None:
                 to_table.index_add_(0, gold, -from_loss[:, None] * query)
-        piece = max(1, 2**20 // max(1, index.shape[1] * table.shape[1]))       # bounds the gathered (m, k, d) rows
+        piece = max(1, 2**20 // max(1, index.shape[1] * table.shape[1]))  # bounds the gathered (m, k, d) rows
         for begin in range(0, len(query), piece):
             part = slice(begin, begin + piece)
-            rows = table[index[part]]                                          # (m, k, d)
-            to_weight = (rows @ from_mixture[part, :, None]).squeeze(-1)       # (m, k)
+            rows = table[index[part]]  # (m, k, d)
+            to_weight = (rows @ from_mixture[part, :, None]).squeeze(-1)  # (m, k)
             to_logit = weight[part] * (to_weight - (weight[part] * to_weight).sum(1, keepdim=True))
             to_query[part] += (to_logit[:, None] @ rows).squeeze(1)
             if to_table is not None:
@@ -74,8 +74,9 @@ class _EntitySoftmax(torch.autograd.Function):
         return to_query, to_table, None, None, None
 
 
-def entity_softmax(query: Tensor, table: Tensor, gold: Tensor | None = None, k: int = 100,
-                   chunk: int = 8192) -> tuple[Tensor, Tensor, Tensor]:
+def entity_softmax(
+    query: Tensor, table: Tensor, gold: Tensor | None = None, k: int = 100, chunk: int = 8192
+) -> tuple[Tensor, Tensor, Tensor]:
     """Link mentions to the rows of an entity table by dot product.
 
     query (M, d), table (E, d), gold (M,) rows or None. Returns

@@ -8,11 +8,14 @@ from torch import Tensor
 
 def span_matches(predicted: Tensor, gold: Tensor, length: int) -> Tensor:
     """(3,) counts: spans in both, predicted spans, gold spans. Spans (M, 3) row, start, end match when all three agree."""
+
     def key(spans: Tensor) -> Tensor:
         return (spans[:, 0] * (length + 1) + spans[:, 1]) * (length + 1) + spans[:, 2]
 
     both = torch.isin(key(predicted), key(gold)).sum()
-    return torch.stack([both, torch.tensor(len(predicted), device=both.device), torch.tensor(len(gold), device=both.device)])
+    return torch.stack(
+        [both, torch.tensor(len(predicted), device=both.device), torch.tensor(len(gold), device=both.device)]
+    )
 
 
 def f1(matches: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Entity linking over 477,000 entities x 100 (KeBioLM, Eq. 3 and 10), forward and backward, against the plain full-logit version.
 
-    settings   320 mentions (16 sequences of 20) and 800 (16 of 50, the paper's most)
-    memory     peak of a fresh process (or of the GPU) over what it held before, gradients included; `ratio` is of these
-    seconds    medians of alternating runs; `time_ratio` above 1 means that ours is faster
-    equal      loss, mixture, and gradients of queries and table agree to 1e-4
+settings   320 mentions (16 sequences of 20) and 800 (16 of 50, the paper's most)
+memory     peak of a fresh process (or of the GPU) over what it held before, gradients included; `ratio` is of these
+seconds    medians of alternating runs; `time_ratio` above 1 means that ours is faster
+equal      loss, mixture, and gradients of queries and table agree to 1e-4
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ def inputs(mentions: int, entities: int, device: str) -> tuple[Tensor, Tensor, T
     rng = torch.Generator().manual_seed(0)
     table = torch.nn.functional.normalize(torch.randn(entities, SIZE, generator=rng)).to(device).requires_grad_()
     query = (3 * torch.randn(mentions, SIZE, generator=rng)).to(device).requires_grad_()
-    return query, table, torch.randint(entities, (mentions,), generator=rng).to(device), torch.randn(SIZE, generator=rng).to(device)
+    return (
+        query,
+        table,
+        torch.randint(entities, (mentions,), generator=rng).to(device),
+        torch.randn(SIZE, generator=rng).to(device),
+    )
 
 
 def step(which: str, query: Tensor, table: Tensor, gold: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -85,18 +90,31 @@ def seconds(which: str, data: tuple[Tensor, ...], device: str) -> float:
 
 def compared(mentions: int, entities: int, repeats: int, device: str) -> dict[str, Any]:
     data = inputs(mentions, entities, device)
-    equal = all(torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in zip(step("ours", *data), step("plain", *data), strict=True))
+    equal = all(
+        torch.allclose(a, b, atol=1e-4, rtol=1e-4)
+        for a, b in zip(step("ours", *data), step("plain", *data), strict=True)
+    )
     taken: dict[str, list[float]] = {"ours": [], "plain": []}
     for _ in range(repeats):
         for which, times in taken.items():
             times.append(seconds(which, data, device))
     medians = {which: statistics.median(times) for which, times in taken.items()}
     memory = {which: peak(which, mentions, entities, device) for which in taken}
-    return {"mentions": mentions, "entities": entities, "size": SIZE, "candidates": CANDIDATES, "device": device,
-            "threads": torch.get_num_threads(), "equal": equal, "memory_mb": round(memory["ours"], 1),
-            "plain_memory_mb": round(memory["plain"], 1), "memory_ratio": round(memory["plain"] / memory["ours"], 2),
-            "seconds": round(medians["ours"], 3), "plain_seconds": round(medians["plain"], 3),
-            "time_ratio": round(medians["plain"] / medians["ours"], 2)}
+    return {
+        "mentions": mentions,
+        "entities": entities,
+        "size": SIZE,
+        "candidates": CANDIDATES,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "equal": equal,
+        "memory_mb": round(memory["ours"], 1),
+        "plain_memory_mb": round(memory["plain"], 1),
+        "memory_ratio": round(memory["plain"] / memory["ours"], 2),
+        "seconds": round(medians["ours"], 3),
+        "plain_seconds": round(medians["plain"], 3),
+        "time_ratio": round(medians["plain"] / medians["ours"], 2),
+    }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,9 +127,15 @@ def run(repeats: int = 3, entities: int = ENTITIES, device: str = "cpu") -> dict
     """Compare both on both settings. Returns the keys that benchmarks.speed asks for, and the worst time_ratio."""
     settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]
     worst = min(settings, key=lambda s: s["memory_ratio"])
-    return {"name": "entity_softmax", "ours": worst["memory_mb"], "reference": worst["plain_memory_mb"],
-            "ratio": worst["memory_ratio"], "time_ratio": min(s["time_ratio"] for s in settings),
-            "equal": all(s["equal"] for s in settings), "settings": settings}
+    return {
+        "name": "entity_softmax",
+        "ours": worst["memory_mb"],
+        "reference": worst["plain_memory_mb"],
+        "ratio": worst["memory_ratio"],
+        "time_ratio": min(s["time_ratio"] for s in settings),
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }
 
 
 if __name__ == "__main__" and sys.argv[1:2] in (["ours"], ["plain"]):

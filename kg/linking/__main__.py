@@ -32,8 +32,13 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     given = vars(arguments().parse_args(argv))
     try:
-        made = link_corpus(given.pop("graph"), given.pop("input"), given["out"], progress=True,
-                           **{key: value for key, value in given.items() if key != "out"})
+        made = link_corpus(
+            given.pop("graph"),
+            given.pop("input"),
+            given["out"],
+            progress=True,
+            **{key: value for key, value in given.items() if key != "out"},
+        )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -41,8 +46,10 @@ def main(argv: list[str] | None = None) -> int:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return 130
     done = "linked" if made["new"] else "already complete, nothing to do (--fresh does it anew):"
-    print(f"{given['out']}: {done} {made['documents']} documents, {made['mentions']} mentions "
-          f"of {made['entities']} entities")
+    print(
+        f"{given['out']}: {done} {made['documents']} documents, {made['mentions']} mentions "
+        f"of {made['entities']} entities"
+    )
     return 0
 
 

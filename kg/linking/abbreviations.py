@@ -68,7 +68,7 @@ def _long_form(short: str, long: str) -> int | None:
     start = _long_form_start(short, long[shift:])
     if start is None:
         return None
-    found = long[shift + start:]
+    found = long[shift + start :]
     if len(found) <= len(short) or short in found.split():
         return None
     return shift + start

@@ -42,13 +42,17 @@ def checked_mention(
     Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
     """
     if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
-        raise InputError(f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
-                         "Give offsets in characters, end exclusive.")
+        raise InputError(
+            f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
+            "Give offsets in characters, end exclusive."
+        )
     if not isinstance(entity, str) or not entity:
         raise InputError(f"{where}: mention [{start}, {end}): wanted an entity id, a string, got {entity!r}.")
     if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
-        raise InputError(f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
-                         "Offsets count characters of the whole text from 0.")
+        raise InputError(
+            f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
+            "Offsets count characters of the whole text from 0."
+        )
     if type(score) not in (int, float) or not 0 < score <= 1:
         raise InputError(f"{where}: mention [{start}, {end}): wanted a score in (0, 1], got {score!r}.")
     return Mention(start, end, entity, float(score))
@@ -73,8 +77,10 @@ def json_documents(path: Path) -> Iterator[Document]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            raise InputError(f"{where}: not valid JSON ({error.msg} at column {error.colno}). "
-                             "Write one object on each line; the file may be cut.") from error
+            raise InputError(
+                f"{where}: not valid JSON ({error.msg} at column {error.colno}). "
+                "Write one object on each line; the file may be cut."
+            ) from error
         if not isinstance(record, dict):
             raise InputError(f"{where}: wanted a JSON object with id and text, got {type(record).__name__}.")
         name = _first(record, "id", "_id", "pmid")
@@ -91,8 +97,15 @@ def json_documents(path: Path) -> Iterator[Document]:
         if not isinstance(given, list) or not all(isinstance(m, dict) for m in given):
             raise InputError(f"{where}: wanted a list of objects under mentions.")
         mentions = tuple(
-            checked_mention(where, text, _first(m, "start", "start_offset"), _first(m, "end", "end_offset"),
-                            _first(m, "entity", "link_id"), m.get("mention"), m.get("score", 1.0))
+            checked_mention(
+                where,
+                text,
+                _first(m, "start", "start_offset"),
+                _first(m, "end", "end_offset"),
+                _first(m, "entity", "link_id"),
+                m.get("mention"),
+                m.get("score", 1.0),
+            )
             for m in given
         )
         if title:
@@ -130,20 +143,26 @@ def _pubtator_document(path: Path, block: list[tuple[int, str]]) -> Document:
     where = f"{path}:{block[0][0]}"
     head = [line.split("|", 2) for _, line in block[:2]]
     if [part[1:2] for part in head] != [["t"], ["a"]] or head[0][0] != head[1][0]:
-        raise InputError(f"{where}: wanted a line 'id|t|title' and then 'id|a|abstract' of one id, got "
-                         f"{block[0][1]!r:.60}. Put a blank line between documents.")
+        raise InputError(
+            f"{where}: wanted a line 'id|t|title' and then 'id|a|abstract' of one id, got "
+            f"{block[0][1]!r:.60}. Put a blank line between documents."
+        )
     name, title, abstract = head[0][0], head[0][2], head[1][2]
     text, mentions = f"{title}\n{abstract}" if title or abstract else "", []
     for number, line in block[2:]:
         part = line.split("\t")
         if part[0] != name:
-            raise InputError(f"{path}:{number}: wanted an annotation of document {name}, got {line!r:.60}. "
-                             "Put a blank line between documents.")
+            raise InputError(
+                f"{path}:{number}: wanted an annotation of document {name}, got {line!r:.60}. "
+                "Put a blank line between documents."
+            )
         if len(part) < 5 or not part[1].isdecimal():
             if len(part) >= 4 and not part[1].isdecimal():
                 continue  # a relation between two entities
-            raise InputError(f"{path}:{number}: wanted id, start, end, mention, type, entity, got {line!r:.60}. "
-                             "Put tabs between them.")
+            raise InputError(
+                f"{path}:{number}: wanted id, start, end, mention, type, entity, got {line!r:.60}. "
+                "Put tabs between them."
+            )
         entity = part[5].strip() if len(part) > 5 else ""
         if entity not in ("", "-", "-1"):
             end = int(part[2]) if part[2].isdecimal() else part[2]
@@ -206,8 +225,9 @@ class _PubMed:
         self.open.pop()
         if self.inside and name in ("PubmedArticle", "PubmedBookArticle"):
             self.inside = False
-            pmid, title, abstract = (" ".join("".join(self.fields.get(key, ())).split())
-                                     for key in ("PMID", "ArticleTitle", "AbstractText"))
+            pmid, title, abstract = (
+                " ".join("".join(self.fields.get(key, ())).split()) for key in ("PMID", "ArticleTitle", "AbstractText")
+            )
             where = f"{self.path}:{self.line}"
             if not pmid:
                 raise InputError(f"{where}: this {name} has no PMID. Fetch the file again.")
@@ -228,8 +248,10 @@ def pubmed_documents(path: Path) -> Iterator[Document]:
                 reader.ready.clear()
             reader.parser.Parse(b"", True)
         except expat.ExpatError as error:
-            raise InputError(f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
-                             "The file may be cut; fetch it again.") from error
+            raise InputError(
+                f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
+                "The file may be cut; fetch it again."
+            ) from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{reader.where}: the compressed file is cut or broken. Fetch it again.") from error
         except OSError as error:
@@ -237,10 +259,19 @@ def pubmed_documents(path: Path) -> Iterator[Document]:
 
 
 FORMATS: dict[str, Callable[[Path], Iterator[Document]]] = {
-    "jsonl": json_documents, "text": text_documents, "pubtator": pubtator_documents, "pubmed": pubmed_documents,
+    "jsonl": json_documents,
+    "text": text_documents,
+    "pubtator": pubtator_documents,
+    "pubmed": pubmed_documents,
 }
-_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".pubtator": "pubtator",
-            ".xml": "pubmed"}
+_ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "text",
+    ".pubtator": "pubtator",
+    ".xml": "pubmed",
+}
 
 
 def format_of(path: str | Path) -> str:
@@ -274,8 +305,10 @@ def documents(paths: Iterable[str | Path], format: str | None = None, empty: str
             if document.text.strip():
                 yield document
             elif empty == "error":
-                raise InputError(f"{document.where}: document {document.id!r} has no text. "
-                                 "Remove it, or leave such documents out with --empty skip.")
+                raise InputError(
+                    f"{document.where}: document {document.id!r} has no text. "
+                    "Remove it, or leave such documents out with --empty skip."
+                )
 
 
 def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:

@@ -28,13 +28,17 @@ class GivenLinker:
         for mention in sorted(document.mentions, key=lambda m: (m.start, -m.end)):
             if mention.entity not in self._ids:
                 if self.unknown == "error":
-                    raise InputError(f"{where}: document {document.id!r}, mention [{mention.start}, {mention.end}): "
-                                     f"entity id {mention.entity!r} is not in the graph. Build the graph with it, or "
-                                     "leave such mentions out with --unknown drop.")
+                    raise InputError(
+                        f"{where}: document {document.id!r}, mention [{mention.start}, {mention.end}): "
+                        f"entity id {mention.entity!r} is not in the graph. Build the graph with it, or "
+                        "leave such mentions out with --unknown drop."
+                    )
                 self.dropped += 1
             elif not 0 <= mention.start < mention.end <= len(document.text):
-                raise InputError(f"{where}: document {document.id!r}, mention [{mention.start}, {mention.end}) is "
-                                 f"outside its text of {len(document.text)} characters.")
+                raise InputError(
+                    f"{where}: document {document.id!r}, mention [{mention.start}, {mention.end}) is "
+                    f"outside its text of {len(document.text)} characters."
+                )
             elif not kept or mention.start >= kept[-1].end:
                 kept.append(mention)
         return kept

@@ -96,9 +96,7 @@ class DictionaryLinker:
     @classmethod
     def from_graph(cls, graph: KnowledgeGraph, *, abbreviations: bool = True) -> DictionaryLinker:
         """The linker over all names of `graph`. Raises InputError when no name can be matched."""
-        ends = (graph.index_of(graph.triples[column]) for column in ("head", "tail"))
-        degree = sum((np.bincount(end, minlength=len(graph.ids)) for end in ends), np.zeros(len(graph.ids), np.int64))
-        return cls(graph.names, graph.ids, degree, abbreviations=abbreviations)
+        return cls(graph.names, graph.ids, graph.degree(), abbreviations=abbreviations)
 
     def _index(self, names: pa.Table, entity: np.ndarray, degree: np.ndarray | None) -> None:
         """Fill the automaton, and for every form either its one entity or the list of its candidates."""
@@ -177,8 +175,11 @@ class DictionaryLinker:
             short_forms = list(_short_forms(text, tokens, starts, defined, matches))
             matches = _with_short_forms(matches, short_forms)
         ids, new = self._ids, tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
-        return [new(Mention, (starts[first], starts[last] + len(tokens[last]), ids[entity], 1.0))
-                for first, last, entity in matches if entity >= 0]
+        return [
+            new(Mention, (starts[first], starts[last] + len(tokens[last]), ids[entity], 1.0))
+            for first, last, entity in matches
+            if entity >= 0
+        ]
 
     def _longest(self, tokens: list[str]) -> dict[int, tuple[int, int]]:
         """The letter before each place where a form begins -> (last letter, form) of the longest one there."""

@@ -91,13 +91,17 @@ def _read_part(path: Path, count: int) -> Iterator[Document]:
             name, text, mentions = record["id"], record["text"], record["mentions"]
             given = [(m["start"], m["end"], m["entity"], m["score"]) for m in mentions]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{where}: wanted one whole line with id, text and mentions ({error!r}). "
-                             "Delete this part and run the linking again.") from error
+            raise InputError(
+                f"{where}: wanted one whole line with id, text and mentions ({error!r}). "
+                "Delete this part and run the linking again."
+            ) from error
         checked = (checked_mention(where, text, start, end, entity, score=score) for start, end, entity, score in given)
         yield Document(name, text, tuple(checked), where)
     if number != count:
-        raise InputError(f"{path}:{number + 1}: this part holds {number} documents, wanted {count}. "
-                         "Delete it and run the linking again.")
+        raise InputError(
+            f"{path}:{number + 1}: this part holds {number} documents, wanted {count}. "
+            "Delete it and run the linking again."
+        )
 
 
 def _count_part(path: Path, count: int) -> Counts:
@@ -158,8 +162,10 @@ def _results(
                 done, given = waiting.popleft()
                 yield done.result(), given
     except BrokenProcessPool as error:
-        raise InputError(f"{out}: a worker process was killed, most likely for want of memory. Run the command again "
-                         "with fewer --workers; finished parts are kept.") from error
+        raise InputError(
+            f"{out}: a worker process was killed, most likely for want of memory. Run the command again "
+            "with fewer --workers; finished parts are kept."
+        ) from error
     finally:
         gc.unfreeze()
 
@@ -200,8 +206,10 @@ def _complete(out: Path, settings: dict[str, Any], fresh: bool) -> bool:
         before = was.get("settings") if isinstance(was, dict) else None
         if before != settings:
             differ = [k for k in settings if not isinstance(before, dict) or before.get(k) != settings[k]]
-            raise InputError(f"{out}: was begun with other settings ({', '.join(differ)}). "
-                             "Add --fresh to do it anew, or choose another folder.")
+            raise InputError(
+                f"{out}: was begun with other settings ({', '.join(differ)}). "
+                "Add --fresh to do it anew, or choose another folder."
+            )
         if known == manifest and all((out / part_name(n)).exists() for n in range(len(was.get("parts", ())))):
             return True
     write_json(state, {"settings": settings})
@@ -210,10 +218,22 @@ def _complete(out: Path, settings: dict[str, Any], fresh: bool) -> bool:
 
 
 def link_corpus(
-    graph_folder: str | Path, inputs: Sequence[str | Path] = (), out: str | Path = "", *,
-    given: Iterable[Document | tuple[str, str]] | None = None, linker: str = "dictionary", format: str | None = None,
-    workers: int = 1, chunk: int = 2000, fresh: bool = False, empty: str = "error", unknown: str = "error",
-    pipeline: str | Path | None = None, threshold: float = 0.85, k: int = 30, progress: bool = False,
+    graph_folder: str | Path,
+    inputs: Sequence[str | Path] = (),
+    out: str | Path = "",
+    *,
+    given: Iterable[Document | tuple[str, str]] | None = None,
+    linker: str = "dictionary",
+    format: str | None = None,
+    workers: int = 1,
+    chunk: int = 2000,
+    fresh: bool = False,
+    empty: str = "error",
+    unknown: str = "error",
+    pipeline: str | Path | None = None,
+    threshold: float = 0.85,
+    k: int = 30,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Link the documents of `inputs` (or `given`, which is written to OUT.documents.jsonl first) into folder `out`.
 
@@ -248,9 +268,11 @@ def link_corpus(
             raise InputError("pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER.")
         options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
     settings = {
-        "graph": fingerprint(graph_folder), "linker": {"name": linker, "rules": RULES, **options},
+        "graph": fingerprint(graph_folder),
+        "linker": {"name": linker, "rules": RULES, **options},
         "inputs": [{"name": p.name, "format": format or format_of(p), "sha256": sha256(p)} for p in paths],
-        "empty": empty, "chunk": chunk,
+        "empty": empty,
+        "chunk": chunk,
     }
     with _locked(out) as lock:
         if _complete(out, settings, fresh):
@@ -267,8 +289,14 @@ def link_corpus(
                 bar.update(counts.documents)
         if not parts:
             raise InputError(f"{paths[0]}: no document in the input. Check the file and its format.")
-        manifest = {"format": FORMAT, "settings": settings, "parts": parts, "documents": sum(parts),
-                    "mentions": mentions, "entities": len(entities)}
+        manifest = {
+            "format": FORMAT,
+            "settings": settings,
+            "parts": parts,
+            "documents": sum(parts),
+            "mentions": mentions,
+            "entities": len(entities),
+        }
         if linker == "given":
             manifest["left_out"] = came - mentions  # of an unknown id, or overlapping another
         write_json(out / "manifest.json", manifest)

@@ -39,12 +39,20 @@ class ScispacyLinker:
     """
 
     def __init__(
-        self, pipeline: str | Path, names: pa.Table, degree: dict[str, int] | None = None, *,
-        threshold: float = 0.85, k: int = 30, threads: int = 1,
+        self,
+        pipeline: str | Path,
+        names: pa.Table,
+        degree: dict[str, int] | None = None,
+        *,
+        threshold: float = 0.85,
+        k: int = 30,
+        threads: int = 1,
     ) -> None:
         if missing := [module for module in EXTRA if find_spec(module) is None]:
-            raise InputError(f"the scispaCy linker wants {', '.join(missing)}, not installed here. "
-                             "Install the extra: pip install -e '.[scispacy]'")
+            raise InputError(
+                f"the scispaCy linker wants {', '.join(missing)}, not installed here. "
+                "Install the extra: pip install -e '.[scispacy]'"
+            )
         if not 0 < threshold <= 1 or k < 1:
             raise InputError(f"threshold: wanted a number in (0, 1], got {threshold}; k: wanted at least 1, got {k}")
         self.threshold, self.k = threshold, k
@@ -61,9 +69,8 @@ class ScispacyLinker:
     @classmethod
     def from_graph(cls, graph: KnowledgeGraph, pipeline: str | Path, **options: Any) -> ScispacyLinker:
         """The linker over all names of `graph`; options as in the class."""
-        ends = [graph.index_of(graph.triples[column]) for column in ("head", "tail")]
-        degree = np.bincount(np.concatenate(ends), minlength=len(graph.ids)).tolist()
-        return cls(pipeline, graph.names, dict(zip(graph.ids.to_pylist(), degree, strict=True)), **options)
+        degree = dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True))
+        return cls(pipeline, graph.names, degree, **options)
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""
@@ -91,8 +98,10 @@ def _pipeline(pipeline: str | Path) -> Any:
     try:
         loaded = spacy.load(pipeline)
     except OSError as error:
-        raise InputError(f"no spaCy pipeline {str(pipeline)!r}: it is neither an installed package nor a folder. "
-                         "Give the folder of one (en_core_sci_sm and others come from scispaCy's releases).") from error
+        raise InputError(
+            f"no spaCy pipeline {str(pipeline)!r}: it is neither an installed package nor a folder. "
+            "Give the folder of one (en_core_sci_sm and others come from scispaCy's releases)."
+        ) from error
     if not loaded.pipe_names:
         raise InputError(f"{pipeline}: this spaCy pipeline has no component, so it finds nothing. Give one with NER.")
     return loaded
@@ -113,8 +122,9 @@ def _candidate_generator(pairs: list[tuple[str, str]], threads: int) -> Any:
     base = KnowledgeBase([Entity(entity, its[0], its) for entity, its in aliases.items()])
     names = sorted(base.alias_to_cuis)
     # scispaCy drops 3-grams in fewer than 10 names to save memory; a small graph would lose most of its 3-grams.
-    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), min_df=10 if len(names) > 100_000 else 1,
-                                 dtype=np.float32)
+    vectorizer = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=(3, 3), min_df=10 if len(names) > 100_000 else 1, dtype=np.float32
+    )
     vectors = vectorizer.fit_transform(names)
     some = np.flatnonzero(np.diff(vectors.indptr))  # nmslib stops at an empty vector
     index = nmslib.init(method="hnsw", space="cosinesimil_sparse", data_type=nmslib.DataType.SPARSE_VECTOR)

@@ -32,19 +32,30 @@ def linked(folder: Path, fake: Folders, *documents: dict[str, Any]) -> str:
 
 
 def doc(text: str, *mentions: tuple[int, int, str], name: str = "d") -> dict[str, Any]:
-    return {"id": name, "text": text, "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions]}
+    return {
+        "id": name,
+        "text": text,
+        "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions],
+    }
 
 
 def test_every_text_and_mention_is_there(fake_kebiolm: Folders) -> None:
     tokenizer, ids = load_tokenizer(fake_kebiolm.bert), KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
-    built, names = Corpus(fake_kebiolm.corpus), dict(zip(*[KnowledgeGraph.load(fake_kebiolm.graph).entities[c].to_pylist() for c in ("id", "name")], strict=True))
+    built, names = (
+        Corpus(fake_kebiolm.corpus),
+        dict(
+            zip(*[KnowledgeGraph.load(fake_kebiolm.graph).entities[c].to_pylist() for c in ("id", "name")], strict=True)
+        ),
+    )
     documents = rows(fake_kebiolm.linked)
     assert len(built) == len(documents) == 120
     for i, document in enumerate(documents):
         example = built[i]
         assert tokenizer.decode(example.ids) == " ".join(document["text"].split())
         assert [ids[e] for e in example.mentions[:, 2]] == [m["entity"] for m in document["mentions"]]
-        assert [tokenizer.decode(example.ids[a:b]) for a, b, _ in example.mentions] == [names[m["entity"]] for m in document["mentions"]]
+        assert [tokenizer.decode(example.ids[a:b]) for a, b, _ in example.mentions] == [
+            names[m["entity"]] for m in document["mentions"]
+        ]
         starts = [bool(not t.startswith("##")) for t in tokenizer.convert_ids_to_tokens(example.ids)]
         assert example.word_start.tolist() == starts
     assert built.lengths.tolist() == [len(built[i].ids) for i in range(len(built))]
@@ -63,7 +74,9 @@ def test_held_out_texts(fake_kebiolm: Folders) -> None:
     assert set(np.flatnonzero(seen)) == wanted
 
 
-def test_parallel_and_resumed_builds_are_identical(fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_and_resumed_builds_are_identical(
+    fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = (fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert)
     corpus.build(*arguments, str(tmp_path / "two"), max_length=128, workers=2)
     assert sha256(tmp_path / "two") == sha256(fake_kebiolm.corpus)
@@ -95,15 +108,20 @@ def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> Non
     assert Corpus(tmp_path / "c").manifest["settings"]["max_length"] == 100
 
 
-@pytest.mark.parametrize(("document", "message"), [
-    (doc("renal failure", (0, 99, "E000")), r"part-00000\.jsonl:2: mention \[0, 99\) lies outside its text of 13"),
-    (doc("renal failure", (5, 5, "E000")), r"jsonl:2: mention \[5, 5\) lies outside"),
-    (doc("renal failure", (0, 5, "X1")), r"jsonl:2: unknown entity id 'X1'"),
-    (doc("  "), r"jsonl:2: document 'd' has an empty text"),
-    (doc("mild " * 200), r"jsonl:2: document 'd' has 800 tokens, the limit is 126.*split or truncate"),
-    ({"id": "x"}, r"jsonl:2: wanted a JSON object with id, text and mentions"),
-])
-def test_bad_documents_name_file_and_line(fake_kebiolm: Folders, tmp_path: Path, document: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (doc("renal failure", (0, 99, "E000")), r"part-00000\.jsonl:2: mention \[0, 99\) lies outside its text of 13"),
+        (doc("renal failure", (5, 5, "E000")), r"jsonl:2: mention \[5, 5\) lies outside"),
+        (doc("renal failure", (0, 5, "X1")), r"jsonl:2: unknown entity id 'X1'"),
+        (doc("  "), r"jsonl:2: document 'd' has an empty text"),
+        (doc("mild " * 200), r"jsonl:2: document 'd' has 800 tokens, the limit is 126.*split or truncate"),
+        ({"id": "x"}, r"jsonl:2: wanted a JSON object with id, text and mentions"),
+    ],
+)
+def test_bad_documents_name_file_and_line(
+    fake_kebiolm: Folders, tmp_path: Path, document: dict[str, Any], message: str
+) -> None:
     source = linked(tmp_path / "l", fake_kebiolm, doc("fine text"), document)
     with pytest.raises(InputError, match=message):
         corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
@@ -112,19 +130,30 @@ def test_bad_documents_name_file_and_line(fake_kebiolm: Folders, tmp_path: Path,
 
 def test_long_texts_are_split_outside_mentions_or_truncated(fake_kebiolm: Folders, tmp_path: Path) -> None:
     text = "the of renal failure with and renal lesion in"
-    spans = [(text.index(n), text.index(n) + len(n), e) for n, e in (("renal failure", "E000"), ("renal lesion", "E001"))]
+    spans = [
+        (text.index(n), text.index(n) + len(n), e) for n, e in (("renal failure", "E000"), ("renal lesion", "E001"))
+    ]
     source = linked(tmp_path / "l", fake_kebiolm, doc(text, *spans))
     tokenizer = load_tokenizer(fake_kebiolm.bert)
     corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "s"), max_length=5, long_texts="split")
     split = Corpus(tmp_path / "s")
-    assert [tokenizer.decode(split[i].ids) for i in range(len(split))] == ["the of", "renal failure with", "and renal lesion", "in"]
+    assert [tokenizer.decode(split[i].ids) for i in range(len(split))] == [
+        "the of",
+        "renal failure with",
+        "and renal lesion",
+        "in",
+    ]
     assert [split[i].mentions.tolist() for i in range(4)] == [[], [[0, 2, 0]], [[1, 3, 1]], []]
-    corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "t"), max_length=5, long_texts="truncate")
+    corpus.build(
+        source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "t"), max_length=5, long_texts="truncate"
+    )
     assert len(Corpus(tmp_path / "t")) == 1 and Corpus(tmp_path / "t").manifest["counts"]["truncated_tokens"] == 7
 
 
 def test_overlapping_mentions_keep_the_longest(fake_kebiolm: Folders, tmp_path: Path) -> None:
-    source = linked(tmp_path / "l", fake_kebiolm, doc("renal failure rare", (0, 5, "E001"), (0, 13, "E000"), (6, 18, "E002")))
+    source = linked(
+        tmp_path / "l", fake_kebiolm, doc("renal failure rare", (0, 5, "E001"), (0, 13, "E000"), (6, 18, "E002"))
+    )
     corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
     built = Corpus(tmp_path / "c")
     assert len(built[0].mentions) == 1 and built.manifest["counts"]["overlapping_mentions_dropped"] == 2

@@ -16,9 +16,13 @@ from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
 
 
-def made(fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object) -> KeBioLMData:
+def made(
+    fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object
+) -> KeBioLMData:
     data = KeBioLMData(fake.corpus, fake.bert, fake.entities, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
-    data.trainer = SimpleNamespace(global_rank=rank, world_size=world, accumulate_grad_batches=accumulate, global_step=step)  # type: ignore[assignment]
+    data.trainer = SimpleNamespace(
+        global_rank=rank, world_size=world, accumulate_grad_batches=accumulate, global_step=step
+    )  # type: ignore[assignment]
     data.setup()
     return data
 
@@ -61,7 +65,12 @@ def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:
     assert order.size > len(data.train_indices) - 8
     assert data.corpus is not None
     spread = np.mean([np.ptp(data.corpus.lengths[b]) for b in order])
-    assert spread < 0.5 * np.mean([np.ptp(data.corpus.lengths[b]) for b in np.random.default_rng(0).permutation(order.ravel()).reshape(order.shape)])
+    assert spread < 0.5 * np.mean(
+        [
+            np.ptp(data.corpus.lengths[b])
+            for b in np.random.default_rng(0).permutation(order.ravel()).reshape(order.shape)
+        ]
+    )
 
 
 def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm: Folders) -> None:
@@ -76,6 +85,7 @@ def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm:
 
 def test_masks_follow_the_setting(fake_kebiolm: Folders) -> None:
     """With whole-entity masking no mention is half masked; with whole words (the ablation) some are."""
+
     def halves(data: KeBioLMData) -> int:
         batch = data.batch(data.train_indices, 0)
         chosen = batch.mlm_labels != -100

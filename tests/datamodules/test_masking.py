@@ -25,7 +25,15 @@ def sequence(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, 
 def test_units_by_hand() -> None:
     start = np.array([1, 0, 1, 1, 0, 1, 0], bool)
     assert units(start, np.zeros((0, 2), int)).tolist() == [0, 0, 1, 2, 2, 3, 3]
-    assert units(start, np.array([[2, 4]])).tolist() == [0, 0, 1, 1, 2, 3, 3]  # the span cuts a word: its rest is a unit
+    assert units(start, np.array([[2, 4]])).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        3,
+        3,
+    ]  # the span cuts a word: its rest is a unit
     assert units(start, np.array([[0, 3], [3, 5]])).tolist() == [0, 0, 0, 1, 1, 2, 2]
 
 
@@ -44,7 +52,10 @@ def test_units_are_masked_whole_and_others_untouched(n: int, seed: int) -> None:
             assert (out[of_unit] == ids[of_unit]).all()
             continue
         assert (labels[of_unit] == ids[of_unit]).all()
-        kinds = {"mask" if o == MASK else "keep" if o == i else "random" for o, i in zip(out[of_unit], ids[of_unit], strict=True)}
+        kinds = {
+            "mask" if o == MASK else "keep" if o == i else "random"
+            for o, i in zip(out[of_unit], ids[of_unit], strict=True)
+        }
         assert len(kinds) == 1  # no unit is half visible
     for begin, end in spans:
         assert len(set(unit[begin:end])) == 1

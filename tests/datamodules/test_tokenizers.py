@@ -21,7 +21,9 @@ def test_token_spans_equal_brute_force(pieces: list[tuple[int, int]], draw: st.D
         at += gap + size
     start = draw.draw(st.integers(0, at - 1))
     end = draw.draw(st.integers(start + 1, at))
-    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]  # tokens that share a character with the span
+    inside = [
+        i for i, (a, b) in enumerate(offsets) if a < end and b > start
+    ]  # tokens that share a character with the span
     got = token_spans(np.array(offsets), np.array([[start, end]]))[0]
     assert got[1] - got[0] == len(inside)
     if inside:

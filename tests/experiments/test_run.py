@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import os
 import subprocess
 import sys
@@ -20,18 +19,36 @@ from tests.fakes.kebiolm import Folders
 ROOT = Path(__file__).parents[2]
 
 
-def start(fake: Folders, result: Path, *extra: str, configs: tuple[str, ...] = ("kebiolm/pretrain", "common/tiny")) -> subprocess.CompletedProcess[str]:
+def start(
+    fake: Folders, result: Path, *extra: str, configs: tuple[str, ...] = ("kebiolm/pretrain", "common/tiny")
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "experiments.run"]
     for config in configs:
         command += ["--config", f"experiments/{config}.yaml"]
     settings: dict[str, Any] = {
-        "model.init_args.encoder": fake.bert, "data.init_args.tokenizer": fake.bert, "model.init_args.text_layers": 2,
-        "model.init_args.entities": fake.entities, "data.init_args.entities": fake.entities, "data.init_args.corpus": fake.corpus,
-        "data.init_args.batch_size": 8, "data.init_args.max_length": 128, "model.init_args.warmup_steps": 2,
-        "model.init_args.lr": 0.001, "model.init_args.candidates": 7, "result": result}
+        "model.init_args.encoder": fake.bert,
+        "data.init_args.tokenizer": fake.bert,
+        "model.init_args.text_layers": 2,
+        "model.init_args.entities": fake.entities,
+        "data.init_args.entities": fake.entities,
+        "data.init_args.corpus": fake.corpus,
+        "data.init_args.batch_size": 8,
+        "data.init_args.max_length": 128,
+        "model.init_args.warmup_steps": 2,
+        "model.init_args.lr": 0.001,
+        "model.init_args.candidates": 7,
+        "result": result,
+    }
     for key, value in settings.items():
         command += [f"--{key}", str(value)]
-    return subprocess.run([*command, *extra], capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        [*command, *extra],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
 
 
 def finished(done: subprocess.CompletedProcess[str], result: Path) -> dict[str, Any]:
@@ -40,15 +57,22 @@ def finished(done: subprocess.CompletedProcess[str], result: Path) -> dict[str, 
 
 
 def kill_at(batches: int, marker: Path) -> tuple[str, ...]:
-    return ("--trainer.callbacks+=tests.experiments.callbacks.KillAt", f"--trainer.callbacks.batches={batches}",
-            f"--trainer.callbacks.marker={marker}")
+    return (
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
+        f"--trainer.callbacks.batches={batches}",
+        f"--trainer.callbacks.marker={marker}",
+    )
 
 
 @pytest.mark.parametrize("extra", [(), ("--trainer.accumulate_grad_batches", "2")], ids=["plain", "accumulated"])
-def test_a_killed_run_resumes_exactly(fake_kebiolm: Folders, tmp_path: Path, runs: Path, extra: tuple[str, ...]) -> None:
+def test_a_killed_run_resumes_exactly(
+    fake_kebiolm: Folders, tmp_path: Path, runs: Path, extra: tuple[str, ...]
+) -> None:
     """kill -9 in mid-epoch, the same command again: final metrics as if nothing had happened, in the same MLflow run."""
     long = ("--trainer.max_steps", "17", "--checkpoint_every", "4", *extra)  # 13 steps are an epoch: it crosses one
-    whole = finished(start(fake_kebiolm, tmp_path / "a.json", *long, "--run_folder", str(tmp_path / "whole")), tmp_path / "a.json")
+    whole = finished(
+        start(fake_kebiolm, tmp_path / "a.json", *long, "--run_folder", str(tmp_path / "whole")), tmp_path / "a.json"
+    )
     command = (*long, "--run_folder", str(tmp_path / "cut"), *kill_at(22 if extra else 11, tmp_path / "killed"))
     killed = start(fake_kebiolm, tmp_path / "b.json", *command)
     assert killed.returncode == -9 and (tmp_path / "killed").exists() and not (tmp_path / "b.json").exists()
@@ -66,28 +90,47 @@ def test_a_killed_run_resumes_exactly(fake_kebiolm: Folders, tmp_path: Path, run
 
 def gradients(fake: Folders, folder: Path, name: str, *extra: str) -> dict[str, Any]:
     file = folder / f"{name}.pt"
-    done = start(fake, folder / f"{name}.json", "--run_folder", str(folder / name), "--model.init_args.dropout", "0", *extra,
-                 "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients", f"--trainer.callbacks.file={file}")
+    done = start(
+        fake,
+        folder / f"{name}.json",
+        "--run_folder",
+        str(folder / name),
+        "--model.init_args.dropout",
+        "0",
+        *extra,
+        "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients",
+        f"--trainer.callbacks.file={file}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     saved: dict[str, Any] = torch.load(file, weights_only=True)
     return saved
 
 
 @pytest.mark.ddp
-def test_processes_and_accumulation_give_the_single_process_gradients(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+def test_processes_and_accumulation_give_the_single_process_gradients(
+    fake_kebiolm: Folders, tmp_path: Path, runs: Path
+) -> None:
     """Two gloo processes, four accumulated batches, and both: the loss and gradients of one process, to 1e-4."""
     two = ("--trainer.devices", "2", "--trainer.strategy", "ddp")
     alone = gradients(fake_kebiolm, tmp_path, "alone")
-    assert len(alone["gradients"]) > 50 and all(g.abs().sum() > 0 for n, g in alone["gradients"].items() if "key.bias" not in n)
-    for name, extra in {"two": two, "four": ("--trainer.accumulate_grad_batches", "4"),
-                        "both": (*two, "--trainer.accumulate_grad_batches", "2")}.items():
+    assert len(alone["gradients"]) > 50 and all(
+        g.abs().sum() > 0 for n, g in alone["gradients"].items() if "key.bias" not in n
+    )
+    for name, extra in {
+        "two": two,
+        "four": ("--trainer.accumulate_grad_batches", "4"),
+        "both": (*two, "--trainer.accumulate_grad_batches", "2"),
+    }.items():
         shared = gradients(fake_kebiolm, tmp_path, name, *extra)
         assert shared["losses"].keys() == alone["losses"].keys()
         for key, loss in alone["losses"].items():
-            torch.testing.assert_close(shared["losses"][key], loss, atol=1e-4, rtol=1e-4, msg=lambda m, k=key, n=name: f"{n} {k}: {m}")
+            torch.testing.assert_close(
+                shared["losses"][key], loss, atol=1e-4, rtol=1e-4, msg=lambda m, k=key, n=name: f"{n} {k}: {m}"
+            )
         for key, gradient in alone["gradients"].items():
-            torch.testing.assert_close(shared["gradients"][key], gradient, atol=1e-4, rtol=1e-3,
-                                       msg=lambda m, k=key, n=name: f"{n} {k}: {m}")
+            torch.testing.assert_close(
+                shared["gradients"][key], gradient, atol=1e-4, rtol=1e-3, msg=lambda m, k=key, n=name: f"{n} {k}: {m}"
+            )
 
 
 def test_one_step_of_every_config(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
@@ -123,9 +166,15 @@ def test_a_broken_checkpoint_is_named(fake_kebiolm: Folders, tmp_path: Path, run
     (tmp_path / "r" / "checkpoints").mkdir(parents=True)
     (tmp_path / "r" / "checkpoints" / "step=5.ckpt").write_bytes(b"half a file")
     done = start(fake_kebiolm, tmp_path / "x.json", "--run_folder", str(tmp_path / "r"))
-    assert done.returncode == 1 and "step=5.ckpt: not a complete checkpoint" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 1
+        and "step=5.ckpt: not a complete checkpoint" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_bad_encoder_is_one_clear_error(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
     done = start(fake_kebiolm, tmp_path / "x.json", "--model.init_args.encoder", str(tmp_path))
-    assert done.returncode == 1 and "neither a folder with config.json" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 1 and "neither a folder with config.json" in done.stderr and "Traceback" not in done.stderr
+    )

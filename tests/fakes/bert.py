@@ -12,8 +12,15 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def write(folder: Path, words: list[str], layers: int = 3, hidden: int = 32, length: int = 128, dropout: float = 0.1,
-          seed: int = 0) -> Path:
+def write(
+    folder: Path,
+    words: list[str],
+    layers: int = 3,
+    hidden: int = 32,
+    length: int = 128,
+    dropout: float = 0.1,
+    seed: int = 0,
+) -> Path:
     """A BERT whose vocabulary is single characters plus `words`; other words fall into characters."""
     characters = string.ascii_lowercase + string.digits + string.punctuation
     vocab = SPECIAL + list(characters) + [f"##{c}" for c in string.ascii_lowercase + string.digits]
@@ -22,12 +29,25 @@ def write(folder: Path, words: list[str], layers: int = 3, hidden: int = 32, len
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
-                                        sep_token="[SEP]", mask_token="[MASK]")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = BertConfig(vocab_size=len(vocab), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=4,
-                        intermediate_size=2 * hidden, max_position_embeddings=length, hidden_dropout_prob=dropout,
-                        attention_probs_dropout_prob=dropout)
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=length,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder

@@ -21,11 +21,18 @@ NAMES = [
 ]
 #: id, title, abstract, mentions as (surface, entity) in order of their places
 ARTICLES = [
-    ("101", "Seizure in diabetes mellitus.",
-     "A patient with type 2 diabetes mellitus (T2DM) had a seizure. T2DM persisted.",
-     [("Seizure", "C01"), ("diabetes mellitus", "C02"), ("type 2 diabetes mellitus", "C03"), ("seizure", "C01")]),
-    ("102", "Insulin and CO2.", "Insulin was given; no epileptic seizure followed.",
-     [("Insulin", "C04"), ("Insulin", "C04"), ("epileptic seizure", "C01")]),
+    (
+        "101",
+        "Seizure in diabetes mellitus.",
+        "A patient with type 2 diabetes mellitus (T2DM) had a seizure. T2DM persisted.",
+        [("Seizure", "C01"), ("diabetes mellitus", "C02"), ("type 2 diabetes mellitus", "C03"), ("seizure", "C01")],
+    ),
+    (
+        "102",
+        "Insulin and CO2.",
+        "Insulin was given; no epileptic seizure followed.",
+        [("Insulin", "C04"), ("Insulin", "C04"), ("epileptic seizure", "C01")],
+    ),
     ("103", "患者有糖尿病史", "Nothing else.", [("糖尿病", "C05")]),
 ]
 
@@ -36,8 +43,16 @@ def graph(names: Rows = NAMES, triples: Rows | None = None) -> KnowledgeGraph:
     triples = triples or []
     return KnowledgeGraph(
         entities=table("entities", {"id": ids, "name": ids, "type": ["thing"] * len(ids)}),
-        names=table("names", {"id": [r[0] for r in names], "name": [r[1] for r in names], "kind": [r[2] for r in names],
-                              "language": ["en"] * len(names), "source": ["fake"] * len(names)}),
+        names=table(
+            "names",
+            {
+                "id": [r[0] for r in names],
+                "name": [r[1] for r in names],
+                "kind": [r[2] for r in names],
+                "language": ["en"] * len(names),
+                "source": ["fake"] * len(names),
+            },
+        ),
         definitions=table("definitions", {"id": [], "text": []}),
         triples=table("triples", {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))}),
         manifest={"source": "fake", "version": "1", "licence": "none"},
@@ -73,8 +88,9 @@ def pubmedds(path: Path, articles: list = ARTICLES) -> Path:
     rows = []
     for name, title, abstract, mentions in articles:
         text = f"{title}\n{abstract}"
-        given = [{"mention": m, "start_offset": s, "end_offset": e, "link_id": x}
-                 for s, e, m, x in _spans(text, mentions)]
+        given = [
+            {"mention": m, "start_offset": s, "end_offset": e, "link_id": x} for s, e, m, x in _spans(text, mentions)
+        ]
         rows.append(json.dumps({"_id": name, "text": text, "mentions": given}) + "\n")
     return _write(path, "".join(rows))
 
@@ -109,6 +125,8 @@ def pubmed_xml(path: Path, articles: list = ARTICLES) -> Path:
 <OtherAbstract><AbstractText>autre</AbstractText></OtherAbstract></MedlineCitation>
 <PubmedData><ArticleIdList><ArticleId>{name}</ArticleId></ArticleIdList></PubmedData></PubmedArticle>
 """)
-    head = ('<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle//EN" '
-            '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n<PubmedArticleSet>\n')
+    head = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle//EN" '
+        '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n<PubmedArticleSet>\n'
+    )
     return _write(path, head + "".join(rows) + "</PubmedArticleSet>\n")

@@ -16,8 +16,8 @@ from kg.graph import KnowledgeGraph, fingerprint, table
 from tests.fakes import bert
 
 PLAIN = "the of with and in severe may cause patient shows signs under a rare chronic form between onset".split()
-FIRST = "renal cardiac hepatic ocular dermal neural gastric nasal".split()
-SECOND = "failure lesion tumor atrophy spasm".split()
+FIRST = ["renal", "cardiac", "hepatic", "ocular", "dermal", "neural", "gastric", "nasal"]
+SECOND = ["failure", "lesion", "tumor", "atrophy", "spasm"]
 
 
 class Folders(NamedTuple):
@@ -28,8 +28,9 @@ class Folders(NamedTuple):
     corpus: str
 
 
-def write(folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers: int = 3, dropout: float = 0.1,
-          parts: int = 2) -> Folders:
+def write(
+    folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers: int = 3, dropout: float = 0.1, parts: int = 2
+) -> Folders:
     """Sentences of plain words around two-word entity names; some sentences have no mention, some have many."""
     rng = np.random.default_rng(seed)
     names = [f"{a} {b}" for a in FIRST for b in SECOND]
@@ -39,14 +40,24 @@ def write(folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers:
     tail = [ids[i + 1] for i in range(len(ids) - 1)]
     graph = KnowledgeGraph(
         table("entities", {"id": ids, "name": names, "type": ["finding"] * len(ids)}),
-        table("names", {"id": ids, "name": names, "kind": ["preferred"] * len(ids), "language": ["en"] * len(ids),
-                        "source": ["fake"] * len(ids)}),
+        table(
+            "names",
+            {
+                "id": ids,
+                "name": names,
+                "kind": ["preferred"] * len(ids),
+                "language": ["en"] * len(ids),
+                "source": ["fake"] * len(ids),
+            },
+        ),
         table("definitions", {"id": [], "text": []}),
         table("triples", {"head": head, "relation": ["near"] * len(head), "tail": tail}),
         {"source": "fake", "version": "1", "licence": "none"},
     )
     graph.save(folder / "graph")
-    vectors = torch.nn.functional.normalize(torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed + 99)))
+    vectors = torch.nn.functional.normalize(
+        torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed + 99))
+    )
     EmbeddingTable(vectors, ids, manifest={"graph": fingerprint(folder / "graph")}).save(folder / "entities")
     (folder / "linked").mkdir(parents=True)
     for part in range(parts):
@@ -57,8 +68,14 @@ def write(folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers:
                     text += " ".join(rng.choice(PLAIN, int(rng.integers(1, 6)))) + " "
                     if rng.random() < 0.7:
                         entity = int(rng.integers(len(ids)))
-                        mentions.append({"start": len(text), "end": len(text) + len(names[entity]), "entity": ids[entity],
-                                         "score": 1.0})
+                        mentions.append(
+                            {
+                                "start": len(text),
+                                "end": len(text) + len(names[entity]),
+                                "entity": ids[entity],
+                                "score": 1.0,
+                            }
+                        )
                         text += names[entity] + " "
                 handle.write(json.dumps({"id": str(number), "text": text, "mentions": mentions}) + "\n")
     write_json(folder / "linked" / "manifest.json", {"graph": fingerprint(folder / "graph"), "documents": texts})

@@ -1,10 +1,10 @@
 """A small UMLS release in the real RRF layout: `write(folder)`. All content is invented.
 
-    C0000001 Aspirin       names in ENG and SPA, an abbreviation, a suppressed and an obsolete name, two definitions
-    C0000002 Headache      two semantic types
-    C0000003 Fever         its preferred row comes last; one string from two sources
-    C0000004 Old thing     only suppressed names: no entity
-    C0000005 Analgesic     only a row that is not TS=P
+C0000001 Aspirin       names in ENG and SPA, an abbreviation, a suppressed and an obsolete name, two definitions
+C0000002 Headache      two semantic types
+C0000003 Fever         its preferred row comes last; one string from two sources
+C0000004 Old thing     only suppressed names: no entity
+C0000005 Analgesic     only a row that is not TS=P
 """
 
 from __future__ import annotations
@@ -108,5 +108,7 @@ def write_large(folder: Path, names: int, relations: int, concepts: int, seed: i
     with written(folder / "MRREL.RRF") as handle:
         for one, two, label in zip(*(draw.integers(1, high, relations).tolist() for high in (concepts, concepts, 900)),
                                    strict=True):  # fmt: skip
-            handle.write(f"C{one:07d}|A0000001|SCUI|RO|C{two:07d}|A0000002|SCUI|relation_number_{label}|R1||MSH|MSH|||N||\n")
+            handle.write(
+                f"C{one:07d}|A0000001|SCUI|RO|C{two:07d}|A0000002|SCUI|relation_number_{label}|R1||MSH|MSH|||N||\n"
+            )
     return folder

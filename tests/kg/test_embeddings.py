@@ -11,8 +11,9 @@ from kg.files import InputError
 
 
 def small() -> EmbeddingTable:
-    return EmbeddingTable(torch.arange(6.0).view(3, 2), ["a", "b c", "d"], torch.ones(1, 2), ["is_a"],
-                          torch.eye(2)[None], {"graph": "g"})
+    return EmbeddingTable(
+        torch.arange(6.0).view(3, 2), ["a", "b c", "d"], torch.ones(1, 2), ["is_a"], torch.eye(2)[None], {"graph": "g"}
+    )
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -48,12 +49,15 @@ def test_a_table_of_another_graph_is_named(tmp_path: Path) -> None:
         small().check_graph(pa.array(["b c", "a", "d"]), "G")
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("two 3\n", r":1: wanted 'n d'"),
-    ("2 2\na 1 2\nb 1\n", ":3: wanted an id and 2 values, got 1"),
-    ("1 2\na 1 x\n", ":2: could not convert string to float: 'x'"),
-    ("3 2\na 1 2\n", "promises 3 vectors, the file has 1"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("two 3\n", r":1: wanted 'n d'"),
+        ("2 2\na 1 2\nb 1\n", ":3: wanted an id and 2 values, got 1"),
+        ("1 2\na 1 x\n", ":2: could not convert string to float: 'x'"),
+        ("3 2\na 1 2\n", "promises 3 vectors, the file has 1"),
+    ],
+)
 def test_broken_text_vectors(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "v.txt").write_text(text)
     with pytest.raises(InputError, match=message):

@@ -38,6 +38,7 @@ def found(link: DictionaryLinker, text: str) -> list[tuple[str, str]]:
 
 # The rules, typed from the docstring of kg.linking.matcher, word by word and without any index.
 
+
 def slow_words(text: str) -> list[tuple[str, int]]:
     pieces, i = [], 0
     while i < len(text):
@@ -82,8 +83,25 @@ def slow_link(names: list[tuple[str, str, str]], degree: dict[str, int], text: s
     return mentions
 
 
-PIECES = ["al", "Al", "AL", "was", "WAS", "Fever", "fever", "FEVER", "FEVERISH", "x", "-", ",", "12", "糖", "尿", "é",
-          "a_b"]
+PIECES = [
+    "al",
+    "Al",
+    "AL",
+    "was",
+    "WAS",
+    "Fever",
+    "fever",
+    "FEVER",
+    "FEVERISH",
+    "x",
+    "-",
+    ",",
+    "12",
+    "糖",
+    "尿",
+    "é",
+    "a_b",
+]
 NAME = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map(" ".join)
 ROWS = st.lists(st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "other"])), max_size=12)
 SPACE = st.sampled_from(["", " ", "  ", "\n"])
@@ -120,11 +138,19 @@ def test_folding_keeps_the_length_of_every_character():
 
 
 def test_longest_adjacent_overlapping():
-    link = linker(("1", "type 2 diabetes", "preferred"), ("2", "diabetes mellitus", "preferred"),
-                  ("3", "mellitus", "synonym"), ("4", "diabetes", "preferred"), ("5", "2", "preferred"))
+    link = linker(
+        ("1", "type 2 diabetes", "preferred"),
+        ("2", "diabetes mellitus", "preferred"),
+        ("3", "mellitus", "synonym"),
+        ("4", "diabetes", "preferred"),
+        ("5", "2", "preferred"),
+    )
     assert found(link, "Type 2 diabetes mellitus") == [("Type 2 diabetes", "1"), ("mellitus", "3")]
     assert found(link, "diabetes diabetes  mellitus,diabetes") == [
-        ("diabetes", "4"), ("diabetes  mellitus", "2"), ("diabetes", "4")]
+        ("diabetes", "4"),
+        ("diabetes  mellitus", "2"),
+        ("diabetes", "4"),
+    ]
     assert found(link, "prediabetes diabetess type 2") == []
 
 
@@ -132,7 +158,13 @@ def test_case_rules():
     names = ["CAT", "BRCA12", "FEVERISH", "p53", "ALL", "was", "IL-6", "7"]
     link = linker(*((str(i), name, "preferred") for i, name in enumerate(names, 1)))
     assert found(link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7") == [
-        ("CAT", "1"), ("BRCA12", "2"), ("feverish", "3"), ("p53", "4"), ("ALL", "5"), ("il - 6", "7")]
+        ("CAT", "1"),
+        ("BRCA12", "2"),
+        ("feverish", "3"),
+        ("p53", "4"),
+        ("ALL", "5"),
+        ("il - 6", "7"),
+    ]
 
 
 def test_rejected_case_leaves_the_next_name():
@@ -161,31 +193,46 @@ def test_from_graph_uses_degree_and_rejects_unusable_names():
         DictionaryLinker(graph([("a", "aa", "x"), ("z", "bb", "x")]).names, pa.array(["a"]))
 
 
-@pytest.mark.parametrize(("text", "pairs"), [
-    ("severe combined immunodeficiency (SCID) was", [("SCID", "severe combined immunodeficiency")]),
-    ("We saw SCID (severe combined immunodeficiency).", [("SCID", "severe combined immunodeficiency")]),
-    ("the heat shock protein (HSP; 70 kDa)", [("HSP", "heat shock protein")]),
-    ("tumor necrosis factor-alpha (TNF-alpha)", [("TNF-alpha", "tumor necrosis factor-alpha")]),
-    ("Alanine (Ala) and heart rate (HR) rose", [("Ala", "Alanine"), ("HR", "heart rate")]),
-    ("Gene transcription factor 1 (GTF1)", [("GTF1", "Gene transcription factor 1")]),
-    ("in 12 patients (12%) at (p < 0.05) and (see Table 1)", []),
-    ("the gene (BRCA1) is", []),  # letters missing
-    ("an AB test (AB) is", []),  # the long form would hold the short form
-    ("It ended with heart. Rate (HR) was", []),  # another sentence
-    ("ear (external acoustic region)", []),  # D1: no capital
-    ("We used TNF (a tumor necrosis factor)", []),  # D1: more than the long form in the parentheses
-    ("(HR)", []), ("()", []), ("x (", []),
-])
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("severe combined immunodeficiency (SCID) was", [("SCID", "severe combined immunodeficiency")]),
+        ("We saw SCID (severe combined immunodeficiency).", [("SCID", "severe combined immunodeficiency")]),
+        ("the heat shock protein (HSP; 70 kDa)", [("HSP", "heat shock protein")]),
+        ("tumor necrosis factor-alpha (TNF-alpha)", [("TNF-alpha", "tumor necrosis factor-alpha")]),
+        ("Alanine (Ala) and heart rate (HR) rose", [("Ala", "Alanine"), ("HR", "heart rate")]),
+        ("Gene transcription factor 1 (GTF1)", [("GTF1", "Gene transcription factor 1")]),
+        ("in 12 patients (12%) at (p < 0.05) and (see Table 1)", []),
+        ("the gene (BRCA1) is", []),  # letters missing
+        ("an AB test (AB) is", []),  # the long form would hold the short form
+        ("It ended with heart. Rate (HR) was", []),  # another sentence
+        ("ear (external acoustic region)", []),  # D1: no capital
+        ("We used TNF (a tumor necrosis factor)", []),  # D1: more than the long form in the parentheses
+        ("(HR)", []),
+        ("()", []),
+        ("x (", []),
+    ],
+)
 def test_definitions(text, pairs):
     assert [(text[slice(*d.short)], text[slice(*d.long)]) for d in definitions(text)] == pairs
 
 
 def test_defined_abbreviation_means_its_long_form():
-    link = linker(*NAMES, ("C09", "SCID", "preferred"), ("C10", "severe combined immunodeficiency", "preferred"),
-                  ("C11", "SCID mouse", "preferred"), ("C12", "X-linked severe combined immunodeficiency", "preferred"))
+    link = linker(
+        *NAMES,
+        ("C09", "SCID", "preferred"),
+        ("C10", "severe combined immunodeficiency", "preferred"),
+        ("C11", "SCID mouse", "preferred"),
+        ("C12", "X-linked severe combined immunodeficiency", "preferred"),
+    )
     text = "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
-    assert found(link, text) == [("SCID", "C09"), ("Severe combined immunodeficiency", "C10"), ("SCID", "C10"),
-                                 ("SCID", "C10"), ("SCID mouse", "C11")]
+    assert found(link, text) == [
+        ("SCID", "C09"),
+        ("Severe combined immunodeficiency", "C10"),
+        ("SCID", "C10"),
+        ("SCID", "C10"),
+        ("SCID mouse", "C11"),
+    ]
     # A mention that covers the long form counts, and a short form no name knows is linked too.
     assert found(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
     # The long form has no entity: the short form has none either, whatever the dictionary says.
@@ -196,10 +243,18 @@ def test_defined_abbreviation_means_its_long_form():
 
 
 def test_abbreviation_cuts_shorter_matches():
-    link = linker(("1", "heart rate", "preferred"), ("2", "rate HR", "preferred"), ("3", "zeta factor", "preferred"),
-                  ("4", "HR zeta factor", "preferred"))
+    link = linker(
+        ("1", "heart rate", "preferred"),
+        ("2", "rate HR", "preferred"),
+        ("3", "zeta factor", "preferred"),
+        ("4", "HR zeta factor", "preferred"),
+    )
     assert found(link, "heart rate (HR). rate HR, HR zeta factor") == [
-        ("heart rate", "1"), ("HR", "1"), ("rate HR", "2"), ("HR zeta factor", "4")]
+        ("heart rate", "1"),
+        ("HR", "1"),
+        ("rate HR", "2"),
+        ("HR zeta factor", "4"),
+    ]
 
 
 def test_empty_texts():

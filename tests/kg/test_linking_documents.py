@@ -10,8 +10,13 @@ from kg.files import InputError
 from kg.linking.documents import Document, Mention, documents, format_of, write_documents
 from tests.fakes import documents as fakes
 
-WRITERS = {"a.jsonl": fakes.jsonl, "b.json": fakes.pubmedds, "c.txt": fakes.plain, "d.PubTator.txt": fakes.pubtator,
-           "e.xml": fakes.pubmed_xml}
+WRITERS = {
+    "a.jsonl": fakes.jsonl,
+    "b.json": fakes.pubmedds,
+    "c.txt": fakes.plain,
+    "d.PubTator.txt": fakes.pubtator,
+    "e.xml": fakes.pubmed_xml,
+}
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -34,8 +39,16 @@ def test_every_format_gives_the_same_articles(tmp_path, name, ending):
 
 def test_title_shifts_mentions_and_ids_may_be_numbers(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"pmid": 7, "title": "On a", "text": "cat", "mentions": [
-        {"start": 0, "end": 3, "entity": "C", "mention": "cat"}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "pmid": 7,
+                "title": "On a",
+                "text": "cat",
+                "mentions": [{"start": 0, "end": 3, "entity": "C", "mention": "cat"}],
+            }
+        )
+    )
     (read,) = documents([path])
     assert read == Document("7", "On a\ncat", (Mention(5, 8, "C", 1.0),), f"{path}:1")
 
@@ -48,7 +61,12 @@ def test_written_documents_are_read_again(tmp_path):
 
 def test_format_by_name_or_option(tmp_path):
     assert [format_of(n) for n in ("a.jsonl.gz", "a.TXT", "a.pubtator", "x.PubTator.txt.gz", "p.xml.gz")] == [
-        "jsonl", "text", "pubtator", "pubtator", "pubmed"]
+        "jsonl",
+        "text",
+        "pubtator",
+        "pubtator",
+        "pubmed",
+    ]
     with pytest.raises(InputError, match=r"a\.dat: cannot tell the format.*--format"):
         format_of("a.dat")
     with pytest.raises(InputError, match="no format 'csv'; choose from: jsonl, text, pubtator, pubmed"):
@@ -67,13 +85,22 @@ BAD = {
     "no text": ("x.jsonl", line(id="1"), r"x\.jsonl:1: wanted a string under text"),
     "surrogate": ("x.jsonl", line(id="1", text="\ud800"), r"x\.jsonl:1: half a surrogate pair"),
     "mentions": ("x.jsonl", line(id="1", text="a", mentions=["b"]), r"x\.jsonl:1: wanted a list of objects"),
-    "outside": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 6, "entity": "C"}]),
-                r"x\.jsonl:1: mention \[2, 6\) is outside its text of 5"),
-    "surface": ("x.jsonl", line(id="1", text="cat", mentions=[{"start": 0, "end": 3, "entity": "C", "mention": "dog"}]),
-                r"x\.jsonl:1: mention \[0, 3\) covers 'cat', the file says 'dog'"),
+    "outside": (
+        "x.jsonl",
+        line(id="1", text="a cat", mentions=[{"start": 2, "end": 6, "entity": "C"}]),
+        r"x\.jsonl:1: mention \[2, 6\) is outside its text of 5",
+    ),
+    "surface": (
+        "x.jsonl",
+        line(id="1", text="cat", mentions=[{"start": 0, "end": 3, "entity": "C", "mention": "dog"}]),
+        r"x\.jsonl:1: mention \[0, 3\) covers 'cat', the file says 'dog'",
+    ),
     "no entity": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5}]), r"wanted an entity id"),
-    "score": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "score": 7}]),
-              r"wanted a score"),
+    "score": (
+        "x.jsonl",
+        line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "score": 7}]),
+        r"wanted a score",
+    ),
     "empty": ("x.jsonl", line(id="1", text=" "), r"x\.jsonl:1: document '1' has no text\. .*--empty skip"),
     "blank line": ("x.txt", "a\n\nb\n", r"x\.txt:2: document 'x:2' has no text"),
     "not utf-8": ("x.txt", b"ok\n\xff\n", r"x\.txt:2: not utf-8"),
@@ -82,10 +109,16 @@ BAD = {
     "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: wanted id, start, end"),
     "pubtator surface": ("x.pubtator", "1|t|cat\n1|a|b\n1\t0\t3\tdog\tT\tC\n", r"x\.pubtator:3: mention \[0, 3\)"),
     "cut xml": ("x.xml", "<PubmedArticleSet>\n<PubmedArticle>", r"x\.xml:2: broken XML"),
-    "bomb": ("x.xml", '<!DOCTYPE a [\n<!ENTITY b "cc"><!ENTITY d "&b;&b;">]>\n<a>&d;</a>',
-             r"x\.xml:2: the file declares the XML entity 'b'"),
-    "external": ("x.xml", '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]>\n<a>&b;</a>',
-                 r"x\.xml:1: the file declares the XML entity 'b'"),
+    "bomb": (
+        "x.xml",
+        '<!DOCTYPE a [\n<!ENTITY b "cc"><!ENTITY d "&b;&b;">]>\n<a>&d;</a>',
+        r"x\.xml:2: the file declares the XML entity 'b'",
+    ),
+    "external": (
+        "x.xml",
+        '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]>\n<a>&b;</a>',
+        r"x\.xml:1: the file declares the XML entity 'b'",
+    ),
     "undefined": ("x.xml", '<!DOCTYPE a SYSTEM "http://127.0.0.1:9/a.dtd">\n<a>&b;</a>', r"x\.xml:2: .* entity &b;"),
     "no pmid": ("x.xml", "<PubmedArticle>\n<ArticleTitle>t</ArticleTitle></PubmedArticle>", r"x\.xml:1: .* no PMID"),
 }

@@ -39,8 +39,13 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
     read = list(linked(tmp_path / "out"))
     assert [d.id for d in read] == ["101", "102", "103"]
     assert [(d.text[m.start : m.end], m.entity) for m in read[0].mentions for d in read[:1]] == [
-        ("Seizure", "C01"), ("diabetes mellitus", "C02"), ("type 2 diabetes mellitus", "C03"), ("T2DM", "C03"),
-        ("seizure", "C01"), ("T2DM", "C03")]
+        ("Seizure", "C01"),
+        ("diabetes mellitus", "C02"),
+        ("type 2 diabetes mellitus", "C03"),
+        ("T2DM", "C03"),
+        ("seizure", "C01"),
+        ("T2DM", "C03"),
+    ]
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest == {k: v for k, v in made.items() if k != "new"}
     assert manifest["parts"] == [2, 1] and manifest["documents"] == 3 and manifest["entities"] == 5
@@ -80,8 +85,21 @@ def test_killed_run_resumes(graph, tmp_path):
     many = [(f"d{i}", TEXTS[i % len(TEXTS)][1] * 4) for i in range(12_000)]
     source = runs.write_documents(tmp_path / "texts.jsonl", many)
     link_corpus(graph, [source], tmp_path / "whole", chunk=50)
-    command = [sys.executable, "-m", "kg.linking", "--graph", str(graph), "--input", str(source), "--out",
-               str(tmp_path / "out"), "--chunk", "50", "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "kg.linking",
+        "--graph",
+        str(graph),
+        "--input",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--chunk",
+        "50",
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     while not (tmp_path / "out" / runs.part_name(2)).exists():
         assert process.poll() is None
@@ -127,8 +145,18 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
     source = runs.write_documents(tmp_path / "a.jsonl", TEXTS)
     good = source.read_text()
     source.write_text(good + '{"id": "x", "text"\n')
-    command = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--chunk", "5",
-               "--workers", workers]
+    command = [
+        "--graph",
+        str(graph),
+        "--input",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--chunk",
+        "5",
+        "--workers",
+        workers,
+    ]
     assert main(command) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert errors[-1].startswith(f"error: {source}:24: not valid JSON") and "Traceback" not in "".join(errors)
@@ -143,9 +171,12 @@ def test_command_line_errors(graph, tmp_path, capsys):
     basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
     for more, message in [
         (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
-        (["--chunk", "0"], "wanted at least one"), (["--input", "no.txt"], "no.txt: no such file"),
-        (["--graph", str(tmp_path)], "manifest.json: no such file"), (["--linker", "scispacy"], "Give --pipeline"),
-        (["--format", "csv"], "no format 'csv'"), (["--empty", "x"], "choose from: error, skip"),
+        (["--chunk", "0"], "wanted at least one"),
+        (["--input", "no.txt"], "no.txt: no such file"),
+        (["--graph", str(tmp_path)], "manifest.json: no such file"),
+        (["--linker", "scispacy"], "Give --pipeline"),
+        (["--format", "csv"], "no format 'csv'"),
+        (["--empty", "x"], "choose from: error, skip"),
         (["--linker", "given", "--unknown", "x"], "choose from: error, drop"),
     ]:
         assert main(basis + more) == 2
@@ -193,7 +224,8 @@ def test_given_linker(graph, tmp_path):
 
 
 scispacy = pytest.mark.skipif(
-    any(find_spec(m) is None for m in ("spacy", "scispacy", "nmslib")), reason="the extra `scispacy` is not installed")
+    any(find_spec(m) is None for m in ("spacy", "scispacy", "nmslib")), reason="the extra `scispacy` is not installed"
+)
 
 
 @pytest.fixture
@@ -219,8 +251,15 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
     assert ScispacyLinker.from_graph(fakes.graph(), pipeline, threshold=0.999).link(text) == link.link(text)[1:]
     same = fakes.graph([("b", "insulin", "synonym"), ("a", "insulin", "synonym"), ("c", "insulin", "related")])
     assert [m.entity for m in ScispacyLinker.from_graph(same, pipeline).link("insulin")] == ["a"]
-    made = link_corpus(graph, [fakes.plain(tmp_path / "a.txt")], tmp_path / "out", linker="scispacy", pipeline=pipeline,
-                       workers=2, chunk=1)
+    made = link_corpus(
+        graph,
+        [fakes.plain(tmp_path / "a.txt")],
+        tmp_path / "out",
+        linker="scispacy",
+        pipeline=pipeline,
+        workers=2,
+        chunk=1,
+    )
     assert made["mentions"] == sum(len(d.mentions) for d in linked(tmp_path / "out"))
 
 

@@ -74,8 +74,11 @@ def test_headerless_triples_alone(tmp_path):
 
 
 def test_several_files_and_other_column_names(tmp_path):
-    files = {"nodes.tsv": "id\tname\tkind\n1\tone\tnumber\n2\ttwo\tnumber\n",
-             "a.tsv": "source\tedge\ttarget\n1\tbelow\t2\n", "b.tsv": "source\tedge\ttarget\n2\tabove\t1\n"}
+    files = {
+        "nodes.tsv": "id\tname\tkind\n1\tone\tnumber\n2\ttwo\tnumber\n",
+        "a.tsv": "source\tedge\ttarget\n1\tbelow\t2\n",
+        "b.tsv": "source\tedge\ttarget\n2\tabove\t1\n",
+    }
     graph = tables.read(put(tmp_path, files), entities=("nodes.tsv",), triples=("a.tsv", "b.tsv"),
                         columns=("type=kind", "head=source", "relation=edge", "tail=target"))  # fmt: skip
     assert rows(graph.entities) == [("1", "one", "number"), ("2", "two", "number")]
@@ -136,6 +139,10 @@ def test_real(tmp_path):
     semnet = tables.read(tmp_path / "umls_semnet", triples=("train.txt", "valid.txt", "test.txt"), headerless=True,
                          missing="add").counts()  # fmt: skip
     assert (semnet["entities"], semnet["relations"], semnet["triples"]) == (135, 46, 5216 + 652 + 661)
-    hetionet = tables.read(tmp_path / "hetionet", entities=("nodes.tsv",), triples=("edges-5k.sif.gz",),
-                           columns=("type=kind", "head=source", "relation=metaedge", "tail=target")).counts()
+    hetionet = tables.read(
+        tmp_path / "hetionet",
+        entities=("nodes.tsv",),
+        triples=("edges-5k.sif.gz",),
+        columns=("type=kind", "head=source", "relation=metaedge", "tail=target"),
+    ).counts()
     assert (hetionet["entities"], hetionet["relations"], hetionet["triples"]) == (47031, 24, 99676)

@@ -21,14 +21,20 @@ from kg.train import TransE, link_prediction, split, train
 def ladder(folder: Path, n: int = 40) -> str:
     """A graph where entity i is `next` to i + 1 (and `before` is its inverse) and `skip` to i + 2: translations fit it."""
     ids = [f"e{i}" for i in range(n)]
-    triples = [(ids[i], "next", ids[i + 1]) for i in range(n - 1)] + [(ids[i + 1], "before", ids[i]) for i in range(n - 1)]
+    triples = [(ids[i], "next", ids[i + 1]) for i in range(n - 1)] + [
+        (ids[i + 1], "before", ids[i]) for i in range(n - 1)
+    ]
     triples += [(ids[i], "skip", ids[i + 2]) for i in range(n - 2)]
     head, relation, tail = zip(*triples, strict=True)
-    KnowledgeGraph(table("entities", {"id": ids, "name": ids, "type": ["t"] * n}),
-                   table("names", {"id": ids, "name": ids, "kind": ["preferred"] * n, "language": ["en"] * n, "source": ["s"] * n}),
-                   table("definitions", {"id": [], "text": []}),
-                   table("triples", {"head": head, "relation": relation, "tail": tail}),
-                   {"source": "ladder", "version": "1", "licence": "none"}).save(folder)
+    KnowledgeGraph(
+        table("entities", {"id": ids, "name": ids, "type": ["t"] * n}),
+        table(
+            "names", {"id": ids, "name": ids, "kind": ["preferred"] * n, "language": ["en"] * n, "source": ["s"] * n}
+        ),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": head, "relation": relation, "tail": tail}),
+        {"source": "ladder", "version": "1", "licence": "none"},
+    ).save(folder)
     return str(folder)
 
 
@@ -39,7 +45,9 @@ def test_split_keeps_inverses_together_and_entities_known(tmp_path: Path) -> Non
     pairs = {frozenset((h, t)) for h, _, t in training.tolist()}
     assert not [t for t in test.tolist() if frozenset((t[0], t[2])) in pairs]
     assert set(test[:, [0, 2]].ravel()) <= set(training[:, [0, 2]].ravel())
-    assert np.array_equal(split(triples, 10, seed=0)[1], test) and not np.array_equal(split(triples, 10, seed=1)[1], test)
+    assert np.array_equal(split(triples, 10, seed=0)[1], test) and not np.array_equal(
+        split(triples, 10, seed=1)[1], test
+    )
     assert len(split(triples, 10**9, seed=0)[1]) <= len(triples) // 10
 
 
@@ -50,6 +58,7 @@ def slow_metrics(model: TransE, test: np.ndarray, known: np.ndarray) -> dict[str
     ranks = []
     for h, r, t in test.tolist():
         for side in ("head", "tail"):
+
             def score(e: int, h: int = h, r: int = r, t: int = t, side: str = side) -> float:
                 a, b = (e, t) if side == "head" else (h, e)
                 return -float((entity[a] + relation[r] - entity[b]).norm())
@@ -71,7 +80,9 @@ def test_link_prediction_equals_one_by_one(tmp_path: Path) -> None:
 
 
 def test_scores_from_one_product_equal_pykeens(tmp_path: Path) -> None:
-    factory = CoreTriplesFactory(KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices(), num_entities=40, num_relations=3)
+    factory = CoreTriplesFactory(
+        KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices(), num_entities=40, num_relations=3
+    )
     model = TransE(triples_factory=factory, embedding_dim=8, scoring_fct_norm=2, random_seed=0)
     pairs = torch.tensor([[0, 1], [5, 2], [39, 0]])
     every = torch.arange(40)
@@ -106,12 +117,28 @@ def test_bad_settings(tmp_path: Path, runs: Path) -> None:
 
 def test_command_line_takes_a_config(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
-    command = [sys.executable, "-m", "kg.train", "experiments/kg/transe.yaml", "--graph", graph, "--out", str(tmp_path / "t"),
-               "--epochs", "2", "--dim", "8", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "kg.train",
+        "experiments/kg/transe.yaml",
+        "--graph",
+        graph,
+        "--out",
+        str(tmp_path / "t"),
+        "--epochs",
+        "2",
+        "--dim",
+        "8",
+        "--device",
+        "cpu",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "40 entities, 3 relations" in done.stdout
     settings = EmbeddingTable.load(tmp_path / "t").manifest["settings"]
     assert settings["batch_size"] == 2048 and settings["epochs"] == 2  # the file's number and the flag's
-    failed = subprocess.run([*command[:5], str(tmp_path / "none"), *command[6:]], capture_output=True, text=True, check=False)
+    failed = subprocess.run(
+        [*command[:5], str(tmp_path / "none"), *command[6:]], capture_output=True, text=True, check=False
+    )
     assert failed.returncode and "Traceback" not in failed.stderr and "no knowledge graph here" in failed.stderr

@@ -48,10 +48,10 @@ def slow_losses(model: KeBioLM, batch: KeBioLMBatch) -> tuple[Tensor, Tensor, Te
         n = int(batch.attention_mask[row].sum())
         h = encoder.bert.embeddings(input_ids=batch.input_ids[row : row + 1, :n])
         for layer in encoder.bert.encoder.layer[: encoder.text_layers]:
-            h = layer(h)                                                                    # Eq. (1)
+            h = layer(h)  # Eq. (1)
         for i in range(n):
-            p = (encoder.detector.weight @ h[0, i] + encoder.detector.bias).softmax(0)      # Eq. (2)
-            detection = detection - p[batch.bio_labels[row, i]].log()                       # Eq. (9)
+            p = (encoder.detector.weight @ h[0, i] + encoder.detector.bias).softmax(0)  # Eq. (2)
+            detection = detection - p[batch.bio_labels[row, i]].log()  # Eq. (9)
         fused = [h[0, i] for i in range(n)]
         for m, (r, start, end) in enumerate(batch.mention.tolist()):
             if r != row:
@@ -59,19 +59,19 @@ def slow_losses(model: KeBioLM, batch: KeBioLMBatch) -> tuple[Tensor, Tensor, Te
             h_m = torch.cat([h[0, start], h[0, end - 1]])
             projected = encoder.mention_projection.weight @ h_m + encoder.mention_projection.bias
             similarity = torch.stack([projected @ e for e in encoder.entity])
-            linking = linking - similarity.log_softmax(0)[batch.entity[m]]                  # Eq. (10)
+            linking = linking - similarity.log_softmax(0)[batch.entity[m]]  # Eq. (10)
             nearest = similarity.argsort(descending=True)[: encoder.candidates]
-            a = similarity[nearest].exp() / similarity[nearest].exp().sum()                 # Eq. (3)
+            a = similarity[nearest].exp() / similarity[nearest].exp().sum()  # Eq. (3)
             mixture = sum(a[j] * encoder.entity[e] for j, e in enumerate(nearest))
-            for i in range(start, end):                                                     # Eq. (4)
+            for i in range(start, end):  # Eq. (4)
                 fused[i] = fused[i] + encoder.entity_projection.weight @ mixture + encoder.entity_projection.bias
         h = torch.stack(fused)[None]
         for layer in encoder.bert.encoder.layer[encoder.text_layers :]:
-            h = layer(h)                                                                    # Eq. (5)
+            h = layer(h)  # Eq. (5)
         for i in range(n):
             if batch.mlm_labels[row, i] >= 0:
-                p = model.head(h[0, i][None], embeddings)[0].softmax(0)                     # Eq. (7)
-                language = language - p[batch.mlm_labels[row, i]].log()                     # Eq. (8)
+                p = model.head(h[0, i][None], embeddings)[0].softmax(0)  # Eq. (7)
+                language = language - p[batch.mlm_labels[row, i]].log()  # Eq. (8)
     return language, detection, linking
 
 
@@ -83,7 +83,9 @@ def test_losses_equal_the_equations(fake_kebiolm: Folders) -> None:
     torch.testing.assert_close(ours, slow, atol=1e-3, rtol=1e-5)
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     parameters = [p for p in model.parameters() if p.requires_grad]
-    for name, a, b in zip(names, torch.autograd.grad(ours.sum(), parameters), torch.autograd.grad(slow.sum(), parameters), strict=True):
+    for name, a, b in zip(
+        names, torch.autograd.grad(ours.sum(), parameters), torch.autograd.grad(slow.sum(), parameters), strict=True
+    ):
         torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3, msg=lambda m, name=name: f"{name}: {m}")
 
 
@@ -156,7 +158,11 @@ def test_every_parameter_gets_a_gradient_even_without_mentions(fake_kebiolm: Fol
 
 
 def test_ablation_switches(fake_kebiolm: Folders) -> None:
-    plain, random, frozen = module(fake_kebiolm), module(fake_kebiolm, random_entities=True), module(fake_kebiolm, freeze_entities=True)
+    plain, random, frozen = (
+        module(fake_kebiolm),
+        module(fake_kebiolm, random_entities=True),
+        module(fake_kebiolm, freeze_entities=True),
+    )
     assert not torch.equal(plain.encoder.entity, random.encoder.entity)  # type: ignore[union-attr]
     assert random.encoder.entity.norm(dim=1).allclose(torch.ones(1))  # type: ignore[union-attr]
     assert plain.encoder.entity.requires_grad and not frozen.encoder.entity.requires_grad  # type: ignore[union-attr]
@@ -195,11 +201,16 @@ def test_export_loads_here_and_with_plain_automodel(fake_kebiolm: Folders, tmp_p
     data(fake_kebiolm).export(tmp_path)
     assert model.encoder is not None
     again = KeBioLMEncoder.from_export(tmp_path).eval()
-    assert torch.equal(again(batch.input_ids, batch.attention_mask), model.encoder(batch.input_ids, batch.attention_mask))
+    assert torch.equal(
+        again(batch.input_ids, batch.attention_mask), model.encoder(batch.input_ids, batch.attention_mask)
+    )
     text = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     wanted = model.encoder.bert(batch.input_ids, batch.attention_mask).last_hidden_state
     assert torch.equal(text(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)
-    assert AutoTokenizer.from_pretrained(tmp_path)("renal failure").input_ids == AutoTokenizer.from_pretrained(fake_kebiolm.bert)("renal failure").input_ids
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path)("renal failure").input_ids
+        == AutoTokenizer.from_pretrained(fake_kebiolm.bert)("renal failure").input_ids
+    )
     assert not list(tmp_path.glob("*.bin")) and not list(tmp_path.glob("*.pt"))
     (tmp_path / "kebiolm.safetensors").unlink()
     with pytest.raises(InputError, match=r"kebiolm\.safetensors"):
@@ -208,14 +219,23 @@ def test_export_loads_here_and_with_plain_automodel(fake_kebiolm: Folders, tmp_p
 
 def released_layout(encoder: KeBioLMEncoder) -> dict[str, Tensor]:
     """The encoder's weights under the names of the authors' checkpoint."""
-    names = {"entity": "entity_linker.entity_embeddings.weight", "norm.": "layer_norm.", "detector.": "mention_detector.",
-             "mention_projection.": "entity_linker.mention_to_entity_projection.", "entity_projection.": "entity_context_projection."}
+    names = {
+        "entity": "entity_linker.entity_embeddings.weight",
+        "norm.": "layer_norm.",
+        "detector.": "mention_detector.",
+        "mention_projection.": "entity_linker.mention_to_entity_projection.",
+        "entity_projection.": "entity_context_projection.",
+    }
     state = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(5)[None]}
     for name, tensor in encoder.state_dict().items():
         bare = name.removeprefix("bert.")
         if bare.startswith("encoder.layer."):
             number, rest = bare.removeprefix("encoder.layer.").split(".", 1)
-            own = ("context", int(number)) if int(number) < encoder.text_layers else ("recontext", int(number) - encoder.text_layers)
+            own = (
+                ("context", int(number))
+                if int(number) < encoder.text_layers
+                else ("recontext", int(number) - encoder.text_layers)
+            )
             bare = f"{own[0]}_encoder.layer.{own[1]}.{rest}"
         for ours, theirs in names.items():
             bare = theirs + bare.removeprefix(ours) if bare.startswith(ours) and name == bare else bare
@@ -228,10 +248,14 @@ def test_the_released_layout_loads_in_compat(fake_kebiolm: Folders) -> None:
     assert source.encoder is not None
     nn.init.normal_(source.encoder.norm.weight)
     torch.manual_seed(5)
-    target = KeBioLMEncoder(load_bert(fake_kebiolm.bert), torch.randn_like(source.encoder.entity), 2, 7, compat=True).eval()
+    target = KeBioLMEncoder(
+        load_bert(fake_kebiolm.bert), torch.randn_like(source.encoder.entity), 2, 7, compat=True
+    ).eval()
     state = released_layout(source.encoder)
     target.load_released(state)
-    assert torch.equal(target(batch.input_ids, batch.attention_mask), source.encoder(batch.input_ids, batch.attention_mask))
+    assert torch.equal(
+        target(batch.input_ids, batch.attention_mask), source.encoder(batch.input_ids, batch.attention_mask)
+    )
     del state["bert.layer_norm.weight"]
     with pytest.raises(InputError, match=r"norm\.weight"):
         target.load_released(state)
@@ -266,11 +290,16 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
     assert logged["val/detection_f1"].item() == pytest.approx(2 * (n - 1) / (2 * n - 1))
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"text_layers": 4}, "text_layers 4: wanted 1 to 3"),
-    ({"encoder": "nowhere/at-all"}, "neither a folder"),
-    ({"entities": "nowhere"}, "no embedding table here"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text_layers": 4}, "text_layers 4: wanted 1 to 3"),
+        ({"encoder": "nowhere/at-all"}, "neither a folder"),
+        ({"entities": "nowhere"}, "no embedding table here"),
+    ],
+)
 def test_bad_settings(fake_kebiolm: Folders, settings: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        KeBioLM(**{"encoder": fake_kebiolm.bert, "entities": fake_kebiolm.entities, "text_layers": 2, **settings}).configure_model()  # type: ignore[arg-type]
+        KeBioLM(
+            **{"encoder": fake_kebiolm.bert, "entities": fake_kebiolm.entities, "text_layers": 2, **settings}
+        ).configure_model()  # type: ignore[arg-type]

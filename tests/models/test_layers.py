@@ -23,7 +23,10 @@ def brute_spans(labels: list[int]) -> list[tuple[int, int]]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(st.sampled_from([0, 1, 2, -100]), min_size=7, max_size=7), min_size=1, max_size=4), st.integers(1, 4))
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 2, -100]), min_size=7, max_size=7), min_size=1, max_size=4),
+    st.integers(1, 4),
+)
 def test_bio_spans_equal_brute_force(rows: list[list[int]], limit: int) -> None:
     wanted = [(r, a, b) for r, row in enumerate(rows) for a, b in brute_spans(row)]
     assert bio_spans(torch.tensor(rows)).tolist() == [list(w) for w in wanted]
@@ -36,7 +39,9 @@ def test_an_inside_label_after_outside_opens_a_span() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.sampled_from([0, 1, 2]), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 99))
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 2]), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 99)
+)
 def test_entities_stand_on_exactly_their_tokens(rows: list[list[int]], seed: int) -> None:
     """KeBioLM D1: nothing behind a mention, nothing on other sentences' first tokens."""
     rng = torch.Generator().manual_seed(seed)

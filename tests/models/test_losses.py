@@ -16,15 +16,27 @@ def plain(query: Tensor, table: Tensor, gold: Tensor | None, k: int) -> tuple[Te
     logits = query @ table.T
     values, best = logits.topk(min(k, len(table)), dim=1)
     mixture = (values.softmax(1)[:, :, None] * table[best]).sum(1)
-    loss = torch.zeros(len(query), dtype=query.dtype) if gold is None else -logits.log_softmax(1)[torch.arange(len(query)), gold]
+    loss = (
+        torch.zeros(len(query), dtype=query.dtype)
+        if gold is None
+        else -logits.log_softmax(1)[torch.arange(len(query)), gold]
+    )
     return loss, mixture, best
 
 
 @settings(max_examples=40, deadline=None)
-@given(mentions=st.integers(0, 9), entities=st.integers(1, 70), size=st.integers(1, 8), k=st.integers(1, 20),
-       chunk=st.integers(1, 80), seed=st.integers(0, 999), linked=st.booleans())
-def test_entity_softmax_equals_the_plain_formula(mentions: int, entities: int, size: int, k: int, chunk: int, seed: int,
-                                                 linked: bool) -> None:
+@given(
+    mentions=st.integers(0, 9),
+    entities=st.integers(1, 70),
+    size=st.integers(1, 8),
+    k=st.integers(1, 20),
+    chunk=st.integers(1, 80),
+    seed=st.integers(0, 999),
+    linked=st.booleans(),
+)
+def test_entity_softmax_equals_the_plain_formula(
+    mentions: int, entities: int, size: int, k: int, chunk: int, seed: int, linked: bool
+) -> None:
     rng = torch.Generator().manual_seed(seed)
     query = (3 * torch.randn(mentions, size, generator=rng)).requires_grad_()
     table = torch.randn(entities, size, generator=rng).requires_grad_()

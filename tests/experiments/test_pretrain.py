@@ -1,0 +1,129 @@
+"""The pipeline behind `make pretrain-<paper>`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import pretrain
+from experiments.pretrain import commands, machine, papers, table
+from kg.files import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain, "gpus", lambda: 8)
+    assert "kebiolm" in papers()
+    given = {
+        "UMLS": "/data/META",
+        "CORPUS": "/data/a.jsonl '/data/b c.jsonl'",
+        "WORKERS": "3",
+        "ARGS": "--trainer.max_steps 7",
+    }
+    for paper in papers():
+        for profile in ("small", "paper"):
+            plan = commands(paper, profile, given, Path("/w"))
+            assert len(plan) > 2 and plan[-1][2]
+            for _, words, _ in plan:
+                file = ROOT / words[0].replace(".", "/")
+                assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), words[0]
+                assert not [w for w in words if "{" in w or "}" in w], words
+                assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
+            training = [words for _, words, result in plan if result]
+            assert all(words[words.index("--trainer.max_steps") + 1] == "7" for words in training)
+            assert all(
+                words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
+                for words in training
+            )
+    linking = next(words for _, words, _ in commands("kebiolm", "paper", given, Path("/w")) if words[0] == "kg.linking")
+    assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+
+
+def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
+    plain = [words[0] for _, words, _ in commands("kebiolm", "small", {}, Path("/w"))]
+    assert plain[0] == "kg.build" and "kg.texts" in plain
+    own = commands("kebiolm", "small", {"GRAPH": "/g", "CORPUS": "/t.jsonl"}, Path("/w"))
+    assert "kg.build" not in [w[0] for _, w, _ in own] and "kg.texts" not in [w[0] for _, w, _ in own]
+    assert all("/g" in words for _, words, result in own if not result)
+
+
+@pytest.mark.parametrize(
+    ("paper", "profile", "given", "message"),
+    [
+        ("kebiolmm", "small", {}, "no paper 'kebiolmm'; choose from: .*kebiolm"),
+        ("kebiolm", "big", {}, "no profile 'big'; choose from: small, paper"),
+        ("kebiolm", "paper", {"CORPUS": "x"}, "needs UMLS=.*MRCONSO"),
+        ("kebiolm", "paper", {"UMLS": "x"}, "needs CORPUS=.*PubMed"),
+    ],
+)
+def test_what_is_missing_is_said(paper: str, profile: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        commands(paper, profile, given, Path("/w"))
+
+
+def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain, "gpus", lambda: 0)
+    with pytest.raises(InputError, match="needs a CUDA GPU"):
+        machine({}, {"gpu": True})
+    assert machine({}, {}) == ["--config", "experiments/common/cpu.yaml"]
+    assert machine({"DEVICES": "2"}, {})[-2:] == ["--trainer.strategy", "ddp"]
+    monkeypatch.setattr(pretrain, "gpus", lambda: 2)
+    assert machine({}, {"gpu": True})[:2] == ["--config", "experiments/common/ddp.yaml"]
+    with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
+        machine({"DEVICES": "4"}, {"gpu": True})
+    assert "16-mixed" in machine({"PRECISION": "16-mixed"}, {})
+
+
+def test_table_shows_start_and_end_of_each_run() -> None:
+    results = {"transe": {"start": {"a": 0.1}, "end": {"a": 0.7}}, "random": {"start": {"a": 0.2}, "end": {"a": 0.6}}}
+    rows = table({"accuracy": "a"}, results).splitlines()
+    assert "transe vectors" in rows[0] and rows[-1].split() == ["accuracy", "0.1000", "0.7000", "0.2000", "0.6000"]
+
+
+def test_the_command_refuses_in_one_line() -> None:
+    for extra in (["nothing"], ["kebiolm", "GRAF=x"], ["kebiolm", "--profile", "paper"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "experiments.pretrain", *extra],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        assert done.returncode == 2 and done.stderr.startswith("error: ") and len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_whole_road_on_a_small_graph(tmp_path: Path) -> None:
+    """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second call finds all done."""
+    from kg.sources import hpo
+    from tests.fakes import hpo as fake
+
+    fake.write(tmp_path / "hpo", terms=150)
+    hpo.read(tmp_path / "hpo").save(tmp_path / "graph")
+    with open(tmp_path / "texts.txt", "w") as handle:
+        handle.writelines(f"{' '.join(text.split())}\n" for _, _, text in hpo.texts(tmp_path / "hpo"))
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "KEPL_RUNS": str(tmp_path / "runs"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'm.db'}",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.pretrain",
+        "kebiolm",
+        f"GRAPH={tmp_path / 'graph'}",
+        f"CORPUS={tmp_path / 'texts.txt'}",
+        "WORKERS=2",
+        "ARGS=--trainer.max_steps 3",
+    ]
+    for expected in ("KeBioLM from TransE", "already finished"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert expected in done.stdout and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
