@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up .venv (once; about 0.8 GB to download with the CPU build of torch, 3.5 GB with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
-	$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
 	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(RUN) bin/requirements.py $(ACCEL) scispacy dev)
 	@rm -f $(VENV)/.installed-*; touch $@
 

@@ -297,6 +297,11 @@ class Corpus:
         """(sequences,) tokens of each, without special tokens."""
         return np.concatenate([np.diff(s["offsets"]) for s in self.shards])
 
+    @cached_property
+    def mention_counts(self) -> np.ndarray:
+        """(sequences,) mentions of each."""
+        return np.concatenate([np.diff(s["mention_offsets"]) for s in self.shards])
+
     def indices(self, held_out: bool) -> np.ndarray:
         """Numbers of the held-out sequences, or of the others."""
         return np.flatnonzero(np.concatenate([s["held_out"] for s in self.shards]) == held_out)

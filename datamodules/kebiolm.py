@@ -94,6 +94,7 @@ class KeBioLMData(pl.LightningDataModule):
     tokenizer    the encoder's tokenizer: a folder or hub name
     entities     folder of the :class:`EmbeddingTable` whose rows are the entities
     batch_size   sequences per optimiser step over all processes and accumulated batches (the paper's 512)
+    min_mentions sequences with fewer are left out of training, never of validation (the paper names no such limit: 0)
     whole_entity_masking  False masks whole words only (the paper's ablation "-wem")
 
     Raises InputError when corpus, tokenizer and table do not belong together, or the batch size does not divide.
@@ -107,6 +108,7 @@ class KeBioLMData(pl.LightningDataModule):
         batch_size: int = 512,
         max_length: int = 512,
         max_mentions: int = 50,
+        min_mentions: int = 0,
         mask: float = 0.12,
         random: float = 0.015,
         keep: float = 0.015,
@@ -117,7 +119,8 @@ class KeBioLMData(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.corpus_folder, self.tokenizer_name, self.entities = corpus, tokenizer, entities
-        self.batch_size, self.max_length, self.max_mentions = batch_size, max_length, max_mentions
+        self.batch_size, self.max_length = batch_size, max_length
+        self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
         self.whole_entity_masking = whole_entity_masking
         self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
@@ -138,6 +141,7 @@ class KeBioLMData(pl.LightningDataModule):
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
         self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
+        self.train_indices = self.train_indices[corpus.mention_counts[self.train_indices] >= self.min_mentions]
         if len(self.train_indices) < self.batch_size:
             raise InputError(
                 f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
