@@ -9,6 +9,7 @@ import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from kg.files import InputError, digest
+from kg.pretrained import pretrained
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
@@ -17,7 +18,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
     Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or [PAD].
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(pretrained(name))
     except (OSError, ValueError) as error:
         where = (
             "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"

