@@ -6,6 +6,7 @@ processes, of accumulated batches or of workers, and a resumed run continues wit
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from datamodules.masking import IGNORE, masked, units
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError, written
+from kg.graph import KnowledgeGraph
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
 
@@ -95,6 +97,7 @@ class KeBioLMData(pl.LightningDataModule):
     entities     folder of the :class:`EmbeddingTable` whose rows are the entities
     batch_size   sequences per optimiser step over all processes and accumulated batches (the paper's 512)
     min_mentions sequences with fewer are left out of training, never of validation (the paper names no such limit: 0)
+    graph        folder of the graph, to check the table against it and to export its names; None: neither
     whole_entity_masking  False masks whole words only (the paper's ablation "-wem")
 
     Raises InputError when corpus, tokenizer and table do not belong together, or the batch size does not divide.
@@ -109,6 +112,7 @@ class KeBioLMData(pl.LightningDataModule):
         max_length: int = 512,
         max_mentions: int = 50,
         min_mentions: int = 0,
+        graph: str | None = None,
         mask: float = 0.12,
         random: float = 0.015,
         keep: float = 0.015,
@@ -118,7 +122,7 @@ class KeBioLMData(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.entities = corpus, tokenizer, entities
+        self.corpus_folder, self.tokenizer_name, self.entities, self.graph = corpus, tokenizer, entities, graph
         self.batch_size, self.max_length = batch_size, max_length
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
@@ -131,6 +135,8 @@ class KeBioLMData(pl.LightningDataModule):
             return
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         table = EmbeddingTable.load(self.entities)
+        if self.graph is not None:
+            table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph"))
         if corpus.manifest["settings"]["max_length"] > self.max_length:
             raise InputError(
@@ -246,11 +252,14 @@ class KeBioLMData(pl.LightningDataModule):
         return DataLoader(batches, batch_size=None, num_workers=self.num_workers)
 
     def export(self, folder: str | Path) -> None:
-        """Write the tokenizer and the entities' ids, in the order of the table's rows, into `folder`."""
+        """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""
         self.tokenizer.save_pretrained(folder)
         table = EmbeddingTable.load(self.entities)
         with written(Path(folder) / "entities.txt") as handle:
             handle.writelines(f"{i}\n" for i in table.entity_ids)
+        if self.graph is not None:
+            for name in ("entities", "names"):
+                shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
 
 
 class _Held(Dataset[KeBioLMBatch]):

@@ -8,18 +8,22 @@ Every stage keeps what it has finished, so the same command goes on where a kill
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from kg.files import InputError, digest, read_json
-from kg.tracking import ROOT
+from kg.tracking import ROOT, runs_folder
 
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER")  #: settings that may hold several words, quoted as in a shell
@@ -68,10 +72,17 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
     return common
 
 
-def commands(
-    paper: str, profile_name: str, given: dict[str, str], work: Path
-) -> list[tuple[str, list[str], str | None]]:
-    """(title, arguments of ``python -m``, name of the result or None) of every stage to run, in order.
+class Stage(NamedTuple):
+    """One step of a pipeline."""
+
+    title: str
+    words: list[str]  # arguments of ``python -m``
+    result: str | None  # a training's name in the report
+    together: Any = None  # stages in a row with the same value run at the same time on a CPU
+
+
+def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[Stage]:
+    """Every stage to run, in order.
 
     Raises InputError for an unknown paper or profile, or an input that the profile needs and `given` lacks.
     """
@@ -91,7 +102,7 @@ def commands(
     extra = [*machine(given, profile), "--seed_everything", given.get("SEED") or "0"]
     extra += ["--fresh", "true"] if given.get("FRESH") else []
     extra += shlex.split(given.get("ARGS", ""))
-    plan: list[tuple[str, list[str], str | None]] = []
+    plan: list[Stage] = []
     for stage in profile["stages"]:
         if given.get(stage.get("unless", "")):
             continue
@@ -104,7 +115,16 @@ def commands(
                 words += shlex.split(values[word.strip("{}")])
             else:
                 words.append(word.format(**values))
-        plan.append((stage["title"], words, stage.get("result")))
+        if result := stage.get("result"):
+            words += ["--result", str(work / f"result-{result}.json")]
+        plan.append(
+            Stage(
+                stage["title"],
+                words,
+                result,
+                None if "gpu.yaml" in str(extra) or "ddp" in str(extra) else stage.get("together"),
+            )
+        )
     return plan
 
 
@@ -120,34 +140,71 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def dies_with_its_parent() -> None:
+    """Ask Linux to end this process when the one that started it ends, however that came about.
+
+    A training that outlives a killed pipeline would hold its run's lock against the same command given again.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def run_stages(stages: list[Stage], work: Path) -> None:
+    """Run `stages` at the same time, the first one's output shown and the others' in log files; exit if one fails."""
+    environment = dict(os.environ)
+    if len(stages) > 1:
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // len(stages)))
+    with contextlib.ExitStack() as stack:
+        logs = [None, *(stack.enter_context(open(work / f"{s.result}.log", "w")) for s in stages[1:])]
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", *stage.words],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT if log else None,
+                preexec_fn=dies_with_its_parent,
+            )
+            for stage, log in zip(stages, logs, strict=True)
+        ]
+        try:
+            codes = [process.wait() for process in started]
+        finally:
+            for process in started:
+                process.terminate()
+    for stage, code, log in zip(stages, codes, logs, strict=True):
+        if code:
+            where = f" Its output is in {log.name}." if log else ""
+            print(
+                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command goes on from here. "
+                f"The stage was: python -m {shlex.join(stage.words)}",
+                file=sys.stderr,
+            )
+            sys.exit(code if code > 0 else 128 - code)
+
+
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved."""
     choice = {k: v for k, v in given.items() if k in ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER") and v}
-    root = Path(os.environ.get("KEPL_RUNS", ROOT / "runs"))
-    work = root / "data" / f"{paper}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    work = runs_folder() / "data" / f"{paper}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
     plan = commands(paper, profile, given, work)
     pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
     if estimate := pipeline[profile].get("estimate"):
         print(f"This is paper-sized work. {estimate}", flush=True)
-    results: dict[str, dict[str, Any]] = {}
-    for number, (title, words, result) in enumerate(plan, 1):
-        print(f"[{number}/{len(plan)}] {title}", flush=True)
+    work.mkdir(parents=True, exist_ok=True)
+    number = 0
+    for _, group in groupby(plan, key=lambda s: s.together or s.title):
+        stages = list(group)
         started = time.monotonic()
-        target = work / f"result-{result}.json"
-        if result:
-            work.mkdir(parents=True, exist_ok=True)
-            words = [*words, "--result", str(target)]
-        code = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=False).returncode
-        if code:
-            print(
-                f"stopped at stage {number} ({title}). What is finished is kept; the same command goes on from here. "
-                f"The stage was: python -m {shlex.join(words)}",
-                file=sys.stderr,
-            )
-            sys.exit(code if code > 0 else 128 - code)
+        for stage in stages:
+            number += 1
+            beside = f" (beside it; output in {work / f'{stage.result}.log'})" if stage is not stages[0] else ""
+            print(f"[{number}/{len(plan)}] {stage.title}{beside}", flush=True)
+        run_stages(stages, work)
         print(f"      {time.monotonic() - started:.0f} s", flush=True)
-        if result:
-            results[result] = read_json(target)
+    results: dict[str, dict[str, Any]] = {
+        s.result: read_json(work / f"result-{s.result}.json") for s in plan if s.result
+    }
     print()
     for name, run in results.items():
         print(
@@ -168,6 +225,8 @@ def main() -> None:
     parser.add_argument("--profile", default="small")
     parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
     options = parser.parse_args()
+    if "MAKELEVEL" in os.environ:
+        dies_with_its_parent()
     try:
         given = dict(s.split("=", 1) if "=" in s else (s, "") for s in options.settings)
         if unknown := sorted(set(given) - set(INPUTS)):

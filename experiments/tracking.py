@@ -16,7 +16,7 @@ from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from kg.files import InputError, digest, read_json, sha256, write_json, written
-from kg.tracking import ROOT, commit, environment, tracking_uri, use_experiment
+from kg.tracking import commit, environment, runs_folder, tracking_uri, use_experiment
 
 #: Settings that say where a run computes, not what: they do not change a run's folder.
 MACHINE = {
@@ -82,8 +82,9 @@ class Run:
 
     def __init__(self, paper: str, stem: str, config: dict[str, Any], seed: int, folder: str | None = None) -> None:
         self.paper, self.stem, self.config, self.seed = paper, stem, config, seed
-        root = Path(os.environ.get("KEPL_RUNS", ROOT / "runs"))
-        self.folder = Path(folder) if folder else root / paper / stem / digest(content(config))[:12] / f"seed{seed}"
+        self.folder = (
+            Path(folder) if folder else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
+        )
         self.checkpoints = self.folder / "checkpoints"
 
     @property

@@ -12,12 +12,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "pykeen", "numpy", "mlflow")
 
 
+def runs_folder() -> Path:
+    """Where runs, their data and the MLflow store are: $KEPL_RUNS, or runs/ of this checkout."""
+    return Path(os.environ.get("KEPL_RUNS", ROOT / "runs")).resolve()
+
+
 def tracking_uri() -> str:
-    """MLflow store: $MLFLOW_TRACKING_URI, or the sqlite file runs/mlflow.db of this checkout."""
+    """MLflow store: $MLFLOW_TRACKING_URI, or the sqlite file mlflow.db in the runs folder."""
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return uri
-    (ROOT / "runs").mkdir(exist_ok=True)
-    return f"sqlite:///{ROOT / 'runs' / 'mlflow.db'}"
+    runs_folder().mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{runs_folder() / 'mlflow.db'}"
 
 
 def use_experiment(name: str) -> str:
@@ -26,7 +31,11 @@ def use_experiment(name: str) -> str:
 
     mlflow.set_tracking_uri(tracking_uri())
     if mlflow.get_experiment_by_name(name) is None and tracking_uri().startswith("sqlite:"):
-        mlflow.create_experiment(name, artifact_location=(ROOT / "runs" / "artifacts" / name).as_uri())
+        try:
+            mlflow.create_experiment(name, artifact_location=(runs_folder() / "artifacts" / name).as_uri())
+        except mlflow.exceptions.MlflowException:
+            if mlflow.get_experiment_by_name(name) is None:  # not just made by a process beside this one
+                raise
     return str(mlflow.set_experiment(name).experiment_id)
 
 

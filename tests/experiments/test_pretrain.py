@@ -28,28 +28,28 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
     for paper in papers():
         for profile in ("small", "paper"):
             plan = commands(paper, profile, given, Path("/w"))
-            assert len(plan) > 2 and plan[-1][2]
-            for _, words, _ in plan:
+            assert len(plan) > 2 and plan[-1].result
+            for words in (s.words for s in plan):
                 file = ROOT / words[0].replace(".", "/")
                 assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), words[0]
                 assert not [w for w in words if "{" in w or "}" in w], words
                 assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
-            training = [words for _, words, result in plan if result]
+            training = [s.words for s in plan if s.result]
             assert all(words[words.index("--trainer.max_steps") + 1] == "7" for words in training)
             assert all(
                 words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
                 for words in training
             )
-    linking = next(words for _, words, _ in commands("kebiolm", "paper", given, Path("/w")) if words[0] == "kg.linking")
+    linking = next(s.words for s in commands("kebiolm", "paper", given, Path("/w")) if s.words[0] == "kg.linking")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
-    plain = [words[0] for _, words, _ in commands("kebiolm", "small", {}, Path("/w"))]
+    plain = [s.words[0] for s in commands("kebiolm", "small", {}, Path("/w"))]
     assert plain[0] == "kg.build" and "kg.texts" in plain
     own = commands("kebiolm", "small", {"GRAPH": "/g", "CORPUS": "/t.jsonl"}, Path("/w"))
-    assert "kg.build" not in [w[0] for _, w, _ in own] and "kg.texts" not in [w[0] for _, w, _ in own]
-    assert all("/g" in words for _, words, result in own if not result)
+    assert {"kg.build", "kg.texts"}.isdisjoint(s.words[0] for s in own)
+    assert all("/g" in s.words for s in own)
 
 
 @pytest.mark.parametrize(
