@@ -42,34 +42,29 @@ def gpus() -> int:
 
 
 def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
-    """Arguments of experiments.run that choose the machine. Raises InputError when a GPU is wanted and there is none."""
-    found = (
-        gpus() if profile.get("gpu") or int(given.get("DEVICES", "0") or 0) > 1 or given.get("DEVICES") == "gpu" else 0
-    )
+    """Arguments of experiments.run that choose the machine.
+
+    A profile of the paper's size takes all GPUs; the others take a GPU only when DEVICES asks for one and there is one,
+    and otherwise run DEVICES gloo processes on the CPU. Raises InputError for a number that is none, and when GPUs are
+    wanted that are not there.
+    """
+    for name in ("DEVICES", "NODES"):
+        if given.get(name) and not given[name].isdigit():
+            raise InputError(f"{name}={given[name]}: wanted a number")
+    found = gpus() if profile.get("gpu") or given.get("DEVICES") else 0
     if profile.get("gpu") and not found:
         raise InputError(
             "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small."
         )
-    devices = int(given.get("DEVICES") or (found or 1))
+    devices, nodes = int(given.get("DEVICES") or found or 1), int(given.get("NODES") or 1)
     if found and devices > found:
         raise InputError(f"DEVICES={devices}, but this machine has {found} GPUs")
-    if not found:
-        common = ["--config", "experiments/common/cpu.yaml"]
-        common += ["--trainer.devices", str(devices), "--trainer.strategy", "ddp"] if devices > 1 else []
-    else:
-        common = [
-            "--config",
-            "experiments/common/ddp.yaml"
-            if devices > 1 or int(given.get("NODES") or 1) > 1
-            else "experiments/common/gpu.yaml",
-            "--trainer.devices",
-            str(devices),
-        ]
-    if given.get("NODES"):
-        common += ["--trainer.num_nodes", given["NODES"]]
-    if given.get("PRECISION"):
-        common += ["--trainer.precision", given["PRECISION"]]
-    return common
+    kind = "cpu" if not found else "ddp" if devices * nodes > 1 else "gpu"
+    chosen = ["--config", f"experiments/common/{kind}.yaml", "--trainer.devices", str(devices)]
+    chosen += ["--trainer.num_nodes", str(nodes)] if nodes > 1 else []
+    chosen += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
+    chosen += ["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else []
+    return chosen
 
 
 class Stage(NamedTuple):
@@ -117,14 +112,8 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
                 words.append(word.format(**values))
         if result := stage.get("result"):
             words += ["--result", str(work / f"result-{result}.json")]
-        plan.append(
-            Stage(
-                stage["title"],
-                words,
-                result,
-                None if "gpu.yaml" in str(extra) or "ddp" in str(extra) else stage.get("together"),
-            )
-        )
+        together = stage.get("together") if "experiments/common/cpu.yaml" in extra else None
+        plan.append(Stage(stage["title"], words, result, together))
     return plan
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import AutoConfig, BertConfig, BertModel
 from transformers.masking_utils import create_bidirectional_mask
+from transformers.utils import logging
 
 from kg.files import InputError
 from kg.pretrained import pretrained
@@ -19,23 +22,43 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
     folder = pretrained(name)
     try:
         config = AutoConfig.from_pretrained(folder)
-        if not isinstance(config, BertConfig):
-            raise InputError(
-                f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
-            )
-        return BertModel.from_pretrained(
+    except (OSError, ValueError) as error:
+        raise _missing(name, error) from error
+    if not isinstance(config, BertConfig):
+        raise InputError(
+            f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
+        )
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # the pooler that is left out is no news; what is missing is checked below
+    try:
+        loaded: Any = BertModel.from_pretrained(
             folder,
             config=config,
             dtype=torch.float32,
             add_pooling_layer=False,
             attn_implementation=attention,
             weights_only=True,
+            output_loading_info=True,
         )
     except OSError as error:
+        raise _missing(name, error) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    bert: BertModel = loaded[0]
+    report: dict[str, Any] = loaded[1]
+    if report["missing_keys"]:
         raise InputError(
-            f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
-            f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
-        ) from error
+            f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no whole BERT of the "
+            "shape that its config.json describes"
+        )
+    return bert
+
+
+def _missing(name: str, error: Exception) -> InputError:
+    return InputError(
+        f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
+        f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
+    )
 
 
 def attention_mask_4d(bert: BertModel, states: Tensor, attention_mask: Tensor) -> Tensor | None:

@@ -70,12 +70,14 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
     with pytest.raises(InputError, match="needs a CUDA GPU"):
         machine({}, {"gpu": True})
-    assert machine({}, {}) == ["--config", "experiments/common/cpu.yaml"]
+    assert machine({}, {}) == ["--config", "experiments/common/cpu.yaml", "--trainer.devices", "1"]
     assert machine({"DEVICES": "2"}, {})[-2:] == ["--trainer.strategy", "ddp"]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
     assert machine({}, {"gpu": True})[:2] == ["--config", "experiments/common/ddp.yaml"]
     with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
         machine({"DEVICES": "4"}, {"gpu": True})
+    with pytest.raises(InputError, match="DEVICES=two: wanted a number"):
+        machine({"DEVICES": "two"}, {})
     assert "16-mixed" in machine({"PRECISION": "16-mixed"}, {})
 
 

@@ -173,7 +173,7 @@ def test_command_line_errors(graph, tmp_path, capsys):
         (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
         (["--chunk", "0"], "wanted at least one"),
         (["--input", "no.txt"], "no.txt: no such file"),
-        (["--graph", str(tmp_path)], "manifest.json: no such file"),
+        (["--graph", str(tmp_path)], "no knowledge graph here"),
         (["--linker", "scispacy"], "Give --pipeline"),
         (["--format", "csv"], "no format 'csv'"),
         (["--empty", "x"], "choose from: error, skip"),

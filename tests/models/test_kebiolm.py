@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
@@ -303,3 +305,23 @@ def test_bad_settings(fake_kebiolm: Folders, settings: dict[str, object], messag
         KeBioLM(
             **{"encoder": fake_kebiolm.bert, "entities": fake_kebiolm.entities, "text_layers": 2, **settings}
         ).configure_model()  # type: ignore[arg-type]
+
+
+def test_weights_that_are_not_whole_are_refused(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    shutil.copytree(fake_kebiolm.bert, tmp_path / "b")
+    state = load_file(tmp_path / "b" / "model.safetensors")
+    del state["encoder.layer.1.output.dense.weight"]
+    save_file(state, tmp_path / "b" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"its weights lack .*encoder\.layer\.1\.output\.dense\.weight"):
+        load_bert(str(tmp_path / "b"))
+
+
+def test_learning_rates(fake_kebiolm: Folders) -> None:
+    """One rate as in the paper by default; the small profile's own ones where they belong."""
+    same = module(fake_kebiolm, lr=1e-4)
+    assert {same.rate(n) for n, _ in same.named_parameters()} == {1e-4}
+    own = module(fake_kebiolm, lr=1e-4, head_lr=1e-3, entity_lr=0.1)
+    rates = {n: own.rate(n) for n, _ in own.named_parameters()}
+    assert rates["encoder.entity"] == 0.1 and rates["head.bias"] == rates["encoder.detector.weight"] == 1e-3
+    assert rates["encoder.mention_projection.weight"] == rates["encoder.bert.embeddings.word_embeddings.weight"] == 1e-4
+    assert not own.decays("encoder.entity", own.encoder.entity)  # type: ignore[union-attr]
