@@ -122,11 +122,13 @@ def train(cli: CLI) -> dict[str, Any]:
         checkpoint = run.newest_checkpoint()
         if checkpoint and trainer.is_global_zero:
             print(f"resuming from {checkpoint}")
-        trainer.fit(cli.model, cli.datamodule, ckpt_path=str(checkpoint) if checkpoint else None)
+        trainer.fit(cli.model, cli.datamodule, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
         if trainer.interrupted:
             sys.exit(130)
         last = run.checkpoints / f"step={trainer.global_step}.ckpt"
-        if not last.is_file():
+        if not trainer.strategy.broadcast(
+            last.is_file()
+        ):  # one answer for all processes: saving waits for each of them
             trainer.save_checkpoint(last)
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:

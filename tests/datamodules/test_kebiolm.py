@@ -6,12 +6,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
+from kg.graph import KnowledgeGraph
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
 
@@ -106,9 +109,31 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
     EmbeddingTable(table.entity, table.entity_ids, manifest={"graph": "f" * 64}).save(tmp_path / "e")
     with pytest.raises(InputError, match="another graph"):
         KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, str(tmp_path / "e"), 16).setup()
+    other = KnowledgeGraph.load(fake_kebiolm.graph)
+    ids = pa.concat_arrays([other.ids[:-1], pa.array(["X"])])
+    empty = other.names.slice(0, 0), other.definitions, other.triples.slice(0, 0)
+    KnowledgeGraph(other.entities.set_column(0, "id", ids), *empty).save(tmp_path / "g")
+    with pytest.raises(InputError, match="embedding table .40 rows. does not match the graph .*entity 'X' has no row"):
+        made(fake_kebiolm, graph=str(tmp_path / "g"))
     with pytest.raises(InputError, match="fewer than one batch of 512"):
         KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities).setup()
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
         made(fake_kebiolm, max_length=64)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
         made(fake_kebiolm, world=3).train_dataloader()
+
+
+def test_sequences_with_too_few_mentions_stay_out_of_training_only(fake_kebiolm: Folders) -> None:
+    every, some = made(fake_kebiolm), made(fake_kebiolm, min_mentions=2)
+    assert some.corpus is not None
+    counts = some.corpus.mention_counts
+    assert [len(some.corpus[i].mentions) for i in range(len(counts))] == counts.tolist()
+    assert set(some.train_indices) == {i for i in every.train_indices if counts[i] >= 2} < set(every.train_indices)
+    assert np.array_equal(some.held_out_indices, every.held_out_indices)
+
+
+def test_export_carries_the_graphs_names(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    made(fake_kebiolm, graph=fake_kebiolm.graph).export(tmp_path)
+    names = pq.read_table(tmp_path / "names.parquet")
+    assert names.equals(KnowledgeGraph.load(fake_kebiolm.graph).names)
+    assert (tmp_path / "entities.txt").read_text().split() == KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()

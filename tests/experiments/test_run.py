@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 import torch
 import yaml
 
-from kg.files import read_json
+from kg.files import InputError, read_json
 from tests.fakes.kebiolm import Folders
 
 ROOT = Path(__file__).parents[2]
@@ -178,3 +180,36 @@ def test_bad_encoder_is_one_clear_error(fake_kebiolm: Folders, tmp_path: Path, r
     assert (
         done.returncode == 1 and "neither a folder with config.json" in done.stderr and "Traceback" not in done.stderr
     )
+
+
+def test_a_full_disk_loses_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.tracking import WholeCheckpoints
+
+    io, path = WholeCheckpoints(), tmp_path / "step=1.ckpt"
+    io.save_checkpoint({"weights": torch.ones(3)}, path)
+
+    def full(value: Any, handle: Any) -> None:
+        handle.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(InputError, match=r"step=1\.ckpt: the disk is full"):
+        io.save_checkpoint({"weights": torch.zeros(3)}, path)
+    assert io.load_checkpoint(path)["weights"].sum() == 3 and [p.name for p in tmp_path.iterdir()] == ["step=1.ckpt"]
+
+
+class Runs:
+    """Says that it ran when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, ("touch ran",)
+
+
+def test_loading_a_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.tracking import WholeCheckpoints
+
+    monkeypatch.chdir(tmp_path)
+    torch.save({"weights": Runs()}, tmp_path / "step=1.ckpt")
+    with pytest.raises(pickle.UnpicklingError):
+        WholeCheckpoints().load_checkpoint(tmp_path / "step=1.ckpt")
+    assert not (tmp_path / "ran").exists()
