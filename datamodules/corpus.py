@@ -317,6 +317,8 @@ class Corpus:
 
 if __name__ == "__main__":
     try:
-        auto_cli(build, as_positional=False)
+        folder = auto_cli(build, as_positional=False)
     except InputError as error:
         sys.exit(f"error: {error}")
+    counts = read_json(folder / "manifest.json")["counts"]
+    print(f"{folder}: " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items()))

@@ -148,6 +148,11 @@ class KeBioLMData(pl.LightningDataModule):
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
         self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
         self.train_indices = self.train_indices[corpus.mention_counts[self.train_indices] >= self.min_mentions]
+        if not len(self.held_out_indices):
+            raise InputError(
+                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
+                "larger --held_out share."
+            )
         if len(self.train_indices) < self.batch_size:
             raise InputError(
                 f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "

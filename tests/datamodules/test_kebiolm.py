@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from datamodules import corpus
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
@@ -115,6 +116,9 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
     KnowledgeGraph(other.entities.set_column(0, "id", ids), *empty).save(tmp_path / "g")
     with pytest.raises(InputError, match="embedding table .40 rows. does not match the graph .*entity 'X' has no row"):
         made(fake_kebiolm, graph=str(tmp_path / "g"))
+    corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), 128, held_out=0.0)
+    with pytest.raises(InputError, match="no text is held out"):
+        KeBioLMData(str(tmp_path / "c"), fake_kebiolm.bert, fake_kebiolm.entities, 16).setup()
     with pytest.raises(InputError, match="fewer than one batch of 512"):
         KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities).setup()
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
