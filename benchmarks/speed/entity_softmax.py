@@ -14,12 +14,12 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.speed._memory import forget_peak, resident
 from models.losses import entity_softmax
 
 ENTITIES, SIZE, CANDIDATES = 477_000, 100, 100
@@ -55,11 +55,6 @@ def step(which: str, query: Tensor, table: Tensor, gold: Tensor, weight: Tensor)
     return loss.detach(), mixture.detach(), *gradients
 
 
-def _resident(key: str) -> float:
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(key))
-    return int(line.split()[1]) / 1e3
-
-
 def _peak(which: str, mentions: int, entities: int, device: str) -> float:
     """MB at the peak of one step beyond what the process held before it."""
     data = inputs(mentions, entities, device)
@@ -69,10 +64,10 @@ def _peak(which: str, mentions: int, entities: int, device: str) -> float:
         kept = step(which, *data)
         return torch.cuda.max_memory_allocated() / 1e6 - before if kept else 0.0
     step(which, *inputs(8, 1000, device))  # libraries allocate their own buffers at the first call
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _resident("VmRSS")
+    forget_peak()
+    before = resident("VmRSS")
     kept = step(which, *data)
-    return _resident("VmHWM") - before if kept else 0.0
+    return resident("VmHWM") - before if kept else 0.0
 
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:

@@ -18,12 +18,12 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.speed._memory import forget_peak, resident
 from kg.graph import KINDS, table
 from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches
@@ -187,19 +187,13 @@ def memory(names: int = NAMES) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def _resident(key: str) -> float:
-    """MB of this process: VmRSS now, VmHWM at most so far (Linux)."""
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(key))
-    return int(line.split()[1]) / 1e3
-
-
 def _measured_memory(names: int) -> dict[str, float]:
     table_, ids, degree, _ = umls_like(names, 0)
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of making the names
-    before = _resident("VmRSS")
+    forget_peak()  # forgets the peak of making the names
+    before = resident("VmRSS")
     linker = DictionaryLinker(table_, ids, degree)
     assert linker.link("text") == []
-    return {"memory_mb": round(_resident("VmRSS") - before, 1), "peak_memory_mb": round(_resident("VmHWM") - before, 1)}
+    return {"memory_mb": round(resident("VmRSS") - before, 1), "peak_memory_mb": round(resident("VmHWM") - before, 1)}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
