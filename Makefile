@@ -30,6 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
 	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(RUN) bin/requirements.py $(ACCEL) scispacy dev)
+	@$(RUN) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
