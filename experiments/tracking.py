@@ -15,7 +15,7 @@ import yaml
 from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from kg.files import InputError, digest, read_json, sha256, write_json, written
+from kg.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
 from kg.tracking import commit, environment, runs_folder, tracking_uri, use_experiment
 
 #: Settings that say where a run computes, not what: they do not change a run's folder.
@@ -100,6 +100,8 @@ class Run:
             raise InputError(
                 f"{self.folder}: another process is training here. Wait for it, or stop it first."
             ) from error
+        for left in self.checkpoints.glob(f"*{PARTIAL}"):  # by a process that was killed while it wrote
+            left.unlink()
 
     def newest_checkpoint(self) -> Path | None:
         """The complete checkpoint with the most steps."""

@@ -213,3 +213,16 @@ def test_loading_a_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(pickle.UnpicklingError):
         WholeCheckpoints().load_checkpoint(tmp_path / "step=1.ckpt")
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+    from experiments.tracking import Run
+
+    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    for name in ("step=4.ckpt", "step=8.ckpt.77.partial"):
+        (tmp_path / "r" / "checkpoints" / name).touch()
+    run = Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
+    run.lock()
+    assert [p.name for p in run.checkpoints.iterdir()] == [
+        "step=4.ckpt"
+    ] and run.newest_checkpoint() == run.checkpoints / "step=4.ckpt"
