@@ -1,0 +1,221 @@
+"""A downstream task on disk, whatever format it came in: a JSONL file per split and a manifest.
+
+``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` hold one example a line; which fields it has depends on the task's kind:
+
+    ner, nested    id, document, text, entities [[start, end, type], …], words [[start, end], …] or null
+    pair, ranking  id, document, first, second, label        (ranking: `document` is the question, label "1" a right answer)
+    relation       id, document, text, label, gold [label, …]     (text with its markers in it; any gold label is right)
+
+Offsets are in characters, end exclusive. `words` are the units that a tagger labels, where the source gives them.
+`document` is what must not be split between training and selection.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+
+SPLITS = ("train", "dev", "test")
+
+
+class Tagged(NamedTuple):
+    """Text with entities."""
+
+    id: str
+    document: str
+    text: str
+    entities: list[tuple[int, int, str]]
+    words: list[tuple[int, int]] | None = None
+
+
+class Pair(NamedTuple):
+    """Two texts and how they relate."""
+
+    id: str
+    document: str
+    first: str
+    second: str
+    label: str
+
+
+class Relation(NamedTuple):
+    """A text in which markers stand for, or around, two entities."""
+
+    id: str
+    document: str
+    text: str
+    label: str
+    gold: list[str]
+
+
+Example: TypeAlias = Tagged | Pair | Relation
+KINDS: dict[str, type[Tagged] | type[Pair] | type[Relation]] = {
+    "ner": Tagged,
+    "nested": Tagged,
+    "pair": Pair,
+    "ranking": Pair,
+    "relation": Relation,
+}
+
+
+class Task(NamedTuple):
+    """A task as it lies in a folder. `splits` maps a split's name to its examples."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    splits: dict[str, list[Any]]
+
+    @property
+    def kind(self) -> str:
+        return str(self.manifest["kind"])
+
+    @property
+    def labels(self) -> list[str]:
+        """Entity types, or classes, of the training split; the negative class first where there is one."""
+        return list(self.manifest["labels"])
+
+
+def overlapping(entities: Iterable[tuple[int, int, str]]) -> int:
+    """How many entities overlap one that begins before them (or at the same place)."""
+    count, reached = 0, 0
+    for start, end, _ in sorted(entities):
+        count += start < reached
+        reached = max(reached, end)
+    return count
+
+
+def labels_of(example: Example) -> list[str]:
+    """The entity types or classes that an example has."""
+    if isinstance(example, Tagged):
+        return [e[2] for e in example.entities]
+    return example.gold if isinstance(example, Relation) else [example.label]
+
+
+def counts(kind: str, examples: Sequence[Example]) -> dict[str, int]:
+    """What a split holds: examples, documents, and entities (nested ones too), positive answers or questions."""
+    result = {"examples": len(examples), "documents": len({e.document for e in examples})}
+    if KINDS[kind] is Tagged:
+        result["entities"] = sum(len(e.entities) for e in examples if isinstance(e, Tagged))
+        result["overlapping"] = sum(overlapping(e.entities) for e in examples if isinstance(e, Tagged))
+    if kind == "ranking":
+        result["positive"] = sum(e.label == "1" for e in examples if isinstance(e, Pair))
+    if kind == "relation":
+        result["several_gold"] = sum(len(e.gold) > 1 for e in examples if isinstance(e, Relation))
+    return result
+
+
+def _checked(name: str, example: Example, kind: str) -> None:
+    where = f"task {name}, example {example.id!r}"
+    if isinstance(example, Tagged):
+        for start, end, label in example.entities:
+            if not (0 <= start < end <= len(example.text)) or not label:
+                raise InputError(
+                    f"{where}: entity ({start}, {end}, {label!r}) does not lie in its text of {len(example.text)} "
+                    "characters. Mend the source."
+                )
+    elif isinstance(example, Relation):
+        if not example.gold or example.label not in example.gold:
+            raise InputError(f"{where}: label {example.label!r} is not among its gold labels {example.gold}")
+    elif kind == "ranking" and example.label not in ("0", "1"):
+        raise InputError(f"{where}: label {example.label!r}; an answer is right (1) or wrong (0)")
+
+
+def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, int]:
+    """{what is wrong with these splits: how often}. Nothing of it is dropped: what cannot be found counts as missed."""
+    found: Counter[str] = Counter()
+    known = {label for e in splits["train"] for label in labels_of(e)}
+    train = {tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in splits["train"]}
+    for split, examples in splits.items():
+        repeated = Counter(tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in examples)
+        found[f"{split}: texts that stand there more than once"] = sum(c - 1 for c in repeated.values())
+        if split != "train":
+            unknown = sorted({label for e in examples for label in labels_of(e)} - known)
+            name = f"{split}: labels that train lacks ({', '.join(unknown[:5])}); no encoder can get them right"
+            found[name] = sum(label in unknown for e in examples for label in labels_of(e))
+            found[f"{split}: texts that stand in train too"] = sum(
+                (tuple(e[2:4]) if isinstance(e, Pair) else e.text) in train for e in examples
+            )
+        if kind == "ner":
+            found[f"{split}: overlapping entities, of which a tagger finds only the longest"] = sum(
+                overlapping(e.entities) for e in examples if isinstance(e, Tagged)
+            )
+        if KINDS[kind] is Tagged:
+            found[f"{split}: entities that begin or end inside a word, which a tagger cannot find"] = sum(
+                (s not in {w[0] for w in e.words}) or (t not in {w[1] for w in e.words})
+                for e in examples
+                if isinstance(e, Tagged) and e.words is not None
+                for s, t, _ in e.entities
+            )
+    return {k: v for k, v in found.items() if v}
+
+
+def save_task(folder: str | Path, splits: Mapping[str, Sequence[Example]], **manifest: Any) -> dict[str, Any]:
+    """Write a task and return its manifest, with labels, counts and warnings added.
+
+    `manifest` holds at least name, kind, metric and language ("en" or "zh"); for relations also markers (tokens that
+    are added to the vocabulary) and, where there is one, negative (the class that micro-F1 leaves out).
+    Raises InputError for a missing or empty training split, one example that does not fit its kind, or two with one id.
+    """
+    name, kind = manifest["name"], manifest["kind"]
+    for split in ("train", *splits):
+        if not splits.get(split):
+            raise InputError(f"task {name}: no examples in its {split} split. Check the files it came from.")
+    if not set(splits) - {"train"}:
+        raise InputError(f"task {name}: neither a dev nor a test split, so there is nothing to score.")
+    for split, examples in splits.items():
+        for example in examples:
+            _checked(name, example, kind)
+        if len({e.id for e in examples}) < len(examples):
+            twice = next(i for i, c in Counter(e.id for e in examples).items() if c > 1)
+            raise InputError(
+                f"task {name}: id {twice!r} stands twice in its {split} split. Give every example its own."
+            )
+    negative = manifest.get("negative")
+    labels = sorted({label for e in splits["train"] for label in labels_of(e)})
+    if negative is not None:
+        labels = [negative, *(label for label in labels if label != negative)]
+    manifest |= {
+        "labels": labels,
+        "splits": {split: counts(kind, splits[split]) for split in SPLITS if split in splits},
+        "warnings": warnings(kind, splits),
+    }
+    with written_folder(folder) as partial:
+        digests = {}
+        for split, examples in splits.items():
+            with written(partial / f"{split}.jsonl") as handle:
+                for example in examples:
+                    handle.write(json.dumps(example._asdict(), ensure_ascii=False) + "\n")
+            digests[split] = sha256(partial / f"{split}.jsonl")
+        write_json(partial / "manifest.json", manifest | {"sha256": digests})
+    return manifest
+
+
+def load_task(folder: str | Path) -> Task:
+    """The task in `folder`. Raises InputError, naming file and line, when it is missing or broken."""
+    folder = Path(folder)
+    manifest = read_json(folder / "manifest.json")
+    missing = [k for k in ("name", "kind", "metric", "language", "labels", "splits") if k not in manifest]
+    if missing or manifest["kind"] not in KINDS:
+        raise InputError(f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it again.")
+    shape = KINDS[manifest["kind"]]
+    splits: dict[str, list[Any]] = {}
+    for split in manifest["splits"]:
+        splits[split] = []
+        for number, line in lines(folder / f"{split}.jsonl"):
+            try:
+                value = json.loads(line)
+                if shape is Tagged:
+                    value["entities"] = [(int(s), int(t), str(k)) for s, t, k in value["entities"]]
+                    if value["words"] is not None:
+                        value["words"] = [(int(s), int(t)) for s, t in value["words"]]
+                splits[split].append(shape(**value))
+            except (ValueError, TypeError, KeyError) as error:
+                raise InputError(
+                    f"{folder / split}.jsonl:{number}: wanted the fields {', '.join(shape._fields)} ({error})"
+                ) from error
+    return Task(folder, manifest, splits)
