@@ -8,20 +8,17 @@ Every stage keeps what it has finished, so the same command goes on where a kill
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
+from experiments.stages import Stage, dies_with_its_parent, run_stages
 from kg.files import InputError, digest, read_json
 from kg.tracking import ROOT, runs_folder
 
@@ -65,15 +62,6 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
     chosen += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
     chosen += ["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else []
     return chosen
-
-
-class Stage(NamedTuple):
-    """One step of a pipeline."""
-
-    title: str
-    words: list[str]  # arguments of ``python -m``
-    result: str | None  # a training's name in the report
-    together: Any = None  # stages in a row with the same value run at the same time on a CPU
 
 
 def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[Stage]:
@@ -127,49 +115,6 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]]) -> str:
             f"{label:<{width}}" + "".join(f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" for r in results.values())
         )
     return "\n".join(lines)
-
-
-def dies_with_its_parent() -> None:
-    """Ask Linux to end this process when the one that started it ends, however that came about.
-
-    A training that outlives a killed pipeline would hold its run's lock against the same command given again.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def run_stages(stages: list[Stage], work: Path) -> None:
-    """Run `stages` at the same time, the first one's output shown and the others' in log files; exit if one fails."""
-    environment = dict(os.environ)
-    if len(stages) > 1:
-        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // len(stages)))
-    with contextlib.ExitStack() as stack:
-        logs = [None, *(stack.enter_context(open(work / f"{s.result}.log", "w")) for s in stages[1:])]
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", *stage.words],
-                cwd=ROOT,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT if log else None,
-                preexec_fn=dies_with_its_parent,
-            )
-            for stage, log in zip(stages, logs, strict=True)
-        ]
-        try:
-            codes = [process.wait() for process in started]
-        finally:
-            for process in started:
-                process.terminate()
-    for stage, code, log in zip(stages, codes, logs, strict=True):
-        if code:
-            where = f" Its output is in {log.name}." if log else ""
-            print(
-                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command goes on from here. "
-                f"The stage was: python -m {shlex.join(stage.words)}",
-                file=sys.stderr,
-            )
-            sys.exit(code if code > 0 else 128 - code)
 
 
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:

@@ -9,7 +9,6 @@ held-out data before and after training go to MLflow and to ``start.json`` and `
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 from itertools import pairwise
@@ -61,20 +60,20 @@ class CLI(LightningCLI):
         if "seed" in self.config.data.init_args:
             self.config.data.init_args.seed = seed
         plain = yaml.safe_load(self.parser.dump(self.config, skip_validation=True))
-        self.run = Run(*named(sys.argv[1:]), plain, seed, self.config.run_folder)
+        self.run = self.new_run(plain, seed)
         if first_process():
             self.run.lock()
             if self.config.fresh:
-                for stale in ("checkpoints", "export"):
-                    shutil.rmtree(self.run.folder / stale, ignore_errors=True)
-                for stale in ("start.json", "end.json", "finished.json", "mlflow.json"):
-                    (self.run.folder / stale).unlink(missing_ok=True)
+                self.run.clear()
 
-    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+    def new_run(self, config: dict[str, Any], seed: int) -> Run:
+        """The run that the arguments describe."""
+        return Run(*named(sys.argv[1:]), config, seed, self.config.run_folder)
+
+    def callbacks(self) -> list[pl.Callback]:
+        """What every run of this entry needs."""
         run = self.run
-        if run.finished:
-            return super().instantiate_trainer(logger=False, **kwargs)
-        callbacks: list[pl.Callback] = [
+        return [
             StepSeed(run.seed),
             LearningRateMonitor("step"),
             ModelCheckpoint(
@@ -87,6 +86,12 @@ class CLI(LightningCLI):
                 enable_version_counter=False,
             ),
         ]
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        run = self.run
+        if run.finished:
+            return super().instantiate_trainer(logger=False, **kwargs)
+        callbacks = self.callbacks()
         own = self.config_init["trainer"].pop("callbacks", None) or []
         if self.config_init["trainer"].get("enable_progress_bar") is not False:
             callbacks.append(TQDMProgressBar(refresh_rate=10))
@@ -163,17 +168,22 @@ def train(cli: CLI) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def built(cli: type[CLI]) -> Any:
+    """`cli` from the command line's arguments."""
     torch.set_float32_matmul_precision("high")
+    return cli(
+        save_config_callback=None,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        run=False,
+        seed_everything_default=0,
+        parser_kwargs={"default_env": False},
+    )
+
+
+def main() -> None:
     try:
-        cli = CLI(
-            save_config_callback=None,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            run=False,
-            seed_everything_default=0,
-            parser_kwargs={"default_env": False},
-        )
+        cli = built(CLI)
         result = train(cli)
         if first_process():
             print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,25 @@ def first_process() -> bool:
 class Run:
     """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end, export.
 
+    experiment, name  in MLflow; without them the paper, and stem and seed
+    parent            id of the MLflow run that this one belongs under
     Raises InputError when another process works on the same folder.
     """
 
-    def __init__(self, paper: str, stem: str, config: dict[str, Any], seed: int, folder: str | None = None) -> None:
+    def __init__(
+        self,
+        paper: str,
+        stem: str,
+        config: dict[str, Any],
+        seed: int,
+        folder: str | None = None,
+        experiment: str | None = None,
+        name: str | None = None,
+        parent: str | None = None,
+    ) -> None:
         self.paper, self.stem, self.config, self.seed = paper, stem, config, seed
+        self.experiment, self.name = experiment or paper, name or f"{stem}-seed{seed}"
+        self.tags = {"mlflow.parentRunId": parent} if parent else None
         self.folder = (
             Path(folder) if folder else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
         )
@@ -103,6 +118,14 @@ class Run:
         for left in self.checkpoints.glob(f"*{PARTIAL}"):  # by a process that was killed while it wrote
             left.unlink()
 
+    def clear(self) -> None:
+        """Remove what an earlier run left in the folder."""
+        for stale in ("checkpoints", "export"):
+            shutil.rmtree(self.folder / stale, ignore_errors=True)
+        for file in self.folder.glob("*"):
+            if file.is_file() and file.name != "lock":
+                file.unlink()
+
     def newest_checkpoint(self) -> Path | None:
         """The complete checkpoint with the most steps."""
         found = sorted(self.checkpoints.glob("step=*.ckpt"), key=lambda p: int(p.stem.split("=")[1]))
@@ -113,12 +136,13 @@ class Run:
         known = self.folder / "mlflow.json"
         run_id = read_json(known)["run_id"] if known.is_file() else None
         if first_process():
-            use_experiment(self.paper)
+            use_experiment(self.experiment)
         logger = MLFlowLogger(
-            experiment_name=self.paper,
-            run_name=f"{self.stem}-seed{self.seed}",
+            experiment_name=self.experiment,
+            run_name=self.name,
             tracking_uri=tracking_uri(),
             run_id=run_id,
+            tags=self.tags,
         )
         if run_id is None and first_process():
             write_json(known, {"run_id": logger.run_id, "tracking_uri": tracking_uri()})

@@ -21,10 +21,11 @@ class PaperModule(pl.LightningModule):
 
     lr            learning rate at the end of warm-up
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
-    warmup_steps  optimiser steps of linear warm-up; afterwards linear decay to 0 at the end of training
+    warmup_steps  optimiser steps of linear warm-up, or below 1 their share of all steps; afterwards linear decay to 0 at
+                  the end of training
     """
 
-    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: int = 0) -> None:
+    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: float = 0) -> None:
         super().__init__()
         self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
 
@@ -49,5 +50,6 @@ class PaperModule(pl.LightningModule):
             fused=True,
         )
         total = int(self.trainer.estimated_stepping_batches)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: warmup_linear(s, self.warmup_steps, total))
+        warmup = int(self.warmup_steps if self.warmup_steps >= 1 else self.warmup_steps * total)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: warmup_linear(s, warmup, total))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -1,11 +1,16 @@
-"""BERT encoders from a folder or the hub, and running a part of their layers."""
+"""BERT encoders from a folder or the hub, and running a part of their layers.
+
+An encoder, of whatever paper, is a module with `forward(input_ids, attention_mask, mentions=None)` -> (B, L, hidden), and
+`hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with `segments = True` also takes `second` (B, L), 1 on
+the second of two texts.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, BertConfig, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.utils import logging
@@ -74,3 +79,27 @@ def through_layers(bert: BertModel, states: Tensor, mask: Tensor | None, first: 
     for layer in bert.encoder.layer[first:last]:
         states = layer(states, mask)
     return states
+
+
+class BertEncoder(nn.Module):
+    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` takes it."""
+
+    segments = True
+
+    def __init__(self, name: str, attention: str = "sdpa") -> None:
+        super().__init__()
+        self.bert = load_bert(name, attention)
+        self.hidden_size, self.max_length = self.bert.config.hidden_size, self.bert.config.max_position_embeddings
+
+    def resize_token_embeddings(self, size: int) -> None:
+        """Make room for `size` tokens; new rows start as BERT's do."""
+        self.bert.resize_token_embeddings(size)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, mentions: Any = None, second: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) ids and mask -> (B, L, H)."""
+        if self.bert.config.type_vocab_size < 2:
+            second = None
+        result: Tensor = self.bert(input_ids, attention_mask, token_type_ids=second).last_hidden_state
+        return result

@@ -1,0 +1,451 @@
+"""One datamodule for every downstream task: tokens, windows, length-bucketed batches, and predictions back in the text.
+
+It reads a task folder (:mod:`datamodules.tasks`). Test examples are scored in their own text: what a window cuts off
+is a gold entity that nobody predicted, so it counts as missed and is never lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.tasks import Pair, Relation, Tagged, load_task
+from datamodules.tokenizers import load_tokenizer
+from kg.dotted import imported
+from kg.files import InputError
+
+IGNORE = -100
+MAX_UNKNOWN = 0.10  # share of unknown tokens above which an encoder cannot be judged on a text
+WORDS = re.compile(r"\w+|[^\w\s]")
+SENTENCE_ENDS = frozenset("。！？；.!?;")
+
+
+class FinetuneBatch(NamedTuple):
+    """B sequences of length L. A field that the task's kind does not use is None."""
+
+    input_ids: Tensor  # (B, L)
+    attention_mask: Tensor  # (B, L)
+    feature: Tensor  # (B,) number of the sequence in its split
+    second: Tensor | None = None  # pair, ranking (B, L): 1 on the second text
+    mentions: Any = None  # what the encoder's linker made of the texts
+    unit: Tensor | None = None  # (B, U) position of each unit's first token; 0 on padding
+    unit_mask: Tensor | None = None  # (B, U) bool
+    labels: Tensor | None = None  # ner (B, U), -100 on padding; pair, relation (B,)
+    spans: Tensor | None = None  # nested (S, 4) gold row, first unit, last unit, type
+    anchor: Tensor | None = None  # relation (B, 2) positions of the two markers
+
+
+class Feature(NamedTuple):
+    """One sequence: a window of an example, or a whole one."""
+
+    example: int  # number in its split
+    ids: list[int]  # tokens with [CLS] and [SEP]
+    offsets: list[tuple[int, int]]  # characters of each token in `text`; (0, 0) for special tokens
+    text: str
+    first_unit: int = 0  # of the window, in its example
+    unit: list[int] = []  # position of each unit's first token  # noqa: RUF012  a NamedTuple's default, never changed
+    anchor: tuple[int, int] = (0, 0)
+    label: int = IGNORE
+    second: int = 0  # where the second of two texts begins, in tokens
+
+
+def units(example: Tagged, language: str) -> list[tuple[int, int]]:
+    """What a tagger labels: the source's words; else every character that is no space (Chinese), or words and signs."""
+    if example.words is not None:
+        return example.words
+    if language == "zh":
+        return [(i, i + 1) for i, c in enumerate(example.text) if not c.isspace()]
+    return [m.span() for m in WORDS.finditer(example.text)]
+
+
+def unit_spans(entities: Sequence[tuple[int, int, str]], unit: Sequence[tuple[int, int]]) -> list[tuple[int, int, str]]:
+    """Entities as (first unit, last unit + 1, type); one that begins or ends inside a unit is left out."""
+    starts, ends = {s: i for i, (s, _) in enumerate(unit)}, {e: i + 1 for i, (_, e) in enumerate(unit)}
+    found = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
+    return [(s, e, t) for s, e, t in found if 0 <= s < e]
+
+
+def bio_labels(spans: Sequence[tuple[int, int, str]], length: int, types: Sequence[str]) -> list[int]:
+    """0 for O, 2t+1 for B and 2t+2 for I of type t; of overlapping spans the longest is labelled."""
+    labels = [0] * length
+    for start, end, kind in sorted(spans, key=lambda s: (s[0] - s[1], s[0])):
+        if kind in types and not any(labels[start:end]):
+            t = types.index(kind)
+            labels[start] = 2 * t + 1
+            labels[start + 1 : end] = [2 * t + 2] * (end - start - 1)
+    return labels
+
+
+def bio_decoded(labels: Sequence[int], types: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Spans (first, last + 1, type) of labels as in :func:`bio_labels`; an I that continues nothing opens a span."""
+    spans: list[tuple[int, int, str]] = []
+    start, kind = -1, -1
+    for i, label in enumerate([*labels, 0]):
+        t, inside = (label - 1) // 2, label > 0 and label % 2 == 0
+        if start >= 0 and not (inside and t == kind):
+            spans.append((start, i, types[kind]))
+            start = -1
+        if label and start < 0:
+            start, kind = i, t
+    return spans
+
+
+def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple[int, int]]:
+    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens.
+
+    A window ends after a sentence's end (`ends`) if there is one in its second half. A unit of more than `room` tokens
+    stands alone.
+    """
+    cuts, first, total = [], 0, 0
+    for i, size in enumerate(sizes):
+        if i > first and total + size > room:
+            cut = next((j + 1 for j in range(i - 1, first + (i - first) // 2, -1) if ends[j]), i)
+            cuts.append((first, cut))
+            first, total = cut, sum(sizes[cut:i])
+        total += size
+    return [*cuts, (first, len(sizes))] if len(sizes) > first else cuts
+
+
+class FinetuneData(pl.LightningDataModule):
+    """A task as batches for an encoder.
+
+    task        folder of the task (:func:`datamodules.tasks.save_task`)
+    tokenizer   the encoder's: folder or hub name
+    max_length  tokens a sequence, with [CLS] and [SEP]
+    linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks for them: called with
+                `linker_folder` (the encoder's export) it gives a function of the texts and their tokens' offsets whose
+                result the encoder takes as `mentions`
+    negatives   ranking: wrong answers that a right one is compared with in an epoch
+
+    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is read once. Without a dev split,
+    or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen by `split_seed`.
+
+    Raises InputError when more than a tenth of the training text is unknown to the tokenizer.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        tokenizer: str,
+        max_length: int = 512,
+        batch_size: int = 16,
+        eval_batch_size: int = 64,
+        linker: str | None = None,
+        linker_folder: str | None = None,
+        negatives: int = 4,
+        split_seed: int = 0,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.linker_name, self.linker_folder = linker, linker_folder
+        self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
+        self.negatives, self.split_seed, self.num_workers, self.seed = negatives, split_seed, num_workers, seed
+        self.features: dict[str, list[Feature]] = {}
+
+    # --- splits ---------------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.features:
+            return
+        self.task = load_task(self.folder)
+        self.kind, self.labels = self.task.kind, self.task.labels
+        self.language = self.task.manifest["language"]
+        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.markers: list[str] = self.task.manifest.get("markers") or []
+        self.tokenizer.add_tokens(self.markers, special_tokens=True)
+        if self.linker_name is not None:
+            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder)
+        splits = dict(self.task.splits)
+        self.scored = "test" if "test" in splits else "dev"
+        self.selected_on = "dev"
+        if self.scored == "dev" or "dev" not in splits:
+            self.selected_on = "a tenth of train"
+            kept, held = self.divided(splits["train"])
+            splits |= {"train": kept, "select": held}
+        else:
+            splits["select"] = splits["dev"]
+        splits["score"] = splits[self.scored]
+        self.examples: dict[str, list[Any]] = {k: splits[k] for k in ("train", "select", "score")}
+        self.features = {k: self.built(v) for k, v in self.examples.items()}
+        self.check_unknown()
+
+    def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed` alone."""
+        documents = sorted({e.document for e in examples}, key=self._rank)
+        if len(documents) < 2:
+            raise InputError(
+                f"{self.folder}: no dev split, and train is one document, so none can be held out to select on"
+            )
+        held = set(documents[: max(1, len(documents) // 10)])
+        return [e for e in examples if e.document not in held], [e for e in examples if e.document in held]
+
+    def _rank(self, document: str) -> str:
+        return hashlib.sha256(f"{self.split_seed}/{document}".encode()).hexdigest()
+
+    def marker_ids(self, markers: list[str]) -> list[int]:
+        return [int(i) for i in self.tokenizer.convert_tokens_to_ids(markers)] if markers else []  # type: ignore[union-attr]
+
+    def check_unknown(self) -> None:
+        special = set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+        special |= set(self.marker_ids(self.markers))
+        total = unknown = 0
+        for feature in self.features["train"]:
+            own = [i for i in feature.ids if i not in special]
+            total += len(own)
+            unknown += own.count(self.tokenizer.unk_token_id)  # type: ignore[arg-type]
+        if total and unknown / total > MAX_UNKNOWN:
+            raise InputError(
+                f"{self.task.manifest['name']}: {unknown / total:.0%} of the text is [UNK] for tokenizer "
+                f"{self.tokenizer_name!r}, more than {MAX_UNKNOWN:.0%}. Take an encoder of the text's language "
+                f"({self.language})."
+            )
+
+    # --- features -------------------------------------------------------------------------------------------------
+
+    def built(self, examples: Sequence[Any]) -> list[Feature]:
+        """Every example as one or more sequences."""
+        if not examples:
+            return []
+        if isinstance(examples[0], Tagged):
+            return [f for i, e in enumerate(examples) for f in self.tagged(i, e)]
+        if isinstance(examples[0], Relation):
+            return [self.related(i, e) for i, e in enumerate(examples)]
+        return [self.paired(i, e) for i, e in enumerate(examples)]
+
+    def tagged(self, number: int, example: Tagged) -> Iterator[Feature]:
+        unit = units(example, self.language)
+        if not unit:
+            return
+        pieces = self.tokenizer(
+            [example.text[s:e] for s, e in unit], add_special_tokens=False, return_attention_mask=False
+        )["input_ids"]
+        pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]  # a character that the tokenizer drops
+        ends = [example.text[e - 1] in SENTENCE_ENDS for _, e in unit]
+        room = self.max_length - 2
+        for first, last in windows([len(p) for p in pieces], ends, room):
+            ids, offsets, position = [self.tokenizer.cls_token_id], [(0, 0)], []
+            for i in range(first, last):
+                position.append(len(ids))
+                ids += pieces[i][:room]
+                offsets += [unit[i]] * len(pieces[i][:room])
+            yield Feature(
+                number, [*ids, self.tokenizer.sep_token_id], [*offsets, (0, 0)], example.text, first, position
+            )
+
+    def paired(self, number: int, example: Pair) -> Feature:
+        encoded = self.tokenizer(
+            [example.first, example.second],
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+        )
+        (first, second), (at_first, at_second) = encoded["input_ids"], encoded["offset_mapping"]
+        room = self.max_length - 3
+        half = room // 2
+        kept = max(half, room - len(second))  # of the first text: the longer of the two is cut
+        first, at_first = first[:kept], at_first[:kept]
+        second, at_second = second[: room - len(first)], at_second[: room - len(first)]
+        cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+        shift = len(example.first) + 1  # of the second text, in the two joined
+        label = self.labels.index(example.label) if example.label in self.labels else IGNORE
+        return Feature(
+            number,
+            [cls, *first, sep, *second, sep],
+            [(0, 0), *at_first, (0, 0), *((s + shift, e + shift) for s, e in at_second), (0, 0)],
+            f"{example.first} {example.second}",
+            label=label,
+            second=len(first) + 2,
+        )
+
+    def related(self, number: int, example: Relation) -> Feature:
+        encoded = self.tokenizer(
+            example.text, add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False
+        )
+        ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+        opening = set(self.marker_ids([m for m in self.markers if not m.startswith("[/")]))
+        at = [i for i, token in enumerate(ids) if token in opening][:2]  # the first two, in text order
+        room = self.max_length - 2
+        first = 0
+        if len(ids) > room:  # the window around the markers, as far to the left as it can be
+            wanted = at[-1] + room // 4 if at else 0
+            first = min(max(0, wanted - room), at[0] if at else 0, len(ids) - room)
+        ids, offsets = ids[first : first + room], offsets[first : first + room]
+        inside = [i - first + 1 for i in at if 0 <= i - first < room]
+        anchor = (inside[0], inside[-1]) if inside else (0, 0)  # one marker stands for both, none for [CLS]
+        label = self.labels.index(example.label) if example.label in self.labels else IGNORE
+        return Feature(
+            number, [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id], [(0, 0), *offsets, (0, 0)],
+            example.text, anchor=anchor, label=label,
+        )  # fmt: skip
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def batch(self, split: str, numbers: Sequence[int]) -> FinetuneBatch:
+        """The sequences `numbers` of a split, padded to the longest."""
+        features = [self.features[split][int(i)] for i in numbers]
+        length = max(len(f.ids) for f in features)
+        ids = torch.full((len(features), length), int(self.tokenizer.pad_token_id))  # type: ignore[arg-type]
+        mask = torch.zeros_like(ids)
+        for row, f in enumerate(features):
+            ids[row, : len(f.ids)] = torch.tensor(f.ids)
+            mask[row, : len(f.ids)] = 1
+        result = FinetuneBatch(ids, mask, torch.tensor([int(i) for i in numbers]))
+        if self.linker is not None:
+            result = result._replace(mentions=self.linker([f.text for f in features], [f.offsets for f in features]))
+        if self.kind in ("ner", "nested"):
+            return self._with_units(split, features, result)
+        labels = torch.tensor([f.label for f in features])
+        if self.kind == "relation":
+            return result._replace(labels=labels, anchor=torch.tensor([f.anchor for f in features]))
+        second = torch.zeros_like(ids)
+        for row, f in enumerate(features):
+            second[row, f.second : len(f.ids)] = 1
+        return result._replace(labels=labels, second=second)
+
+    def _with_units(self, split: str, features: list[Feature], batch: FinetuneBatch) -> FinetuneBatch:
+        width = max(len(f.unit) for f in features)
+        unit = torch.zeros(len(features), width, dtype=torch.long)
+        mask = torch.zeros(len(features), width, dtype=torch.bool)
+        labels = torch.full((len(features), width), IGNORE)
+        spans: list[tuple[int, int, int, int]] = []
+        for row, f in enumerate(features):
+            n, example = len(f.unit), self.examples[split][f.example]
+            unit[row, :n], mask[row, :n] = torch.tensor(f.unit), True
+            gold = unit_spans(example.entities, units(example, self.language))
+            if self.kind == "ner":
+                total = len(units(example, self.language))
+                labels[row, :n] = torch.tensor(bio_labels(gold, total, self.labels)[f.first_unit : f.first_unit + n])
+            else:
+                spans += [
+                    (row, s - f.first_unit, e - 1 - f.first_unit, self.labels.index(t))
+                    for s, e, t in gold
+                    if f.first_unit <= s and e <= f.first_unit + n and t in self.labels
+                ]
+        flat = torch.tensor(spans, dtype=torch.long).reshape(-1, 4)
+        return batch._replace(
+            unit=unit, unit_mask=mask, labels=labels if self.kind == "ner" else None,
+            spans=flat if self.kind == "nested" else None,
+        )  # fmt: skip
+
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The batches of an epoch as sequence numbers: shuffled, of similar length, in random order.
+
+        For ranking a batch is pairs of rows: a right answer, then a wrong one to the same question.
+        """
+        rng = np.random.default_rng([self.seed, epoch])
+        features = self.features["train"]
+        if self.kind == "ranking":
+            items = self._duels(rng)
+        else:
+            known = [i for i, f in enumerate(features) if f.unit or f.label != IGNORE]
+            items = np.array(known)[:, None]
+        items = items[rng.permutation(len(items))]
+        lengths = np.array([max(len(features[i].ids) for i in item) for item in items])
+        pool = 50 * self.batch_size
+        ordered = np.concatenate(
+            [items[p : p + pool][np.argsort(lengths[p : p + pool], kind="stable")] for p in range(0, len(items), pool)]
+        )
+        batches = [ordered[i : i + self.batch_size].ravel() for i in range(0, len(ordered), self.batch_size)]
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+    def _duels(self, rng: np.random.Generator) -> np.ndarray:
+        """(n, 2) right and wrong answers: `negatives` wrong ones of the same question for each right one.
+
+        A question with only right answers takes wrong ones from other questions, where an answer of its own is none.
+        """
+        right: dict[str, list[int]] = defaultdict(list)
+        wrong: dict[str, list[int]] = defaultdict(list)
+        for i, f in enumerate(self.features["train"]):
+            example = self.examples["train"][f.example]
+            (right if example.label == "1" else wrong)[example.document].append(i)
+        others = np.array([i for group in wrong.values() for i in group])
+        if not right or not len(others):
+            raise InputError(f"{self.folder}: ranking needs right and wrong answers in train; there is only one kind")
+        duels = []
+        for question, answers in right.items():
+            for answer in answers:
+                pool = np.array(wrong[question]) if wrong.get(question) else others
+                chosen = rng.choice(pool, size=min(self.negatives, len(pool)), replace=False)
+                duels += [(answer, int(c)) for c in chosen]
+        return np.array(duels)
+
+    def train_dataloader(self) -> DataLoader:
+        epoch = self.trainer.current_epoch if self.trainer is not None else 0
+        return self._loader("train", self.order(epoch))
+
+    def evaluation(self, split: str) -> DataLoader:
+        """Every sequence of a split once, longest first."""
+        order = np.argsort([-len(f.ids) for f in self.features[split]], kind="stable")
+        return self._loader(
+            split, [order[i : i + self.eval_batch_size] for i in range(0, len(order), self.eval_batch_size)]
+        )
+
+    def val_dataloader(self) -> DataLoader:
+        return self.evaluation("select")
+
+    def test_dataloader(self) -> DataLoader:
+        return self.evaluation("score")
+
+    def _loader(self, split: str, batches: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> DataLoader:
+        return DataLoader(_Batches(self, split, batches), batch_size=None, num_workers=self.num_workers)
+
+    # --- predictions ----------------------------------------------------------------------------------------------
+
+    def gold(self, split: str) -> list[list[Any]]:
+        """Per example: gold spans (start, end, type) in characters, or gold classes."""
+        return [
+            list(e.entities) if isinstance(e, Tagged) else list(e.gold) if isinstance(e, Relation) else [e.label]
+            for e in self.examples[split]
+        ]
+
+    def decoded(self, split: str, outputs: dict[int, Any]) -> list[Any]:
+        """Predictions per example from the head's outputs per sequence.
+
+        ner: labels per unit; nested: (first unit, last unit, type) rows; both become spans in characters.
+        pair, relation: a class number, which becomes its name. ranking: a score, as it is.
+        Raises KeyError when a sequence has no output.
+        """
+        if self.kind not in ("ner", "nested"):
+            rows = [outputs[i] for i in range(len(self.features[split]))]
+            return [float(r) for r in rows] if self.kind == "ranking" else [self.labels[int(r)] for r in rows]
+        found: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
+        labels: list[list[int]] = [[] for _ in self.examples[split]]
+        for i, f in enumerate(self.features[split]):
+            if self.kind == "ner":
+                labels[f.example] += [int(x) for x in outputs[i][: len(f.unit)]]  # windows come in the text's order
+            else:
+                found[f.example] += [
+                    (int(s) + f.first_unit, int(e) + 1 + f.first_unit, self.labels[int(t)]) for s, e, t in outputs[i]
+                ]
+        result = []
+        for example, spans, own in zip(self.examples[split], found, labels, strict=True):
+            unit = units(example, self.language)
+            spans = bio_decoded(own, self.labels) if self.kind == "ner" else spans
+            result.append([(unit[s][0], unit[e - 1][1], t) for s, e, t in spans])
+        return result
+
+
+class _Batches(Dataset[FinetuneBatch]):
+    def __init__(self, data: FinetuneData, split: str, batches: Any) -> None:
+        self.data, self.split, self.batches = data, split, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, i: int) -> FinetuneBatch:
+        if i >= len(self.batches):
+            raise IndexError(i)
+        return self.data.batch(self.split, self.batches[i])

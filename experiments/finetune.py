@@ -1,0 +1,178 @@
+"""Fine-tune one encoder on one task with one seed.
+
+    python -m experiments.finetune --config experiments/finetune/<TASK>.yaml --config experiments/common/cpu.yaml
+        --model.init_args.encoder FOLDER --data.init_args.tokenizer FOLDER --data.init_args.task FOLDER ...
+
+``make finetune`` starts this for every seed. The best epoch is chosen on the selection split; the scored split is read
+once, afterwards. In the run's folder: scores.json, predictions.jsonl, tallies.npz, confusion.csv, loss.png and
+export/ (weights, tokenizer, manifest). A killed run goes on from its last whole epoch.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from experiments.run import CLI, built  # first: it silences warnings that the imports below give
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.cli import LightningArgumentParser
+from safetensors.torch import save_file
+
+from experiments.tracking import Run, StepSeed
+from kg.files import InputError, read_json, write_json, written, written_folder
+from models.metrics import bootstrap_interval
+
+BEST, LAST = "best", "last"
+
+
+class FinetuneCLI(CLI):
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        super().add_arguments_to_parser(parser)
+        parser.add_argument("--grid", type=dict | None, default=None, help="settings that PROFILE=paper tries")
+        parser.add_argument("--small", type=dict | None, default=None, help="settings of PROFILE=small")
+        parser.add_argument("--task_name", type=str, help="the task's name: the MLflow experiment")
+        parser.add_argument("--model_name", type=str, help="the encoder's name")
+        parser.add_argument("--parent", type=str | None, default=None, help="MLflow run that this one belongs under")
+
+    def new_run(self, config: dict[str, Any], seed: int) -> Run:
+        task, model = self.config.task_name, self.config.model_name
+        name = f"{model} seed{seed}"
+        return Run("finetune", f"{task}/{model}", config, seed, self.config.run_folder, task, name, self.config.parent)
+
+    def callbacks(self) -> list[pl.Callback]:
+        def keeps(name: str, **options: Any) -> ModelCheckpoint:
+            return ModelCheckpoint(
+                self.run.checkpoints, filename=name, save_top_k=1, enable_version_counter=False,
+                save_on_train_epoch_end=False, **options,
+            )  # fmt: skip
+
+        return [
+            StepSeed(self.run.seed),
+            LearningRateMonitor("step"),
+            keeps(BEST, monitor="val/score", mode="max", save_weights_only=True),
+            keeps(LAST, monitor=None),  # after the best: its state goes into the last one
+        ]
+
+
+def write_results(folder: Path, result: dict[str, Any]) -> None:
+    """predictions.jsonl, tallies.npz and confusion.csv of a split's result (:meth:`models.finetune.Finetuning.result`)."""
+    with written(folder / "predictions.jsonl") as handle:
+        for row in result["predictions"]:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+    with written(folder / "tallies.npz", "wb") as handle:
+        np.savez(handle, **result["tallies"])
+    table = result["confusion"]
+    columns = sorted({c for row in table.values() for c in row} | set(table))
+    with written(folder / "confusion.csv") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["gold \\ predicted", *columns])
+        for row in columns:
+            writer.writerow([row, *(table.get(row, {}).get(c, 0) for c in columns)])
+
+
+def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
+    """Loss by step and the selection split's score by step, as a PNG. Text is ASCII: no font is asked for more."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    left = figure.subplots()
+    right = left.twinx()
+    for axis, key, colour in ((left, "train/loss", "tab:blue"), (right, "val/score", "tab:orange")):
+        if points := history.get(key):
+            axis.plot(*zip(*points, strict=True), color=colour, marker="." if axis is right else None)
+        axis.set_ylabel(key, color=colour)
+    left.set_xlabel("step")
+    with written(path, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=120)
+
+
+def train(cli: FinetuneCLI) -> dict[str, Any]:
+    """Train, choose the best epoch, score once. Returns what scores.json holds."""
+    run, trainer, data = cli.run, cli.trainer, cli.datamodule
+    if run.finished:
+        print(f"{run.folder}: already finished (FRESH=1 trains it again)")
+        return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
+    logger: Any = trainer.logger
+    run.record(logger)
+    last = run.checkpoints / f"{LAST}.ckpt"
+    if last.is_file():
+        print(f"resuming from {last}")
+    trainer.fit(cli.model, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    if trainer.interrupted:
+        sys.exit(130)
+    best = torch.load(run.checkpoints / f"{BEST}.ckpt", map_location="cpu", weights_only=True)
+    cli.model.load_state_dict(best["state_dict"])
+    trainer.validate(cli.model, data, verbose=False)
+    selected = cli.model.result("select")
+    trainer.test(cli.model, data, verbose=False)  # the only time that the scored split is read
+    result = cli.model.test_result
+    metric = result["metric"]
+    scores = {
+        "task": cli.config.task_name,
+        "model": cli.config.model_name,
+        "seed": run.seed,
+        "metric": metric,
+        "scored_on": data.scored,
+        "selected_on": data.selected_on,
+        "variant": data.task.manifest.get("variant"),
+        "epoch": int(best["epoch"]) + 1,
+        "select": selected["scores"],
+        "select_interval": bootstrap_interval(selected["tallies"][metric]),
+        "score": result["scores"],
+        "interval": bootstrap_interval(result["tallies"][metric]),
+        "examples": len(data.examples["score"]),
+        "mlflow_run": logger.run_id,
+    }
+    write_results(run.folder, result)
+    client = logger.experiment
+    for name, value in result["scores"].items():
+        client.log_metric(logger.run_id, f"{data.scored}/{name}", value)
+    history = {
+        key: [(m.step, m.value) for m in client.get_metric_history(logger.run_id, key)]
+        for key in ("train/loss", "val/score")
+    }
+    write_plot(run.folder / "loss.png", history)
+    write_json(run.folder / "scores.json", scores)
+    for name in ("scores.json", "predictions.jsonl", "confusion.csv", "loss.png"):
+        client.log_artifact(logger.run_id, str(run.folder / name))
+    with written_folder(run.folder / "export") as folder:
+        state = {k: v.detach().cpu().contiguous().clone() for k, v in cli.model.state_dict().items()}
+        save_file(state, folder / "model.safetensors")
+        data.tokenizer.save_pretrained(folder)
+        write_json(
+            folder / "manifest.json",
+            {
+                "task": data.task.manifest["name"],
+                "kind": data.kind,
+                "labels": data.labels,
+                "markers": data.markers,
+                "language": data.language,
+                "max_length": data.max_length,
+                "scores": scores,
+                **read_json(run.folder / "environment.json"),
+            },
+        )
+    write_json(run.folder / "finished.json", {"steps": trainer.global_step})
+    shutil.rmtree(run.checkpoints)
+    return scores
+
+
+def main() -> None:
+    try:
+        train(built(FinetuneCLI))
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
