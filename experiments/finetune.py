@@ -47,6 +47,9 @@ class FinetuneCLI(CLI):
         name = f"{model} seed{seed}"
         return Run("finetune", f"{task}/{model}", config, seed, self.config.run_folder, task, name, self.config.parent)
 
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        return super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)  # an order for every epoch
+
     def callbacks(self) -> list[pl.Callback]:
         def keeps(name: str, **options: Any) -> ModelCheckpoint:
             return ModelCheckpoint(

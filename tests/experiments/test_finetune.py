@@ -1,0 +1,163 @@
+"""Fine-tuning one seed: every task's YAML, resuming, what is written and tracked."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from datamodules.tasks import load_task
+from experiments.finetune import FinetuneCLI, train
+from experiments.run import built
+from kg.files import read_json
+from models.metrics import score
+from tests.fakes import bert, tasks
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "experiments" / "finetune").glob("*.yaml"))
+KINDS = {
+    "Tagger": "ner", "NestedTagger": "nested", "PairClassifier": "pair", "RelationClassifier": "relation",
+    "AnswerRanker": "ranking",
+}  # fmt: skip
+TINY = [
+    "--config",
+    "experiments/common/cpu.yaml",
+    "--trainer.enable_progress_bar",
+    "false",
+    "--trainer.log_every_n_steps",
+    "1",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(bert.write(tmp_path_factory.mktemp("bert"), tasks.WORDS, layers=2, length=512))
+
+
+def arguments(config: Path, task: Path, encoder: str, folder: Path, *extra: str) -> list[str]:
+    words = ["--config", str(config.relative_to(ROOT)), *TINY, "--task_name", config.stem, "--model_name", "fake"]
+    words += ["--run_folder", str(folder), "--model.init_args.encoder", encoder, "--data.init_args.tokenizer", encoder]
+    return [*words, "--data.init_args.task", str(task), *extra]
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> dict[str, Any]:
+    """Scores of one run in this process."""
+    monkeypatch.setattr(sys, "argv", ["finetune", *words])
+    return train(built(FinetuneCLI))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)
+def test_every_config_takes_one_step_and_is_scored(
+    config: Path, encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    settings = yaml.safe_load(config.read_text())
+    assert config.read_text().startswith(f"# make finetune TASK={config.stem} ")
+    assert settings["paper"] and settings["grid"] and settings["small"]
+    assert all(isinstance(v, list) and len(v) > 1 for v in settings["grid"].values())
+    assert settings["small"]["trainer.max_epochs"] <= 5
+    kind = KINDS[settings["model"]["init_args"]["head"]["class_path"].rsplit(".", 1)[1]]
+    task = tasks.write(tmp_path / "t", kind)
+    extra = [w for k, v in settings["small"].items() for w in (f"--{k}", str(v))]
+    extra += ["--trainer.max_epochs", "1", "--trainer.limit_train_batches", "1"]
+    scores = trained(monkeypatch, arguments(config, task, encoder, tmp_path / "run", *extra))
+    assert 0 <= scores["score"][scores["metric"]] <= 1 and scores["examples"] == 9
+    before = load_file(Path(encoder) / "model.safetensors")
+    after = load_file(tmp_path / "run" / "export" / "model.safetensors")
+    moved = {k for k, v in before.items() if f"encoder.bert.{k}" in after and after[f"encoder.bert.{k}"].shape == v.shape
+             and not np.array_equal(after[f"encoder.bert.{k}"], v)}  # fmt: skip
+    assert any("query" in k for k in moved)
+
+
+CONFIG = ROOT / "experiments" / "finetune" / "NCBI.yaml"
+
+
+def start(encoder: str, folder: Path, task: Path, *extra: str) -> subprocess.CompletedProcess[str]:
+    words = arguments(CONFIG, task, encoder, folder, "--data.init_args.batch_size", "4", "--model.init_args.lr", "0.001",
+                      "--trainer.max_epochs", "4", *extra)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.finetune", *words],
+        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, tmp_path: Path, runs: Path) -> None:
+    task = tasks.write(tmp_path / "t", "ner")
+    whole = start(encoder, tmp_path / "whole", task)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    kill = ("--trainer.callbacks+=tests.experiments.callbacks.KillAt", "--trainer.callbacks.batches=15",
+            f"--trainer.callbacks.marker={tmp_path / 'killed'}")  # fmt: skip
+    cut = start(encoder, tmp_path / "cut", task, *kill)
+    assert cut.returncode == -signal.SIGKILL and not (tmp_path / "cut" / "finished.json").exists()
+    again = start(encoder, tmp_path / "cut", task, *kill)
+    assert again.returncode == 0 and "resuming from" in again.stdout, again.stdout + again.stderr
+    results = [read_json(tmp_path / name / "scores.json") for name in ("whole", "cut")]
+    for key in ("score", "select", "epoch", "interval"):
+        assert results[0][key] == results[1][key]
+    assert (tmp_path / "whole" / "predictions.jsonl").read_text() == (
+        tmp_path / "cut" / "predictions.jsonl"
+    ).read_text()
+    client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+    assert len(client.search_runs([client.get_experiment_by_name("NCBI").experiment_id])) == 2
+    third = start(encoder, tmp_path / "cut", task, *kill)
+    assert third.returncode == 0 and "already finished (FRESH=1" in third.stdout
+
+
+def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    task = tasks.write(tmp_path / "t", "ner")
+    client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+    parent = client.create_run(client.create_experiment("NCBI", (tmp_path / "artifacts").as_uri())).info.run_id
+    extra = ("--trainer.max_epochs", "2", "--parent", parent, "--seed_everything", "3")
+    scores = trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / "run", *extra))
+    predictions = [json.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()]
+    test = load_task(task).splits["test"]
+    assert [(p["id"], [tuple(g) for g in p["gold"]]) for p in predictions] == [(e.id, e.entities) for e in test]
+    with np.load(tmp_path / "run" / "tallies.npz", allow_pickle=False) as tallies:
+        assert score(tallies["entity_f1"]) == scores["score"]["entity_f1"]
+    rows = list(csv.reader((tmp_path / "run" / "confusion.csv").open()))
+    assert sum(int(c) for r in rows[1:] if r[0] != "-" for c in r[1:]) == sum(len(e.entities) for e in test)
+    assert (tmp_path / "run" / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    run = client.get_run(scores["mlflow_run"])
+    assert run.data.tags["mlflow.parentRunId"] == parent and run.data.tags["seed"] == "3"
+    assert run.data.metrics["test/entity_f1"] == scores["score"]["entity_f1"]
+    assert {a.path for a in client.list_artifacts(run.info.run_id)} >= {
+        "scores.json", "predictions.jsonl", "confusion.csv", "loss.png", "config.yaml",
+    }  # fmt: skip
+    assert len(client.get_metric_history(run.info.run_id, "val/score")) >= 2
+    manifest = read_json(tmp_path / "run" / "export" / "manifest.json")
+    assert manifest["labels"] == ["disease", "drug"] and manifest["kind"] == "ner"
+
+
+def test_the_scored_split_is_read_once_after_selection(
+    encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best epoch does not depend on the scored split, which only one loader ever reads."""
+    from datamodules.finetune import FinetuneData
+
+    monkeypatch.chdir(ROOT)
+    read: list[str] = []
+    original = FinetuneData.evaluation
+    monkeypatch.setattr(FinetuneData, "evaluation", lambda self, split: (read.append(split), original(self, split))[1])
+    task = tasks.write(tmp_path / "t", "ner")
+    results: list[dict[str, Any]] = []
+    for name in ("a", "b"):
+        if name == "b":  # other test examples, the same everything else
+            tasks.write(tmp_path / "u", "ner", {"train": 24, "dev": 9, "test": 9}, seed=9)
+            (task / "test.jsonl").write_text((tmp_path / "u" / "test.jsonl").read_text())
+        extra = ("--trainer.max_epochs", "3", "--model.init_args.lr", "0.003")
+        results.append(trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra)))
+        assert read.count("score") == 1 and read[-1] == "score"
+        read.clear()
+    assert results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]
