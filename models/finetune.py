@@ -196,11 +196,12 @@ class AnswerRanker(nn.Module):
 
 
 def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[str], negative: str | None,
-           question: list[str]) -> tuple[dict[str, float], dict[str, np.ndarray]]:  # fmt: skip
+           positive: str | None, question: list[str]) -> tuple[dict[str, float], dict[str, np.ndarray]]:  # fmt: skip
     """({metric: score}, {metric: tallies per test example}) of a task's predictions.
 
     predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` give them. question: per example,
-    what its answers belong to (ranking). Scores without tallies (precision, recall, macro-F1) carry no interval.
+    what its answers belong to (ranking). negative: the class that micro-F1 leaves out; positive: the class whose F1 is
+    asked for, where one is. Scores without tallies (precision, recall, macro-F1) carry no interval.
     """
     tallies: dict[str, np.ndarray] = {}
     extra: dict[str, float] = {}
@@ -217,12 +218,15 @@ def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[
             len(set(question)) - len({q for q, g in zip(question, gold, strict=True) if g == ["1"]})
         )
     else:
-        counted = [label for label in labels if label != negative]
+        every = {label for one in gold for label in one} | set(
+            labels
+        )  # a class that train lacks is missed, not ignored
+        counted = sorted(every - {negative})
         tallies["accuracy"] = accuracy_tallies(predicted, gold)
         if kind == "relation":
             tallies["micro_f1"] = label_tallies(predicted, gold, counted)
-        elif set(labels) <= {"0", "1"}:
-            tallies["f1"] = label_tallies(predicted, gold, ["1"])
+        elif positive is not None:
+            tallies["f1"] = label_tallies(predicted, gold, [positive])
         classes = [label_tallies(predicted, gold, [c]).sum(0) for c in counted]
         extra["macro_f1"] = float(np.mean([f1_of(c) for c in classes]))
     return {k: score(t) for k, t in tallies.items()} | {k: float(v) for k, v in extra.items()}, tallies
@@ -334,8 +338,9 @@ class Finetuning(PaperModule):
         predicted, gold = data.decoded(split, self._outputs), data.gold(split)
         examples = data.examples[split]
         scores, tallies = scored(
-            data.kind, predicted, gold, data.labels, manifest.get("negative"), [e.document for e in examples]
-        )
+            data.kind, predicted, gold, data.labels, manifest.get("negative"), manifest.get("positive"),
+            [e.document for e in examples],
+        )  # fmt: skip
         metric = manifest["metric"]
         if metric not in tallies:
             raise InputError(f"metric {metric}: a {data.kind} task has {', '.join(tallies)}")

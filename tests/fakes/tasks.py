@@ -58,7 +58,11 @@ def write(folder: Path, kind: str, sizes: dict[str, int] | None = None, seed: in
         for split, size in (sizes or {"train": 24, "dev": 9, "test": 9}).items()
     }
     metric = {"ner": "entity_f1", "nested": "entity_f1", "pair": "f1", "ranking": "acc1", "relation": "micro_f1"}[kind]
-    own = {"markers": MARKERS, "negative": "none"} if kind == "relation" else {}
+    own = (
+        {"markers": MARKERS, "negative": "none"}
+        if kind == "relation"
+        else {"positive": "1" if kind == "pair" else None}
+    )
     save_task(
         folder, splits, **{"name": f"fake-{kind}", "kind": kind, "metric": metric, "language": "en"} | own | manifest
     )

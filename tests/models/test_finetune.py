@@ -132,20 +132,22 @@ def test_relation_reads_both_markers() -> None:
 
 
 def test_scores_of_every_kind_by_hand() -> None:
-    values, tallies = scored(
-        "relation", ["a", "n", "b", "a"], [["a"], ["a"], ["a", "b"], ["n"]], ["n", "a", "b"], "n", list("0123")
-    )
+    gold = [["a"], ["a"], ["a", "b"], ["n"]]
+    values, tallies = scored("relation", ["a", "n", "b", "a"], gold, ["n", "a", "b"], "n", None, list("0123"))
     assert values["micro_f1"] == pytest.approx(2 * 2 / (3 + 3)) and values["accuracy"] == 0.5
     assert set(tallies) == {"micro_f1", "accuracy"}
-    values, _ = scored("relation", ["a", "b"], [["a"], ["a"]], ["a", "b"], None, ["0", "1"])
+    values, _ = scored("relation", ["a", "b"], [["a"], ["a"]], ["a", "b"], None, None, ["0", "1"])
     assert values["micro_f1"] == values["accuracy"] == 0.5  # no negative class: micro-F1 is accuracy
-    values, tallies = scored("pair", ["1", "1", "0"], [["1"], ["0"], ["1"]], ["0", "1"], None, list("012"))
+    values, _ = scored("relation", ["a", "n"], [["a"], ["unseen"]], ["n", "a"], "n", None, ["0", "1"])
+    assert values["micro_f1"] == pytest.approx(2 / 3)  # a class that train lacks counts as missed
+    values, _ = scored("pair", ["1", "1", "0"], [["1"], ["0"], ["1"]], ["0", "1"], None, "1", list("012"))
     assert values["f1"] == pytest.approx(0.5) and values["accuracy"] == pytest.approx(1 / 3)
-    values, tallies = scored("pair", ["2", "1"], [["2"], ["0"]], ["0", "1", "2"], None, ["0", "1"])
+    _, tallies = scored("pair", ["2", "1"], [["2"], ["0"]], ["0", "1", "2"], None, None, ["0", "1"])
     assert set(tallies) == {"accuracy"}
-    values, _ = scored("ranking", [0.9, 0.1, 0.3, 0.2], [["0"], ["1"], ["1"], ["0"]], ["0", "1"], None, list("qqrr"))
+    right = [["0"], ["1"], ["1"], ["0"]]
+    values, _ = scored("ranking", [0.9, 0.1, 0.3, 0.2], right, ["0", "1"], None, None, list("qqrr"))
     assert values["acc1"] == 0.5 and values["questions_without_right_answer"] == 0
-    values, _ = scored("ner", [[(0, 1, "x")], []], [[(0, 1, "y")], [(0, 1, "y")]], ["x", "y"], None, ["0", "1"])
+    values, _ = scored("ner", [[(0, 1, "x")], []], [[(0, 1, "y")], [(0, 1, "y")]], ["x", "y"], None, None, ["0", "1"])
     assert values["entity_f1"] == values["recall"] == values["f1_x"] == values["f1_y"] == 0
 
 
