@@ -15,9 +15,10 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
+FINETUNE := $(foreach v,MODEL SEEDS CKPT PROFILE MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -37,6 +38,18 @@ setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORC
 
 pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER DEVICES NODES PRECISION SEED FRESH ARGS)
 	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
+
+finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= DEVICES= PRECISION= FRESH ARGS)
+	@$(RUN) -m benchmarks.run finetune $(TASK) $(FINETUNE)
+
+data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
+	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
+
+compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK= PROFILE=)
+	@$(RUN) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE)
+
+counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
+	@$(RUN) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"
 
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \

@@ -40,3 +40,11 @@ def test_different_results_exit_1(capsys, monkeypatch):
     monkeypatch.setattr(linking, "run", lambda **_: {"equal": True})
     assert speed.main(["linking"]) == 1
     assert "lacks name, ours" in capsys.readouterr().err
+
+
+def test_finetune_batches_prints_its_result(capsys):
+    assert speed.main(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
+    assert all(s["padded_tokens"][0] < s["padded_tokens"][1] for s in result["settings"])

@@ -1,0 +1,387 @@
+"""``make finetune``: data, encoder, a run per seed, scores with intervals, and how they compare.
+
+    python -m benchmarks.run finetune NCBI [MODEL=minilm SEEDS=3 PROFILE=small|paper MIRROR=FOLDER ...]
+
+Everything that decides a result stands in the request, whose digest names the folder
+``runs/finetune/<task>/<encoder>/<digest>/``; SEEDS is not part of it, so more seeds join those that are there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from mlflow import MlflowClient
+
+from benchmarks.data import fetched
+from benchmarks.definition import Definition
+from benchmarks.tasks import prepared, task
+from datamodules.tasks import load_task
+from experiments.encoders import Encoder, NotTrained, encoder
+from experiments.pretrain import gpus, pretrain
+from experiments.stages import Stage, run_stages
+from kg.files import InputError, digest, read_json, sha256, write_json
+from kg.tracking import ROOT, runs_folder, tracking_uri, use_experiment
+from models.metrics import bootstrap_interval, compared
+
+SETTINGS = (
+    "MODEL", "SEEDS", "CKPT", "PROFILE", "MIRROR", "DATA", "DEVICES", "PRECISION", "FRESH", "ARGS",
+)  # fmt: skip
+DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named
+PAPER_SEEDS = 5
+
+
+def seeds_of(text: str) -> list[int]:
+    """SEEDS=3 means 0, 1, 2; SEEDS=7,9 means these."""
+    if not re.fullmatch(r"\d+(,\d+)*,?", text):
+        raise InputError(f"SEEDS={text}: wanted how many (3), or which ones (0,7; one of them: 7,)")
+    numbers = [int(n) for n in text.split(",") if n]
+    seeds = numbers if "," in text else list(range(numbers[0]))
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"SEEDS={text}: wanted at least one seed, each once")
+    return seeds
+
+
+def folder_name(text: str) -> str:
+    return re.sub(r"[^\w.@-]+", "-", text)
+
+
+def flags(settings: dict[str, Any]) -> list[str]:
+    """Settings as arguments of LightningCLI."""
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+
+
+def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the grid's values."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def task_folder(definition: Definition, given: dict[str, str]) -> Path:
+    """The task on disk: given as DATA=, or fetched and prepared."""
+    if given.get("DATA"):
+        folder = Path(given["DATA"])
+        kind = load_task(folder).kind
+        if kind != definition.kind:
+            raise InputError(f"DATA={folder}: a {kind} task; {definition.name} is {definition.kind}")
+        return folder.resolve()
+    place = runs_folder() / "data" / "benchmarks"
+    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+    raw = fetched(definition.dataset, place / "raw" / definition.dataset, mirrors)
+    return prepared(definition.name, raw, place / "tasks" / folder_name(definition.name))
+
+
+def found_encoder(name: str, given: dict[str, str]) -> Encoder:
+    """The encoder, pre-trained first if it is a paper's and no run of it is there."""
+    try:
+        return encoder(name, given.get("CKPT"))
+    except NotTrained as error:
+        if "/" in name:
+            raise
+        print(f"{error}\nNow it is pre-trained, with PROFILE=small:", flush=True)
+        pretrain(error.paper, "small", {})
+        return encoder(name, None)
+
+
+def config_of(name: str) -> tuple[Path, dict[str, Any]]:
+    """A task's YAML; a variant (cMedQA:clean) takes that of its task."""
+    path = ROOT / "experiments" / "finetune" / f"{name.split(':')[0]}.yaml"
+    return path, yaml.safe_load(path.read_text())
+
+
+def estimate(folder: Path, config: dict[str, Any], runs: int) -> str:
+    """What is ahead, from the size of the training text and a matrix product timed here."""
+    import torch
+
+    data = load_task(folder)
+    characters = sum(len(t) for e in data.splits["train"] for t in e if isinstance(t, str)) - sum(
+        len(e.id) + len(e.document) for e in data.splits["train"]
+    )
+    tokens = characters / (1 if data.manifest["language"] == "zh" else 4)
+    matrix = torch.randn(1024, 1024)
+    _ = matrix @ matrix
+    started = time.perf_counter()
+    for _ in range(5):
+        _ = matrix @ matrix
+    rate = 5 * 2 * 1024**3 / (time.perf_counter() - started)
+    epochs = int(config["epochs"])
+    seconds = 6 * config["parameters"] * tokens * epochs * runs / (0.5 * rate)
+    return (
+        f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs} epochs x {runs} runs: about "
+        f"{max(1, round(seconds / 60))} min at this CPU's speed"
+    )
+
+
+def encoder_parameters(chosen: Encoder) -> int:
+    """Parameters that work on every token: 12 H^2 a layer."""
+    from transformers import AutoConfig
+
+    from kg.pretrained import pretrained
+
+    try:
+        config = AutoConfig.from_pretrained(pretrained(chosen.folder))
+    except (OSError, ValueError) as error:
+        from experiments.encoders import known
+
+        raise InputError(
+            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model that the hub gave; choose from: "
+            f"{known()}, a folder or a hub name ({str(error).splitlines()[0]})"
+        ) from error
+    return int(12 * config.num_hidden_layers * config.hidden_size**2)
+
+
+def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> str:
+    """The MLflow run that holds all seeds of one request; made once."""
+    known = base / "mlflow.json"
+    client = MlflowClient(tracking_uri())
+    if known.is_file():
+        return str(read_json(known)["run_id"])
+    made = client.create_run(use_experiment(experiment), run_name=name, tags=tags)
+    client.update_run(made.info.run_id, status="RUNNING")
+    write_json(known, {"run_id": made.info.run_id, "tracking_uri": tracking_uri()})
+    return str(made.info.run_id)
+
+
+def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
+    """Fine-tune and score; returns the summary that it writes. Raises InputError for what cannot be done."""
+    definition = task(name)
+    profile = given.get("PROFILE") or "small"
+    if profile not in ("small", "paper"):
+        raise InputError(f"no profile {profile!r}; choose from: small, paper")
+    seeds = seeds_of(given.get("SEEDS") or str(1 if profile == "small" else PAPER_SEEDS))
+    path, config = config_of(definition.name)
+    folder = task_folder(definition, given)
+    model_name = given.get("MODEL") or DEFAULT[definition.language]
+    chosen = found_encoder(model_name, given)
+    parameters = encoder_parameters(chosen)
+
+    devices, words = machine(given, profile)
+    small = (config["small"] | chosen.small) if profile == "small" else {}
+    points = grid_points(config["grid"]) if profile == "paper" else [small]
+    request = {
+        "task": sha256(folder / "manifest.json"),
+        "config": config,
+        "encoder": chosen.identity,
+        "points": points,
+        "args": given.get("ARGS", ""),
+    }
+    base = runs_folder() / "finetune" / folder_name(definition.name) / folder_name(chosen.name) / digest(request)[:12]
+    base.mkdir(parents=True, exist_ok=True)
+    epochs = small.get("trainer.max_epochs", config["trainer"]["max_epochs"])
+    runs = len(seeds) + (len(points) - 1 if profile == "paper" else 0)
+    print(f"{definition.name} with {chosen.name}, PROFILE={profile}: ", end="")
+    print(estimate(folder, {"epochs": epochs, "parameters": parameters}, runs), flush=True)
+
+    experiment = definition.name
+    parent = parent_run(
+        base, experiment, chosen.name, {"profile": profile, "encoder": chosen.name, "folder": str(base)}
+    )
+
+    def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
+        arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
+        arguments += ["--seed_everything", str(seed), "--task_name", experiment, "--model_name", chosen.name]
+        arguments += ["--run_folder", str(place), "--parent", parent]
+        arguments += ["--model.init_args.encoder", chosen.folder, "--model.init_args.load", chosen.load]
+        arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
+        if chosen.linker:
+            arguments += ["--data.init_args.linker", chosen.linker, "--data.init_args.linker_folder", chosen.folder]
+        arguments += [*flags(settings), *(["--fresh", "true"] if given.get("FRESH") else [])]
+        arguments += shlex.split(given.get("ARGS", ""))
+        own = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
+        return Stage(title, arguments, place.name, environment=own)
+
+    def run_all(stages: list[Stage]) -> None:
+        at_once = devices or min(os.cpu_count() or 1, len(stages))
+        for i in range(0, len(stages), at_once):
+            group = stages[i : i + at_once]
+            print(", ".join(s.title for s in group), flush=True)
+            run_stages(group, base)
+
+    settings = points[0]
+    if len(points) > 1:
+        places = [base / f"grid-{digest(point)[:8]}" / f"seed{seeds[0]}" for point in points]
+        run_all([stage(str(p), place, seeds[0], p, i) for i, (p, place) in enumerate(zip(points, places, strict=True))])
+        best = max(range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json")))
+        settings = points[best]
+        print(f"best on the selection split: {settings}", flush=True)
+    chosen_base = base / f"grid-{digest(settings)[:8]}" if len(points) > 1 else base
+    run_all([stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i) for i, seed in enumerate(seeds)])
+
+    summary = summarised(chosen_base, seeds) | {
+        "task": definition.name,
+        "suite": definition.suite,
+        "model": chosen.name,
+        "profile": profile,
+        "settings": settings,
+        "task_digest": request["task"],
+        "mlflow_run": parent,
+        "folder": str(chosen_base),
+    }
+    write_json(base / "summary.json", summary)
+    record(parent, summary, base)
+    print("\n" + report(summary))
+    for other in others(summary):
+        print(comparison_line(summary, other))
+    return summary
+
+
+def machine(given: dict[str, str], profile: str) -> tuple[int, list[str]]:
+    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed takes one device."""
+    if given.get("DEVICES") and not given["DEVICES"].isdigit():
+        raise InputError(f"DEVICES={given['DEVICES']}: wanted a number")
+    found = gpus() if given.get("DEVICES") or profile == "paper" else 0
+    devices = min(int(given.get("DEVICES") or found), found)
+    words = ["--config", f"experiments/common/{'gpu' if devices else 'cpu'}.yaml", "--trainer.devices", "1"]
+    return devices, words + (["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else [])
+
+
+def selected_score(scores: dict[str, Any]) -> float:
+    return float(scores["select"][scores["metric"]])
+
+
+def tallies_of(base: Path, seeds: list[int], metric: str) -> dict[int, np.ndarray]:
+    """{seed: tallies per test example}."""
+    return {s: np.load(base / f"seed{s}" / "tallies.npz", allow_pickle=False)[metric] for s in seeds}
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    """Mean and sample standard deviation (None for one value)."""
+    return {
+        "values": values,
+        "mean": float(np.mean(values)),
+        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+    }
+
+
+def summarised(base: Path, seeds: list[int]) -> dict[str, Any]:
+    """Scores of all seeds, and the interval of their pooled counts over test examples."""
+    every = [read_json(base / f"seed{s}" / "scores.json") for s in seeds]
+    first = every[0]
+    metric = first["metric"]
+    pooled = sum(tallies_of(base, seeds, metric).values())
+    assert isinstance(pooled, np.ndarray)
+    names = [k for k in first["score"] if all(k in e["score"] for e in every)]
+    return {
+        "metric": metric,
+        "seeds": seeds,
+        "scored_on": first["scored_on"],
+        "selected_on": first["selected_on"],
+        "variant": first["variant"],
+        "examples": first["examples"],
+        "select": spread([selected_score(e) for e in every]),
+        "score": spread([e["score"][metric] for e in every]),
+        "interval": bootstrap_interval(pooled),
+        "other": {k: spread([e["score"][k] for e in every]) for k in names if k != metric},
+        "epochs": [e["epoch"] for e in every],
+    }
+
+
+def record(parent: str, summary: dict[str, Any], base: Path) -> None:
+    """Write the summary into the parent MLflow run and end it."""
+    client = MlflowClient(tracking_uri())
+    scored, metric = summary["scored_on"], summary["metric"]
+    values = {
+        f"{scored}/{metric}": summary["score"]["mean"],
+        f"{scored}/{metric}_low": summary["interval"][0],
+        f"{scored}/{metric}_high": summary["interval"][1],
+        f"select/{metric}": summary["select"]["mean"],
+    } | {f"{scored}/{k}": v["mean"] for k, v in summary["other"].items()}
+    if summary["score"]["sd"] is not None:
+        values[f"{scored}/{metric}_sd"] = summary["score"]["sd"]
+    for key, value in values.items():
+        client.log_metric(parent, key, value)
+    known = client.get_run(parent).data.params
+    facts = {k: summary[k] for k in ("task", "suite", "model", "profile", "variant", "scored_on", "selected_on")}
+    for key, value in facts.items():
+        if key not in known:
+            client.log_param(parent, key, str(value))
+    client.set_tag(parent, "seeds", ",".join(map(str, summary["seeds"])))
+    client.log_artifact(parent, str(base / "summary.json"))
+    client.set_terminated(parent)
+
+
+def report(summary: dict[str, Any]) -> str:
+    """The scores as a table."""
+    metric, scored = summary["metric"], summary["scored_on"]
+    official = f", variant {summary['variant']} (not the official set)" if summary["variant"] else ""
+    select = "dev" if summary["selected_on"] == "dev" else "selection"
+    lines = [
+        f"{summary['task']}{official}, {metric}, {summary['model']}, PROFILE={summary['profile']}",
+        f"{'':<16}{select:>10}{scored:>10}   best epoch",
+    ]
+    for i, seed in enumerate(summary["seeds"]):
+        a, b = summary["select"]["values"][i], summary["score"]["values"][i]
+        lines.append(f"{f'seed {seed}':<16}{a:>10.4f}{b:>10.4f}   {summary['epochs'][i]}")
+    lines.append(f"{'mean':<16}{summary['select']['mean']:>10.4f}{summary['score']['mean']:>10.4f}")
+    if summary["score"]["sd"] is not None:
+        lines.append(f"{'sd':<16}{summary['select']['sd']:>10.4f}{summary['score']['sd']:>10.4f}")
+    low, high = summary["interval"]
+    lines.append(
+        f"95 % interval of the {scored} score over its {summary['examples']:,} examples: {low:.4f} to {high:.4f}"
+    )
+    shown = {k: v for k, v in summary["other"].items() if not k.startswith("f1_")}
+    lines.append(", ".join(f"{k} {v['mean']:.4f}" for k, v in shown.items()))
+    if summary["selected_on"] != "dev":
+        lines.append(f"The epoch was chosen on {summary['selected_on']} (by document); {scored} was read once.")
+    if scored == "dev":
+        lines.append("There is no test split here, so dev is scored; do not set this beside test scores.")
+    return "\n".join(lines) + f"\nMLflow run {summary['mlflow_run']} (make dashboard); files in {summary['folder']}"
+
+
+def comparison(name: str, profile: str) -> str:
+    """Every encoder that was scored on a task, best first, each against the best; raises InputError when there is none."""
+    definition = task(name)
+    place = runs_folder() / "finetune" / folder_name(definition.name)
+    found = sorted(place.glob("*/*/summary.json"), key=lambda p: p.stat().st_mtime)
+    summaries = [s for s in map(read_json, found) if s["profile"] == profile]
+    if not summaries:
+        raise InputError(
+            f"no results of {definition.name} with PROFILE={profile}: `make finetune TASK={definition.name}` first"
+        )
+    newest = summaries[-1]
+    rows = sorted([newest, *others(newest)], key=lambda s: -s["score"]["mean"])
+    best = rows[0]
+    metric, scored = newest["metric"], newest["scored_on"]
+    lines = [
+        f"{definition.name}, {scored} {metric}, PROFILE={profile}, {newest['examples']:,} examples, the same for all"
+    ]
+    for row in rows:
+        sd = "" if row["score"]["sd"] is None else f" ± {row['score']['sd']:.4f}"
+        low, high = row["interval"]
+        lines.append(
+            f"{row['model']:<24}{row['score']['mean']:.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  seeds "
+            f"{','.join(map(str, row['seeds']))}"
+        )
+    return "\n".join([*lines, *(f"{best['model']} {comparison_line(best, row)}" for row in rows[1:])])
+
+
+def others(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Summaries of other encoders on exactly the same task and profile, newest of each."""
+    place = runs_folder() / "finetune" / folder_name(summary["task"])
+    newest: dict[str, dict[str, Any]] = {}
+    for file in sorted(place.glob("*/*/summary.json"), key=lambda p: p.stat().st_mtime):
+        other = read_json(file)
+        same = all(other.get(k) == summary[k] for k in ("task_digest", "profile", "metric", "scored_on"))
+        if same and other["model"] != summary["model"]:
+            newest[other["model"]] = other
+    return list(newest.values())
+
+
+def comparison_line(summary: dict[str, Any], other: dict[str, Any]) -> str:
+    """One line: this encoder against another one, with both tests."""
+    common = sorted(set(summary["seeds"]) & set(other["seeds"]))
+    if not common:
+        return f"against {other['model']}: no common seed"
+    metric = summary["metric"]
+    c = compared(tallies_of(Path(other["folder"]), common, metric), tallies_of(Path(summary["folder"]), common, metric))
+    seeds = "" if c.p_seeds is None else f", paired t over {len(common)} seeds p = {c.p_seeds:.3f}"
+    return (
+        f"against {other['model']} ({other['score']['mean']:.4f}): {c.difference:+.4f}, 95 % interval {c.low:+.4f} to "
+        f"{c.high:+.4f}, paired bootstrap over examples p = {c.p_bootstrap:.4f}{seeds}"
+    )

