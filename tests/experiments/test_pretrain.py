@@ -83,7 +83,7 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_shows_start_and_end_of_each_run() -> None:
     results = {"transe": {"start": {"a": 0.1}, "end": {"a": 0.7}}, "random": {"start": {"a": 0.2}, "end": {"a": 0.6}}}
-    rows = table({"accuracy": "a"}, results).splitlines()
+    rows = table({"accuracy": "a"}, results, "{} vectors").splitlines()
     assert "transe vectors" in rows[0] and rows[-1].split() == ["accuracy", "0.1000", "0.7000", "0.2000", "0.6000"]
 
 
