@@ -119,6 +119,7 @@ def tokenizer(tokens: list[str], max_length: int = 512) -> PreTrainedTokenizerFa
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **{f"{t.strip('[]').lower()}_token": t for t in SPECIAL},
     )
 

@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("paper", help=f"one of: {', '.join(papers())}")
     parser.add_argument("--profile", default="small")
     parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # settings may stand behind --profile, as the Makefile writes them
     if "MAKELEVEL" in os.environ:
         dies_with_its_parent()
     try:
