@@ -23,8 +23,7 @@ def start(fake: Folders, result: Path, *extra: str) -> subprocess.CompletedProce
         command += ["--config", f"experiments/{config}.yaml"]
     settings = {"data.init_args.tokenizer": fake.vocabulary, "data.init_args.corpus": fake.corpus, "result": result,
                 "data.init_args.batch_size": 16, "model.init_args.layers": 1, "model.init_args.hidden": 32,
-                "model.init_args.intermediate": 32, "model.init_args.warmup_steps": 1, "model.init_args.lr": 0.003,
-                "trainer.val_check_interval": 1000}  # fmt: skip
+                "model.init_args.intermediate": 32, "model.init_args.warmup_steps": 1, "model.init_args.lr": 0.003}  # fmt: skip
     for key, value in settings.items():
         command += [f"--{key}", str(value)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
