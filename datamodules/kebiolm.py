@@ -7,7 +7,6 @@ processes, of accumulated batches or of workers, and a resumed run continues wit
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +15,12 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
+from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError, written
@@ -45,48 +45,6 @@ class KeBioLMBatch(NamedTuple):
     entity: Tensor  # (M,) row of the gold entity in the entity table
     seen: Tensor  # (M,) bool: the entity is mentioned in the training text
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
-
-
-class _Steps(Sampler[int]):
-    """Numbers of optimiser steps: `length` of them from `start()` on, which is asked for at each new iteration."""
-
-    def __init__(self, length: int, data: KeBioLMData) -> None:
-        self.length, self.data = length, data
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[int]:
-        start = self.data.trainer.global_step if self.data.trainer is not None else 0
-        yield from range(start, start + self.length)
-
-
-class _Windows(Dataset[list[KeBioLMBatch]]):
-    """Item s: the micro-batches that this process accumulates in optimiser step s."""
-
-    def __init__(self, data: KeBioLMData, rank: int, world: int, accumulate: int) -> None:
-        self.data, self.rank, self.world, self.accumulate = data, rank, world, accumulate
-
-    def __getitem__(self, step: int) -> list[KeBioLMBatch]:
-        epoch, position = divmod(step, self.data.steps_per_epoch)
-        shares = self.data.order(epoch)[position].reshape(self.world, self.accumulate, -1)[self.rank]
-        batches = [self.data.batch(share, epoch) for share in shares]
-        counts = torch.stack([b.counts for b in batches]).sum(0)
-        return [b._replace(counts=counts) for b in batches]
-
-
-class _Flat:
-    """Iterates the micro-batches of a loader of windows; what Lightning takes for the training loader."""
-
-    def __init__(self, loader: DataLoader, accumulate: int) -> None:
-        self.loader, self.accumulate = loader, accumulate
-
-    def __len__(self) -> int:
-        return len(self.loader) * self.accumulate
-
-    def __iter__(self) -> Iterator[KeBioLMBatch]:
-        for window in self.loader:
-            yield from window
 
 
 class KeBioLMData(pl.LightningDataModule):
@@ -170,13 +128,7 @@ class KeBioLMData(pl.LightningDataModule):
         """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
         assert self.corpus is not None
         rng = np.random.default_rng([self.seed, epoch])
-        chosen = rng.permutation(self.train_indices)[: self.steps_per_epoch * self.batch_size]
-        pool = 50 * self.batch_size
-        sorted_pools = [
-            p[np.argsort(self.corpus.lengths[p], kind="stable")]
-            for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
-        ]
-        return rng.permutation(np.concatenate(sorted_pools).reshape(-1, self.batch_size))
+        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> KeBioLMBatch:
         """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
@@ -223,38 +175,13 @@ class KeBioLMData(pl.LightningDataModule):
         )
         return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
 
-    def train_dataloader(self) -> _Flat:
-        rank, world, accumulate = 0, 1, 1
-        if self.trainer is not None:
-            rank, world = self.trainer.global_rank, self.trainer.world_size
-            accumulate = self.trainer.accumulate_grad_batches
-        if self.batch_size % (world * accumulate):
-            raise InputError(
-                f"batch_size {self.batch_size} cannot be shared by {world} processes x {accumulate} accumulated "
-                "batches. Choose numbers whose product divides it."
-            )
-        windows = _Windows(self, rank, world, accumulate)
-        return _Flat(
-            DataLoader(
-                windows,
-                batch_size=None,
-                sampler=_Steps(self.steps_per_epoch, self),
-                num_workers=self.num_workers,
-                persistent_workers=False,
-            ),
-            accumulate,
-        )
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
 
     def val_dataloader(self) -> DataLoader:
         """Every held-out sequence once, over all processes; equally many batches for each."""
         assert self.corpus is not None
-        rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        order = self.held_out_indices[np.argsort(self.corpus.lengths[self.held_out_indices], kind="stable")]
-        shares = [order[i : i + self.eval_batch_size] for i in range(0, len(order), self.eval_batch_size)]
-        rounds = -(-len(shares) // world)
-        own = [shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)]
-        batches = _Held(self, own)
-        return DataLoader(batches, batch_size=None, num_workers=self.num_workers)
+        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""
@@ -265,17 +192,3 @@ class KeBioLMData(pl.LightningDataModule):
         if self.graph is not None:
             for name in ("entities", "names"):
                 shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
-
-
-class _Held(Dataset[KeBioLMBatch]):
-    def __init__(self, data: KeBioLMData, shares: list[np.ndarray | None]) -> None:
-        self.data, self.shares = data, shares
-
-    def __len__(self) -> int:
-        return len(self.shares)
-
-    def __getitem__(self, i: int) -> KeBioLMBatch:
-        share = self.shares[i]
-        if share is None:
-            return self.data.batch(self.data.held_out_indices[:1], -1, blank=True)
-        return self.data.batch(share, -1)

@@ -28,7 +28,7 @@ INPUTS = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER", "SEED", "FRESH", "ARGS
 
 
 def papers() -> list[str]:
-    """Papers that have a pipeline."""
+    """Papers and start encoders that have a pipeline."""
     return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml"))
 
 
@@ -105,10 +105,10 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
     return plan
 
 
-def table(report: dict[str, str], results: dict[str, dict[str, Any]]) -> str:
-    """Start and end of every reported metric, one pair of columns per run."""
+def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
+    """Start and end of every reported metric, one pair of columns per run, headed by `column` with the run's name in it."""
     width = max(map(len, report)) + 2
-    head = " " * width + "".join(f"{name + ' vectors':>20}" for name in results)
+    head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
     for label, key in report.items():
         lines.append(
@@ -145,12 +145,10 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
             f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
             f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
         )
-    last = next(reversed(results.values()))["end"]
-    print(
-        f"\nOn held-out text ({last['val/mentions']:.0f} mentions, {last['val/mentions_unseen']:.0f} of entities that the "
-        "training text never mentions):\n"
-    )
-    print(table(pipeline["report"], results))
+    report = pipeline["report"]
+    held_out = report["held_out"].format(**next(reversed(results.values()))["end"])
+    print(f"\nOn held-out text ({held_out}):\n")
+    print(table(report["rows"], results, report["column"]))
 
 
 def main() -> None:
@@ -158,7 +156,7 @@ def main() -> None:
     parser.add_argument("paper", help=f"one of: {', '.join(papers())}")
     parser.add_argument("--profile", default="small")
     parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # settings may stand behind --profile, as the Makefile writes them
     if "MAKELEVEL" in os.environ:
         dies_with_its_parent()
     try:

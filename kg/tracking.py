@@ -17,6 +17,17 @@ def runs_folder() -> Path:
     return Path(os.environ.get("KEPL_RUNS", ROOT / "runs")).resolve()
 
 
+def newest_export(paper: str, stem: str | None = None) -> Path | None:
+    """The export of the run of `paper` that finished last (of its config `stem`, or of any); None when none has.
+
+    A run is finished when finished.json lies in its folder runs/<paper>/<stem>/<config hash>/seed<k>, beside export/.
+    """
+    found = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
+    whole = [done for done in found if (done.parent / "export" / "manifest.json").is_file()]
+    newest = max(whole, key=lambda done: (done.stat().st_mtime_ns, str(done)), default=None)
+    return newest.parent / "export" if newest else None
+
+
 def tracking_uri() -> str:
     """MLflow store: $MLFLOW_TRACKING_URI, or the sqlite file mlflow.db in the runs folder."""
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):

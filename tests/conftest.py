@@ -11,7 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
-from tests.fakes import kebiolm
+from tests.fakes import kebiolm, mlm
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +26,9 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     return tmp_path / "runs"
+
+
+@pytest.fixture(scope="session")
+def fake_mlm(tmp_path_factory: pytest.TempPathFactory) -> mlm.Folders:
+    """Inputs of masked-LM pre-training, written once; tests must not change them."""
+    return mlm.write(tmp_path_factory.mktemp("mlm"))

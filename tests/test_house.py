@@ -45,8 +45,32 @@ def test_every_test_folder_is_a_package() -> None:
     assert len(folders) > 4 and all((f / "__init__.py").is_file() for f in folders)
 
 
+def classes(folder: str) -> tuple[str, str]:
+    """class_path of model and data in experiments/<folder>/pretrain.yaml."""
+    config = yaml.safe_load((ROOT / "experiments" / folder / "pretrain.yaml").read_text())
+    return config["model"]["class_path"], config["data"]["class_path"]
+
+
+def pipelines() -> tuple[list[str], list[str]]:
+    """(papers, start encoders): what has a pipeline. A start encoder trains nothing but the general masked LM."""
+    every = [p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")]
+    start = [name for name in every if classes(name) == ("models.mlm.MLM", "datamodules.mlm.MLMData")]
+    return [name for name in every if name not in start], start
+
+
+def test_a_start_encoder_uses_tested_classes() -> None:
+    assert pipelines()[1]
+    for name in pipelines()[1]:
+        for class_path in classes(name):
+            module, _, leaf = class_path.rpartition(".")
+            assert hasattr(importlib.import_module(module), leaf)
+            room, file = module.split(".")
+            assert (ROOT / "tests" / room / f"test_{file}.py").is_file()
+        assert (ROOT / "experiments" / name / "small.yaml").is_file()
+
+
 def test_a_paper_has_its_rooms() -> None:
-    papers = [p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")]
+    papers = pipelines()[0]
     assert papers
     for paper in papers:
         for place in (
@@ -63,7 +87,7 @@ def test_a_paper_has_its_rooms() -> None:
 
 def test_a_sixth_paper_needs_no_edit_of_shared_code() -> None:
     """No shared file names a paper: only the paper's own files, the import contract and the README do."""
-    papers = [p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")]
+    papers = pipelines()[0]
     shared = [
         ROOT / "Makefile",
         *(ROOT / "kg").rglob("*.py"),

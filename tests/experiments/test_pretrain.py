@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from experiments import pretrain
 from experiments.pretrain import commands, machine, papers, table
@@ -52,6 +53,22 @@ def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
     assert all("/g" in s.words for s in own)
 
 
+def test_a_start_encoders_corpus_comes_beside_its_own_text() -> None:
+    plan = commands("zh", "small", {"CORPUS": "/a.txt '/b c.txt'"}, Path("/w"))
+    for stage in (s.words for s in plan if s.words[0] in ("datamodules.vocabulary", "kg.linking")):
+        first = stage.index("/w/texts.jsonl")
+        assert stage[first : first + 3] == ["/w/texts.jsonl", "/a.txt", "/b c.txt"]
+    assert "" not in [w for s in commands("zh", "small", {}, Path("/w")) for w in s.words]
+
+
+def test_every_report_fills_in() -> None:
+    """Whatever a pipeline reports is a metric that its training logs at the start and the end."""
+    for paper in papers():
+        report = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())["report"]
+        assert set(report) == {"held_out", "column", "rows"} and report["column"].format("x")
+        assert all(key.startswith("val/") for key in report["rows"].values())
+
+
 @pytest.mark.parametrize(
     ("paper", "profile", "given", "message"),
     [
@@ -83,12 +100,17 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_table_shows_start_and_end_of_each_run() -> None:
     results = {"transe": {"start": {"a": 0.1}, "end": {"a": 0.7}}, "random": {"start": {"a": 0.2}, "end": {"a": 0.6}}}
-    rows = table({"accuracy": "a"}, results).splitlines()
+    rows = table({"accuracy": "a"}, results, "{} vectors").splitlines()
     assert "transe vectors" in rows[0] and rows[-1].split() == ["accuracy", "0.1000", "0.7000", "0.2000", "0.6000"]
 
 
 def test_the_command_refuses_in_one_line() -> None:
-    for extra in (["nothing"], ["kebiolm", "GRAF=x"], ["kebiolm", "--profile", "paper"]):
+    for extra in (
+        ["nothing"],
+        ["kebiolm", "GRAF=x"],
+        ["kebiolm", "--profile", "small", "GRAF=x"],
+        ["kebiolm", "--profile", "paper"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "experiments.pretrain", *extra],
             capture_output=True,

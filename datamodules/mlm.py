@@ -1,0 +1,145 @@
+"""Batches for plain masked-language-model pre-training (BERT, Devlin et al., NAACL 2019), for encoders to start from.
+
+Text comes as a built corpus (``python -m datamodules.corpus``); its mentions are not looked at, so text linked with
+`--linker given`, which has none, will do. As everywhere, a batch is a function of (seed, step, example) alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.corpus import Corpus
+from datamodules.masking import IGNORE, masked, units
+from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.files import InputError
+
+NO_SPANS = np.zeros((0, 2), np.int64)
+
+
+class MLMBatch(NamedTuple):
+    """One micro-batch of B sequences of length L; counts as in :mod:`datamodules.steps`."""
+
+    input_ids: Tensor  # (B, L) with masked tokens
+    attention_mask: Tensor  # (B, L)
+    labels: Tensor  # (B, L) original id where a token is predicted, else -100
+    counts: Tensor  # (1,) predicted tokens
+
+
+class MLMData(pl.LightningDataModule):
+    """A corpus as masked batches.
+
+    corpus       folder that ``python -m datamodules.corpus`` wrote
+    tokenizer    the encoder's tokenizer: a folder or hub name
+    batch_size   sequences per optimiser step over all processes and accumulated batches
+    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted (BERT: 15 %, 80/10/10)
+    whole_words  draw words, not tokens; a Chinese character is a word of its own here
+
+    Raises InputError when corpus and tokenizer do not belong together, or the batch size does not divide.
+    """
+
+    def __init__(
+        self,
+        corpus: str,
+        tokenizer: str,
+        batch_size: int = 64,
+        max_length: int = 128,
+        mask: float = 0.12,
+        random: float = 0.015,
+        keep: float = 0.015,
+        whole_words: bool = True,
+        eval_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.corpus_folder, self.tokenizer_name = corpus, tokenizer
+        self.batch_size, self.max_length = batch_size, max_length
+        self.rates = {"mask": mask, "random": random, "keep": keep}
+        self.whole_words = whole_words
+        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
+        self.corpus: Corpus | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.corpus is not None:
+            return
+        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer))
+        if corpus.manifest["settings"]["max_length"] > self.max_length:
+            raise InputError(
+                f"{self.corpus_folder}: sequences of up to {corpus.manifest['settings']['max_length']} tokens, "
+                f"but max_length is {self.max_length}. Build the corpus with --max_length {self.max_length}."
+            )
+        names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        special = set(self.tokenizer.all_special_ids)
+        self.random_ids = np.array(
+            [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
+        )
+        self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
+        if not len(self.held_out_indices):
+            raise InputError(
+                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
+                "larger --held_out share."
+            )
+        if len(self.train_indices) < self.batch_size:
+            raise InputError(
+                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
+                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
+            )
+        self.corpus = corpus
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
+        return len(self.train_indices) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
+        assert self.corpus is not None
+        rng = np.random.default_rng([self.seed, epoch])
+        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> MLMBatch:
+        """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
+
+        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
+        """
+        assert self.corpus is not None
+        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
+        assert isinstance(self.tokenizer.mask_token_id, int)
+        examples = [self.corpus[int(i)] for i in indices]
+        shape = (len(examples), max(len(e.ids) for e in examples) + 2)
+        corrupted, labels = np.full(shape, pad, np.int64), np.full(shape, IGNORE, np.int64)
+        attention = np.zeros(shape, np.int64)
+        for row, (index, example) in enumerate(zip(indices, examples, strict=True)):
+            n = len(example.ids)
+            rng = np.random.default_rng([self.seed, epoch + 1, int(index)])
+            unit = units(example.word_start if self.whole_words else np.ones(n, bool), NO_SPANS)
+            ids, predicted = masked(example.ids, unit, rng, self.tokenizer.mask_token_id, self.random_ids, **self.rates)
+            corrupted[row, 0], corrupted[row, 1 : n + 1], corrupted[row, n + 1] = cls, ids, sep
+            attention[row, : n + 2] = 1
+            if not blank:
+                labels[row, 1 : n + 1] = predicted
+        counts = np.array([(labels != IGNORE).sum()], np.float32)
+        return MLMBatch(*(torch.from_numpy(a) for a in (corrupted, attention, labels, counts)))
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out sequence once, over all processes; equally many batches for each."""
+        assert self.corpus is not None
+        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
+
+    def export(self, folder: str) -> None:
+        """Write the tokenizer into `folder`."""
+        self.tokenizer.save_pretrained(folder)

@@ -1,0 +1,134 @@
+"""Batches as a function of the optimiser step: what every pre-training data module shares.
+
+Data order does not depend on the number of processes, of accumulated batches or of workers, and a resumed run continues
+with exactly the batches it still owes. A batch is a NamedTuple with a tensor `counts`: what its losses are divided by,
+summed over the micro-batches that one process accumulates for one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from kg.files import InputError
+
+
+class Stepped(Protocol):
+    """A data module whose training steps are numbered."""
+
+    trainer: Any  # None outside of a training
+    batch_size: int  # examples per optimiser step over all processes and accumulated batches
+    num_workers: int
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) example numbers of an epoch."""
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
+        """The examples `indices` as in `epoch` (-1: validation); a `blank` batch has their shapes and counts nothing."""
+
+
+def length_order(indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+    """(steps, batch_size) of `indices`: shuffled, batches of similar length, in random order; what is left over waits.
+
+    lengths: (examples,) of all examples, by number.
+    """
+    chosen = rng.permutation(indices)[: len(indices) // batch_size * batch_size]
+    pool = 50 * batch_size
+    sorted_pools = [
+        p[np.argsort(lengths[p], kind="stable")] for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
+    ]
+    return rng.permutation(np.concatenate(sorted_pools).reshape(-1, batch_size))
+
+
+class _Steps(Sampler[int]):
+    """Numbers of optimiser steps: an epoch of them from where the trainer stands, which is asked at each new iteration."""
+
+    def __init__(self, data: Stepped) -> None:
+        self.length, self.data = data.steps_per_epoch, data
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        start = self.data.trainer.global_step if self.data.trainer is not None else 0
+        yield from range(start, start + self.length)
+
+
+class _Windows(Dataset[list[Any]]):
+    """Item s: the micro-batches that this process accumulates in optimiser step s."""
+
+    def __init__(self, data: Stepped, rank: int, world: int, accumulate: int) -> None:
+        self.data, self.rank, self.world, self.accumulate = data, rank, world, accumulate
+
+    def __getitem__(self, step: int) -> list[Any]:
+        epoch, position = divmod(step, self.data.steps_per_epoch)
+        shares = self.data.order(epoch)[position].reshape(self.world, self.accumulate, -1)[self.rank]
+        batches = [self.data.batch(share, epoch) for share in shares]
+        counts = torch.stack([b.counts for b in batches]).sum(0)
+        return [b._replace(counts=counts) for b in batches]
+
+
+class Flat:
+    """Iterates the micro-batches of a loader of windows; what Lightning takes for the training loader."""
+
+    def __init__(self, loader: DataLoader, accumulate: int) -> None:
+        self.loader, self.accumulate = loader, accumulate
+
+    def __len__(self) -> int:
+        return len(self.loader) * self.accumulate
+
+    def __iter__(self) -> Iterator[Any]:
+        for window in self.loader:
+            yield from window
+
+
+class _Held(Dataset[Any]):
+    """Batches of validation; None stands for a blank one, with which a process that has fewer fills up."""
+
+    def __init__(self, data: Stepped, shares: list[np.ndarray | None], filler: np.ndarray) -> None:
+        self.data, self.shares, self.filler = data, shares, filler
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def __getitem__(self, i: int) -> Any:
+        share = self.shares[i]
+        return self.data.batch(self.filler, -1, blank=True) if share is None else self.data.batch(share, -1)
+
+
+def train_batches(data: Stepped) -> Flat:
+    """This process's share of every training step. Raises InputError when the batch size does not divide."""
+    rank, world, accumulate = 0, 1, 1
+    if data.trainer is not None:
+        rank, world = data.trainer.global_rank, data.trainer.world_size
+        accumulate = data.trainer.accumulate_grad_batches
+    if data.batch_size % (world * accumulate):
+        raise InputError(
+            f"batch_size {data.batch_size} cannot be shared by {world} processes x {accumulate} accumulated "
+            "batches. Choose numbers whose product divides it."
+        )
+    loader: DataLoader = DataLoader(
+        _Windows(data, rank, world, accumulate),
+        batch_size=None,
+        sampler=_Steps(data),
+        num_workers=data.num_workers,
+        persistent_workers=False,
+    )
+    return Flat(loader, accumulate)
+
+
+def held_out_batches(data: Stepped, indices: np.ndarray, lengths: np.ndarray, batch_size: int) -> DataLoader:
+    """Every example of `indices` once, over all processes; equally many batches for each."""
+    rank, world = (0, 1) if data.trainer is None else (data.trainer.global_rank, data.trainer.world_size)
+    order = indices[np.argsort(lengths[indices], kind="stable")]
+    shares = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    rounds = -(-len(shares) // world)
+    own = [shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)]
+    return DataLoader(_Held(data, own, indices[:1]), batch_size=None, num_workers=data.num_workers)

@@ -1,0 +1,193 @@
+"""A character vocabulary for Chinese, as a BERT tokenizer that ``AutoTokenizer.from_pretrained`` loads.
+
+    python -m datamodules.vocabulary --graph GRAPH [--texts FILE ...] --out FOLDER
+
+Every Chinese character is a token; Latin text is lower-cased and falls into word pieces. The vocabulary holds, in this
+order: [PAD] [UNK] [CLS] [SEP] [MASK], [unused0] ... [unused99], the characters of BLOCKS whether they occur or not,
+every character of the graph and those that the texts have RARE times or more, and the most frequent Latin word pieces.
+Characters that the tokenizer does not split off (letters, digits, signs such as ℃) are there twice, the second time as
+`##` pieces, so that no word of known characters is unknown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.files import InputError, digest, read_json, sha256, write_json, written_folder
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.linking.documents import documents
+
+FORMAT = 1
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+UNUSED = 100
+#: [first, last] code points that are always there
+BLOCKS = {
+    "printable ASCII": (0x21, 0x7E),
+    "CJK unified ideographs": (0x4E00, 0x9FFF),
+    "CJK punctuation": (0x3001, 0x301F),
+    "full-width forms": (0xFF01, 0xFF5E),
+    "Greek letters": (0x391, 0x3C9),
+    "Roman numerals": (0x2160, 0x217B),
+    "circled and bracketed numbers": (0x2460, 0x249B),
+    "quotation marks and dashes": (0x2010, 0x2026),
+    "units": (0x3380, 0x33D5),
+}
+SIGNS = "℃℉‰±×÷≤≥≈≠∶→←↑↓°·•μµ²³§®"
+RARE = 10
+REPEATS = 1_000_000  # words that the trainer of word pieces sees, at most; frequencies are scaled down to it
+
+
+def normaliser() -> normalizers.Normalizer:
+    """BERT's: blanks around Chinese characters, lower case, no accents, no control characters."""
+    return normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=True, lowercase=True)
+
+
+def counted(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+    """(characters, words of ASCII letters) of the texts once they are normalised and split as the tokenizer does."""
+    characters: Counter[str] = Counter()
+    words: Counter[str] = Counter()
+    normal, split = normaliser(), pre_tokenizers.BertPreTokenizer()
+    for text in texts:
+        line = normal.normalize_str(text)
+        characters.update(line)
+        if any("a" <= c <= "z" for c in line):
+            words.update(w for w, _ in split.pre_tokenize_str(line) if w.isascii() and w.isalpha())
+    return Counter({c: n for c, n in characters.items() if not c.isspace()}), words
+
+
+def whole(character: str) -> bool:
+    """Whether the tokenizer makes a word of the character alone: Chinese characters and punctuation."""
+    made = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normaliser().normalize_str(f"a{character}a"))
+    return len(made) > 1
+
+
+def word_pieces(words: Counter[str], size: int) -> list[str]:
+    """At most `size` pieces of two letters and more, learnt from the words' frequencies, in alphabetical order."""
+    if not words or size < 1:
+        return []
+    scale = min(1.0, REPEATS / words.total())
+    shown = (word for word, n in sorted(words.items()) for _ in range(max(1, round(n * scale))))
+    letters = sorted(set("".join(words)))
+    single = [*letters, *(f"##{letter}" for letter in letters)]
+    pieces = Tokenizer(models.WordPiece({}, unk_token="[UNK]", max_input_chars_per_word=100))
+    pieces.pre_tokenizer = pre_tokenizers.Whitespace()
+    pieces.train_from_iterator(
+        shown,
+        trainers.WordPieceTrainer(
+            vocab_size=size + len(single),
+            min_frequency=3,
+            special_tokens=single,  # numbered here, or the trainer's hash order would break ties differently each time
+            continuing_subword_prefix="##",
+            show_progress=False,
+        ),
+    )
+    return sorted(piece for piece in pieces.get_vocab() if len(piece.removeprefix("##")) > 1)
+
+
+def vocabulary(graph: Iterable[str], texts: Iterable[str] = (), pieces: int = 4000) -> list[str]:
+    """Tokens in the order of their ids, from the graph's names and further texts."""
+    known, words = counted(graph)
+    seen, more = counted(texts)
+    always = "".join(chr(c) for first, last in BLOCKS.values() for c in range(first, last + 1)) + SIGNS
+    characters = {c for c in normaliser().normalize_str(always) if not c.isspace()} | set(known)
+    characters |= {c for c, n in seen.items() if n >= RARE}
+    inside = [c for c in sorted(characters) if not whole(c)]
+    tokens = [*SPECIAL, *(f"[unused{i}]" for i in range(UNUSED)), *sorted(characters), *(f"##{c}" for c in inside)]
+    return list(dict.fromkeys([*tokens, *word_pieces(words + more, pieces)]))
+
+
+def tokenizer(tokens: list[str], max_length: int = 512) -> PreTrainedTokenizerFast:
+    """A fast BERT tokenizer of the vocabulary `tokens`."""
+    ids = {token: i for i, token in enumerate(tokens)}
+    backend = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    backend.normalizer = normaliser()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **{f"{t.strip('[]').lower()}_token": t for t in SPECIAL},
+    )
+
+
+def unknown_share(made: PreTrainedTokenizerFast, texts: Iterable[str]) -> float:
+    """The share of [UNK] among the texts' tokens."""
+    tokens = unknown = 0
+    for text in texts:
+        ids = made(text, add_special_tokens=False, verbose=False)["input_ids"]
+        tokens, unknown = tokens + len(ids), unknown + ids.count(made.unk_token_id)
+    return unknown / max(1, tokens)
+
+
+def _sayings(graph: KnowledgeGraph) -> Iterator[str]:
+    for table, column in ((graph.names, "name"), (graph.definitions, "text"), (graph.triples, "relation")):
+        yield from table[column].unique().to_pylist()
+
+
+def build(graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False) -> tuple[Path, bool]:
+    """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of text.
+
+    texts: whatever kg.linking reads. Raises InputError for a broken file, or a folder that holds something else.
+    """
+    folder = Path(out)
+    for text in texts:
+        if not Path(text).is_file():
+            raise InputError(f"{text}: no such file. Check the path.")
+    recipe = {
+        "format": FORMAT,
+        "graph": fingerprint(graph),
+        "texts": [sha256(text) for text in texts],
+        "pieces": pieces,
+    }
+    if (folder / "manifest.json").is_file():
+        if not fresh and read_json(folder / "manifest.json").get("recipe") == recipe:
+            return folder, True
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{out}: there is something here that is no vocabulary; it is left alone. Choose another --out."
+        )
+    every = tqdm(
+        documents([Path(t) for t in texts], None, "skip"), unit=" texts", desc="vocabulary", dynamic_ncols=True
+    )
+    tokens = vocabulary(_sayings(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
+    with written_folder(folder) as partial:
+        tokenizer(tokens).save_pretrained(partial)
+        made = load_tokenizer(str(partial))
+        facts = {"tokens": len(made), "fingerprint": tokenizer_fingerprint(made), "vocabulary": digest(tokens)}
+        write_json(partial / "manifest.json", {"recipe": recipe, **facts})
+    return folder, False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m datamodules.vocabulary", description=__doc__.split("\n")[0])
+    parser.add_argument("--graph", required=True, help="folder of a knowledge graph")
+    parser.add_argument("--texts", nargs="*", default=[], help="files of text, in the formats of kg.linking")
+    parser.add_argument("--out", required=True, help="folder for the tokenizer")
+    parser.add_argument("--pieces", type=int, default=4000, help="Latin word pieces at most (4000)")
+    parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
+    options = parser.parse_args()
+    try:
+        folder, was_there = build(**vars(options))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    count = read_json(folder / "manifest.json")["tokens"]
+    print(f"{folder}: {count:,} tokens{' (there already, from the same graph and texts; kept)' if was_there else ''}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Masked-language-model pre-training of a BERT: start encoders, and an encoder carried on on other text.
+
+Devlin, Chang, Lee and Toutanova, NAACL 2019. https://arxiv.org/abs/1810.04805
+
+    Task #1: Masked LM, Section 3.1     MLM.loss_sum; masks: datamodules.mlm
+
+Deviations from the printed paper, each pinned by a test:
+    D1  No next-sentence prediction (the paper's Task #2): there are no documents of sentences here.
+    D2  The loss is its sum over the global batch divided by the number of predicted tokens there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, BertModel
+
+from datamodules.mlm import MLMBatch
+from kg.files import InputError
+from models.base import PaperModule
+from models.encoders import load_bert
+from models.heads import MLMHead
+
+
+def new_bert(
+    vocab_size: int, layers: int, hidden: int, heads: int, intermediate: int, max_length: int, pad_id: int = 0
+) -> BertModel:
+    """A BERT with random weights and without pooler. Raises InputError when `heads` does not divide `hidden`."""
+    if hidden % heads:
+        raise InputError(f"hidden {hidden}: wanted a multiple of heads, {heads}")
+    config = BertConfig(
+        vocab_size=vocab_size,
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=max_length,
+        pad_token_id=pad_id,
+    )
+    return BertModel(config, add_pooling_layer=False)
+
+
+class MLM(PaperModule):
+    """Masked-language-model pre-training.
+
+    encoder     a BERT to carry on: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
+    layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for `encoder`
+    dropout     None: the encoder's own
+    The rest as in :class:`PaperModule`.
+    """
+
+    def __init__(
+        self,
+        encoder: str | None = None,
+        layers: int = 4,
+        hidden: int = 256,
+        heads: int = 4,
+        intermediate: int = 1024,
+        max_length: int = 512,
+        attention: str = "sdpa",
+        dropout: float | None = None,
+        lr: float = 1e-4,
+        weight_decay: float = 0.01,
+        warmup_steps: int = 10_000,
+    ) -> None:
+        super().__init__(lr, weight_decay, warmup_steps)
+        self.source, self.attention, self.dropout = encoder, attention, dropout
+        self.sizes = {
+            "layers": layers,
+            "hidden": hidden,
+            "heads": heads,
+            "intermediate": intermediate,
+            "max_length": max_length,
+        }
+        self.bert: BertModel | None = None
+
+    def configure_model(self) -> None:
+        """Read or make the encoder; Lightning calls this before it needs parameters.
+
+        Raises InputError when the encoder that was given has fewer tokens or positions than the data uses.
+        """
+        if self.bert is not None:
+            return
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if self.source is None:
+            bert = new_bert(len(data.tokenizer), **self.sizes, pad_id=int(data.tokenizer.pad_token_id))
+            bert.set_attn_implementation(self.attention)
+        else:
+            bert = load_bert(self.source, self.attention)
+        for wanted, got, what in (
+            (len(data.tokenizer), bert.config.vocab_size, "tokens"),
+            (data.max_length, bert.config.max_position_embeddings, "positions"),
+        ):
+            if wanted > got:
+                raise InputError(
+                    f"encoder {self.source or 'from scratch'}: {got} {what}, but the data has {wanted}. "
+                    "Take the encoder's own tokenizer, or a shorter max_length."
+                )
+        if self.dropout is not None:
+            for module in bert.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = self.dropout
+        config = bert.config
+        self.bert = bert
+        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self._window = torch.zeros(1)
+        self.train()  # from_pretrained returns modules in evaluation mode, without dropout
+
+    def logits(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
+        """((N, V) float logits, (N,) labels) of the tokens that are predicted."""
+        assert self.bert is not None
+        hidden = self.bert(batch.input_ids, batch.attention_mask).last_hidden_state
+        predicted = batch.labels != -100
+        logits = self.head(hidden[predicted], self.bert.embeddings.word_embeddings.weight)
+        return logits.float(), batch.labels[predicted]
+
+    def loss_sum(self, batch: MLMBatch) -> Tensor:
+        """(1,) sum over the predicted tokens of -log p(token)."""
+        return nn.functional.cross_entropy(*self.logits(batch), reduction="sum")[None]
+
+    def training_step(self, batch: MLMBatch, batch_idx: int) -> Tensor:
+        accumulate = self.trainer.accumulate_grad_batches
+        total = self.trainer.strategy.reduce(batch.counts.clone(), reduce_op="sum").clamp_min(1)
+        loss = self.loss_sum(batch)
+        self._window = self._window.to(loss.device) + loss.detach()
+        if (batch_idx + 1) % accumulate == 0:
+            mean = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
+            self._window.zero_()
+            self.log("train/loss", mean[0], prog_bar=True, batch_size=1)
+        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
+        return (loss / total).sum() * accumulate * self.trainer.world_size
+
+    def on_validation_epoch_start(self) -> None:
+        self._tally = torch.zeros(3, dtype=torch.double, device=self.device)
+
+    def validation_step(self, batch: MLMBatch, batch_idx: int) -> None:
+        logits, labels = self.logits(batch)
+        loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
+        right = (logits.argmax(-1) == labels).sum()
+        self._tally += torch.stack([loss.double(), right.double(), batch.counts[0].double()])
+
+    def on_validation_epoch_end(self) -> None:
+        loss, right, count = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
+        mean = loss / count.clamp_min(1)
+        self.log_dict(
+            {
+                "val/loss": mean,
+                "val/perplexity": mean.exp(),
+                "val/accuracy": right / count.clamp_min(1),
+                "val/tokens": count,
+            },
+            batch_size=1,
+        )
+
+    def export(self, folder: str | Path) -> None:
+        """Write encoder and head as a Hugging Face folder that ``AutoModel`` and ``AutoModelForMaskedLM`` load."""
+        assert self.bert is not None
+        whole = BertForMaskedLM(self.bert.config)
+        whole.bert.load_state_dict(self.bert.state_dict())
+        place = whole.cls.predictions
+        place.transform.dense.load_state_dict(self.head.dense.state_dict())
+        place.transform.LayerNorm.load_state_dict(self.head.norm.state_dict())
+        with torch.no_grad():
+            place.bias.copy_(self.head.bias)
+        whole.tie_weights()
+        whole.save_pretrained(folder)

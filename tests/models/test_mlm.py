@@ -1,0 +1,117 @@
+"""Masked-LM pre-training against the definition of its loss, and what it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from datamodules.mlm import MLMData
+from kg.files import InputError
+from models.encoders import load_bert
+from models.mlm import MLM, new_bert
+from tests.fakes import bert
+from tests.fakes.mlm import Folders
+
+SMALL = {"layers": 2, "hidden": 32, "heads": 2, "intermediate": 64, "max_length": 128, "dropout": 0.0}
+
+
+def module(fake: Folders, **settings: object) -> tuple[MLM, MLMData]:
+    data = MLMData(fake.corpus, fake.vocabulary, batch_size=16)
+    data.setup()
+    torch.manual_seed(0)
+    model = MLM(**{**SMALL, **settings})  # type: ignore[arg-type]
+    model._trainer = SimpleNamespace(datamodule=data, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
+    model.configure_model()
+    return model, data
+
+
+def test_d2_loss_is_the_mean_over_predicted_tokens(fake_mlm: Folders) -> None:
+    """Token by token, sentence by sentence, without padding."""
+    model, data = module(fake_mlm)
+    batch = data.batch(data.order(0)[0], 0)
+    slow = torch.zeros(())
+    words = model.bert.embeddings.word_embeddings.weight  # type: ignore[union-attr]
+    for ids, mask, labels in zip(batch.input_ids, batch.attention_mask, batch.labels, strict=True):
+        n = int(mask.sum())
+        states = model.bert(ids[None, :n]).last_hidden_state[0]  # type: ignore[misc]
+        for i in range(n):
+            if labels[i] >= 0:
+                slow = slow - model.head(states[i][None], words)[0].log_softmax(0)[labels[i]]
+    torch.testing.assert_close(model.loss_sum(batch)[0], slow, rtol=1e-4, atol=1e-2)
+    assert (model.loss_sum(batch)[0] / batch.counts[0]).item() == pytest.approx(
+        torch.tensor(len(words)).log().item(), rel=0.05
+    )
+
+
+def test_a_blank_batch_counts_nothing_and_every_parameter_learns(fake_mlm: Folders) -> None:
+    model, data = module(fake_mlm)
+    assert model.loss_sum(data.batch(data.held_out_indices[:1], -1, blank=True))[0] == 0
+    model.loss_sum(data.batch(data.order(0)[0], 0)).sum().backward()
+    still = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert all("key.bias" in name for name in still), still
+
+
+def test_overfits_four_sentences(fake_mlm: Folders) -> None:
+    model, data = module(fake_mlm)
+    batch = data.batch(data.train_indices[:4], 0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    first = model.loss_sum(batch).item()
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = model.loss_sum(batch).sum() / batch.counts[0]
+        loss.backward()
+        optimizer.step()
+    assert model.loss_sum(batch).item() < 0.1 * first
+
+
+def test_export_loads_everywhere_with_the_same_output(fake_mlm: Folders, tmp_path: Path) -> None:
+    model, data = module(fake_mlm)
+    torch.nn.init.normal_(model.head.bias)
+    model.eval().export(tmp_path)
+    data.export(str(tmp_path))
+    batch = data.batch(data.order(0)[0], 0)
+    wanted = model.bert(batch.input_ids, batch.attention_mask).last_hidden_state  # type: ignore[misc]
+    for loaded in (load_bert(str(tmp_path)), AutoModel.from_pretrained(tmp_path, add_pooling_layer=False)):
+        assert torch.equal(loaded.eval()(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)
+    whole = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    logits = whole(batch.input_ids, batch.attention_mask).logits[batch.labels != -100]
+    torch.testing.assert_close(logits, model.logits(batch)[0], atol=1e-5, rtol=1e-5)
+    assert len(AutoTokenizer.from_pretrained(tmp_path)) == len(data.tokenizer)
+    again, _ = module(fake_mlm, encoder=str(tmp_path))  # carried on from there
+    again.eval()
+    assert torch.equal(again.bert(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)  # type: ignore[misc]
+
+
+def test_d1_no_sentence_pair_head(fake_mlm: Folders, tmp_path: Path) -> None:
+    model, _ = module(fake_mlm)
+    assert model.bert.pooler is None and not [n for n, _ in model.named_parameters() if "seq_relationship" in n]  # type: ignore[union-attr]
+
+
+def test_validation_counts(fake_mlm: Folders) -> None:
+    model, data = module(fake_mlm)
+    logged: dict[str, torch.Tensor] = {}
+    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
+    model.eval().on_validation_epoch_start()
+    batches = [data.batch(data.held_out_indices[i::2], -1) for i in range(2)]
+    with torch.no_grad():
+        for batch in batches:
+            model.validation_step(batch, 0)
+        sums = sum(model.loss_sum(b).item() for b in batches)
+    model.on_validation_epoch_end()
+    count = sum(b.counts.item() for b in batches)
+    assert logged["val/tokens"] == count and logged["val/loss"].item() == pytest.approx(sums / count, rel=1e-5)
+    assert logged["val/perplexity"].item() == pytest.approx(torch.tensor(sums / count).exp().item(), rel=1e-4)
+    assert 0 <= logged["val/accuracy"] < 0.1
+
+
+def test_bad_settings(fake_mlm: Folders, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="hidden 30: wanted a multiple of heads, 4"):
+        new_bert(10, 1, 30, 4, 60, 16)
+    with pytest.raises(InputError, match="tokens, but the data has"):
+        module(fake_mlm, encoder=str(bert.write(tmp_path / "b", ["zebra"])))
+    with pytest.raises(InputError, match="64 positions, but the data has 128"):
+        module(fake_mlm, max_length=64)
