@@ -15,7 +15,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from datamodules.formats import NoLabels, check_label, group, marked, records, some, text_at
+from datamodules.formats import NoLabels, check_label, group, line_id, marked, records, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
 from kg.files import InputError
 
@@ -28,11 +28,6 @@ NO_OBJECT = "triples whose object is not in the text: no marker for it"
 NESTED = "pairs whose subject and object overlap wherever they stand"
 
 S_OPEN, S_CLOSE, O_OPEN, O_CLOSE = MARKERS = ("[S]", "[/S]", "[O]", "[/O]")
-
-
-def _line(path: Path, where: str) -> str:
-    """An example's id: the split's file and the line that it begins at."""
-    return f"{path.name.split('.')[0]}:{where.rpartition(':')[2]}"
 
 
 def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -79,7 +74,7 @@ def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "
 
 def _tagged(path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]) -> Tagged:
     found[REPEATED] += len(entities) - len(set(entities))
-    name = _line(path, where)
+    name = line_id(path, where)
     return Tagged(name, name, text, sorted(set(entities)))
 
 
@@ -150,7 +145,7 @@ def triples(
     found = Counter() if found is None else found
     result = []
     for where, record in records(path, encoding):
-        text, name = text_at(where, record, "text"), _line(path, where)
+        text, name = text_at(where, record, "text"), line_id(path, where)
         relations: dict[tuple[str, str], list[str]] = defaultdict(list)
         for triple in _list(where, record, "spo_list"):
             value, kind = triple.get("object"), triple.get("object_type")
@@ -192,5 +187,5 @@ def queries(
             raise NoLabels(f"{where}: no 'label': this file has no gold labels. Score a split that has them.")
         texts = text_at(where, record, first), text_at(where, record, second)
         label = check_label(where, str(record["label"]), labels)
-        result.append(Pair(_line(path, where), group(texts[0]), *texts, label))
+        result.append(Pair(line_id(path, where), group(texts[0]), *texts, label))
     return some(result, path)

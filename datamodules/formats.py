@@ -39,6 +39,11 @@ def some(examples: list[Any], path: Path) -> list[Any]:
     return examples
 
 
+def line_id(path: Path, where: str) -> str:
+    """An example's id: its file's name without endings, and the line that it begins at (`where` is path:line)."""
+    return f"{path.name.split('.')[0]}:{where.rpartition(':')[2]}"
+
+
 def group(text: str) -> str:
     """A short name of a text; examples that share it must not be split between training and selection."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -259,14 +264,21 @@ def pairs(
     path: Path, *, found: Counter[str] | None = None, labels: Container[str] | None = ("0", "1"),
     encoding: str = "utf-8", what: str = "label, first text, second text",
 ) -> list[Pair]:  # fmt: skip
-    """Rows label, first text, second text (a question and an answer); `document` stands for the first text."""
+    """Rows label, first text, second text (a question and an answer); `document` stands for the first text.
+
+    WebMedQA's own rows have five columns, of which the second is the label, the fourth the question and the fifth the
+    answer; the first line tells which form a file has.
+    """
     result = []
-    for where, (label, first, second) in table(path, 3, what, encoding):
+    wide = next(lines(path, encoding), (0, ""))[1].count("\t") == 4
+    for where, values in table(
+        path, 5 if wide else 3, f"department, label, id, {what[7:]}" if wide else what, encoding
+    ):
+        label, first, second = (values[1], *values[3:]) if wide else values
         check_label(where, label, labels)
         if not first.strip() or not second.strip():
             raise InputError(f"{where}: wanted {what}, got an empty text. Mend the line or remove it.")
-        name = f"{path.name.split('.')[0]}:{where.rpartition(':')[2]}"
-        result.append(Pair(name, group(first), first, second, label))
+        result.append(Pair(line_id(path, where), group(first), first, second, label))
     return some(result, path)
 
 
