@@ -84,7 +84,20 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
     """
     definition, data, out = task(name), Path(data), Path(out)
     files = {p.relative_to(data).as_posix(): p for paths in inputs(definition, data).values() for p in paths}
-    made_of = {"readers": READERS, "inputs": {n: sha256(p) for n, p in sorted(files.items())}, "name": definition.name}
+    made_of = {
+        "name": definition.name,
+        "kind": definition.kind,
+        "metric": definition.metric,
+        "language": definition.language,
+        "suite": definition.suite,
+        "dataset": definition.dataset,
+        "variant": definition.variant,
+        "markers": list(definition.markers),
+        "negative": definition.negative,
+        "positive": definition.positive,
+        "readers": READERS,
+        "inputs": {n: sha256(p) for n, p in sorted(files.items())},
+    }
     if _same(out, made_of):
         return out
     splits, odd, notes = read(definition, data)
@@ -96,15 +109,6 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
     manifest = save_task(
         out,
         splits,
-        kind=definition.kind,
-        metric=definition.metric,
-        language=definition.language,
-        suite=definition.suite,
-        dataset=definition.dataset,
-        variant=definition.variant,
-        markers=list(definition.markers),
-        negative=definition.negative,
-        positive=definition.positive,
         scored=scored,
         selection="dev" if scored == "test" and "dev" in splits else "train",
         odd=odd,
@@ -122,7 +126,7 @@ def _same(out: Path, made_of: dict[str, Any]) -> bool:
     try:
         manifest = read_json(out / "manifest.json")
         whole = all(sha256(out / f"{split}.jsonl") == digest for split, digest in manifest["sha256"].items())
-    except (InputError, OSError, KeyError, AttributeError):
+    except (InputError, OSError, KeyError, TypeError, AttributeError):
         return False
     return whole and all(manifest.get(key) == value for key, value in made_of.items())
 
