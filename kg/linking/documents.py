@@ -122,24 +122,36 @@ def text_documents(path: Path) -> Iterator[Document]:
         yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
 
 
-def pubtator_documents(path: Path) -> Iterator[Document]:
-    """PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a blank line.
+class Annotation(NamedTuple):
+    """A mention as PubTator gives it: `text[start:end]` is `surface`; `entity` may be empty, "-" or "-1"."""
 
-    The text is title, line end, abstract, to which the offsets fit. Mentions without an entity (empty, "-" or "-1") and
-    relation lines are left out.
+    where: str
+    start: int
+    end: int
+    surface: str
+    type: str
+    entity: str
+
+
+def pubtator_annotations(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str, str, list[Annotation]]]:
+    """(file and line, id, text, annotations) of each document of a PubTator file.
+
+    PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a blank line. The text is
+    title, line end, abstract, to which the offsets fit. Relation lines are left out. Raises InputError for any other
+    line, and for offsets that do not fit the text.
     """
     block: list[tuple[int, str]] = []
-    for number, line in lines(path):
+    for number, line in lines(path, encoding):
         if line.strip():
             block.append((number, line))
         elif block:
-            yield _pubtator_document(path, block)
+            yield _annotated(path, block)
             block = []
     if block:
-        yield _pubtator_document(path, block)
+        yield _annotated(path, block)
 
 
-def _pubtator_document(path: Path, block: list[tuple[int, str]]) -> Document:
+def _annotated(path: Path, block: list[tuple[int, str]]) -> tuple[str, str, str, list[Annotation]]:
     where = f"{path}:{block[0][0]}"
     head = [line.split("|", 2) for _, line in block[:2]]
     if [part[1:2] for part in head] != [["t"], ["a"]] or head[0][0] != head[1][0]:
@@ -148,7 +160,7 @@ def _pubtator_document(path: Path, block: list[tuple[int, str]]) -> Document:
             f"{block[0][1]!r:.60}. Put a blank line between documents."
         )
     name, title, abstract = head[0][0], head[0][2], head[1][2]
-    text, mentions = f"{title}\n{abstract}" if title or abstract else "", []
+    text, annotations = f"{title}\n{abstract}" if title or abstract else "", []
     for number, line in block[2:]:
         part = line.split("\t")
         if part[0] != name:
@@ -163,11 +175,18 @@ def _pubtator_document(path: Path, block: list[tuple[int, str]]) -> Document:
                 f"{path}:{number}: wanted id, start, end, mention, type, entity, got {line!r:.60}. "
                 "Put tabs between them."
             )
+        end: Any = int(part[2]) if part[2].isdecimal() else part[2]
+        checked_mention(f"{path}:{number}", text, int(part[1]), end, "any", part[3])
         entity = part[5].strip() if len(part) > 5 else ""
-        if entity not in ("", "-", "-1"):
-            end = int(part[2]) if part[2].isdecimal() else part[2]
-            mentions.append(checked_mention(f"{path}:{number}", text, int(part[1]), end, entity, part[3]))
-    return Document(name, text, tuple(mentions), where)
+        annotations.append(Annotation(f"{path}:{number}", int(part[1]), end, part[3], part[4], entity))
+    return where, name, text, annotations
+
+
+def pubtator_documents(path: Path) -> Iterator[Document]:
+    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are left out."""
+    for where, name, text, given in pubtator_annotations(path):
+        named = (a for a in given if a.entity not in ("", "-", "-1"))
+        yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
 class _PubMed:

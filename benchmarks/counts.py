@@ -1,0 +1,93 @@
+"""Counts of every split that is at hand, beside those that the papers print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.definition import Definition
+from benchmarks.tasks import read, tasks
+from datamodules.chineseblue import REPEATED
+from datamodules.tasks import SPLITS
+from kg.files import InputError
+
+
+class CountRow(NamedTuple):
+    """A split's size in `unit`: `here`, as `source` prints it, their difference; None where one is not known."""
+
+    task: str
+    split: str
+    unit: str
+    here: int | None
+    published: int | None
+    source: str
+    note: str = ""
+
+    @property
+    def difference(self) -> int | None:
+        return None if self.here is None or self.published is None else self.here - self.published
+
+
+def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
+    """The size of a split in a unit: examples, mentions, triples, sentences or questions."""
+    if unit == "examples":
+        return len(examples)
+    if unit == "mentions":
+        return sum(len(e.entities) for e in examples)
+    if unit == "triples":  # one that stands twice in its sentence is printed twice and kept once
+        return sum(len(e.gold) for e in examples) + odd.get(REPEATED, 0)
+    if unit in ("sentences", "questions"):
+        return len({e.document for e in examples})
+    raise ValueError(f"no unit {unit!r}")
+
+
+UNIT = {"ner": "mentions", "nested": "mentions", "relation": "examples", "pair": "examples", "ranking": "questions"}
+
+
+def count_rows(
+    folder_of: Callable[[Definition], Path], definitions: Iterable[Definition] | None = None
+) -> list[CountRow]:
+    """Rows of every task and split; `folder_of` gives a task's data folder, or raises InputError where there is none.
+
+    A split that is not at hand has here=None; a broken file raises no error but is told in `note`.
+    """
+    rows = []
+    for definition in tasks().values() if definitions is None else definitions:
+        note = ""
+        splits: dict[str, list[Any]] = {}
+        odd: dict[str, dict[str, int]] = {}
+        try:
+            splits, odd, notes = read(definition, folder_of(definition))
+            note = "; ".join(notes)
+        except InputError as error:
+            note = str(error)
+        units = {(p.source, p.unit): p.sizes for p in definition.published}
+        own = UNIT[definition.kind]
+        if splits and not any(unit == own for _, unit in units):
+            units["", own] = {}
+        for (source, unit), sizes in units.items():
+            for split in SPLITS:
+                if split not in sizes and split not in splits:
+                    continue
+                here = counted(unit, splits[split], odd.get(split, {})) if split in splits else None
+                rows.append(CountRow(definition.name, split, unit, here, sizes.get(split), source, note))
+    return rows
+
+
+def counts_table(rows: Iterable[CountRow]) -> str:
+    """The rows as aligned text: task, split, unit, here, published, difference, source; notes below, once each."""
+    rows = list(rows)
+    head = ("task", "split", "unit", "here", "published", "difference", "published in")
+    cells: list[tuple[str, ...]] = [head]
+    for row in rows:
+        difference = "" if row.difference is None else "same" if row.difference == 0 else f"{row.difference:+,}"
+        numbers = ["-" if n is None else f"{n:,}" for n in (row.here, row.published)]
+        cells.append((row.task, row.split, row.unit, *numbers, difference, row.source))
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    lines = []
+    for line in cells:
+        parts = [c.rjust(w) if 3 <= i <= 5 else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        lines.append("  ".join(parts).rstrip())
+    notes = dict.fromkeys(f"{row.task}: {row.note}" for row in rows if row.note)
+    return "\n".join([*lines, *([""] if notes else []), *notes])

@@ -1,0 +1,51 @@
+"""What a downstream task is, before any of its data is read. The suites (chineseblue.py, blurb.py) list them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+Splits = dict[str, list[Any]]
+
+
+class Read(Protocol):
+    def __call__(self, paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+        """The examples of `split` from its files, in the order that the definition lists them."""
+
+
+class Published(NamedTuple):
+    """Sizes that `source` prints, by split, counted in `unit`: examples, mentions, triples or questions."""
+
+    source: str
+    unit: str
+    sizes: Mapping[str, int]
+
+
+class Definition(NamedTuple):
+    """A task: what is scored and how its data set's files become examples.
+
+    files      {split: paths in the data set's folder}; a split is there when its first file is. Test may lack labels.
+    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`.
+    metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all classes but
+               `negative`), acc1 (share of questions whose best answer is right)
+    variant    what makes this another set than the official one; None for the official one. Never scored as official.
+    """
+
+    name: str
+    suite: str
+    kind: str
+    language: str
+    metric: str
+    dataset: str
+    files: Mapping[str, tuple[str, ...]]
+    read: Read
+    published: tuple[Published, ...] = ()
+    aliases: tuple[str, ...] = ()
+    variant: str | None = None
+    markers: tuple[str, ...] = ()
+    negative: str | None = None
+    positive: str | None = None
+    derived: Callable[[Splits], Splits] | None = None
+    notes: tuple[str, ...] = ()

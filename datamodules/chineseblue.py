@@ -1,0 +1,191 @@
+"""Readers of the Chinese tasks' files: ChineseBLUE (Zhang et al. 2020) and CBLUE / CHIP 2020 (Zhang et al. 2022).
+
+cMedQANER .txt, DXY-NER            datamodules.formats.bio(tokens=False)
+cMedQANER .json                    mentions
+CMeEE (cNNER)                      nested
+CMeIE (CHIP-RE), DXY-RE            triples
+cMedQQ, cMedQNLI, cMedQA, WebMedQA datamodules.formats.pairs
+KUAKE-QQR, KUAKE-QTR               queries
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from datamodules.formats import NoLabels, check_label, group, line_id, marked, records, some, text_at
+from datamodules.tasks import Pair, Relation, Tagged
+from kg.files import InputError
+
+OTHER_CASE = "mentions that differ from their text in upper and lower case"
+MOVED = "mentions whose offset is one off, put where the text has them"
+REPEATED = "entities or triples that stand twice in one sentence, kept once"
+SEVERAL = "pairs with several relations, any of which is right"
+NO_SUBJECT = "triples whose subject is not in the text: no marker for it"
+NO_OBJECT = "triples whose object is not in the text: no marker for it"
+NESTED = "pairs whose subject and object overlap wherever they stand"
+
+S_OPEN, S_CLOSE, O_OPEN, O_CLOSE = MARKERS = ("[S]", "[/S]", "[O]", "[/O]")
+
+
+def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    if key not in record:
+        raise NoLabels(f"{where}: no {key!r}: this file has no gold labels. Score a split that has them.")
+    value = record[key]
+    if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
+        raise InputError(f"{where}: wanted a list of objects under {key!r}, got {value!r:.60}. Mend the record.")
+    return value
+
+
+def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Tagged]:
+    """cMedQANER's JSON lines: text, mention_data [{mention, type, offset}], offsets as strings.
+
+    The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in train): those that lie
+    inside another one, which BIO cannot hold. Some are written in another case than the text (TCT for tct), and one
+    text's offsets are one too high; both are counted in `found`. A mention that is not within one character of its
+    offset raises InputError.
+    """
+    found = Counter() if found is None else found
+    result = []
+    for where, record in records(path, encoding):
+        text, entities = text_at(where, record, "text"), []
+        for mention in _list(where, record, "mention_data"):
+            surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
+            offset = mention.get("offset")
+            if not str(offset).isdecimal():
+                raise InputError(f"{where}: wanted a number as the offset of {surface!r}, got {offset!r}.")
+            given, folded = int(str(offset)), surface.casefold()
+            near = [
+                s for s in (given, given - 1, given + 1) if s >= 0 and text[s : s + len(surface)].casefold() == folded
+            ]
+            if not near:
+                raise InputError(
+                    f"{where}: the text has {text[given : given + len(surface)]!r} at offset {given}, the record says "
+                    f"{surface!r}. Offsets count the characters of text from 0; mend the record."
+                )
+            found[MOVED] += near[0] != given
+            found[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface
+            entities.append((near[0], near[0] + len(surface), kind))
+        result.append(_tagged(path, where, text, entities, found))
+    return some(result, path)
+
+
+def _tagged(path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]) -> Tagged:
+    found[REPEATED] += len(entities) - len(set(entities))
+    name = line_id(path, where)
+    return Tagged(name, name, text, sorted(set(entities)))
+
+
+def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Tagged]:
+    """CMeEE's JSON list: text, entities [{start_idx, end_idx, type, entity}]; end_idx is the last character's place.
+
+    Raises NoLabels for a file without `entities`, and InputError where an entity is not the text between its offsets.
+    """
+    found = Counter() if found is None else found
+    result = []
+    for where, record in records(path, encoding):
+        text, entities = text_at(where, record, "text"), []
+        for entity in _list(where, record, "entities"):
+            start, end, kind = entity.get("start_idx"), entity.get("end_idx"), text_at(where, entity, "type")
+            if type(start) is not int or type(end) is not int or not 0 <= start <= end < len(text):
+                raise InputError(f"{where}: entity ({start!r}, {end!r}) is outside its text of {len(text)} characters.")
+            surface = entity.get("entity", text[start : end + 1])
+            if text[start : end + 1] != surface:
+                raise InputError(
+                    f"{where}: characters {start} to {end}, both included, are {text[start : end + 1]!r}, the record "
+                    f"says {surface!r}. Mend the offsets."
+                )
+            entities.append((start, end + 1, kind))
+        result.append(_tagged(path, where, text, entities, found))
+    return some(result, path)
+
+
+def schema(path: Path) -> list[str]:
+    """The classes of CMeIE's 53_schemas.json, a line each: `subject type|predicate|object type`."""
+    names = ("subject_type", "predicate", "object_type")
+    return some(["|".join(text_at(where, record, n) for n in names) for where, record in records(path)], path)
+
+
+def places(text: str, wanted: str) -> list[int]:
+    """Where `wanted` begins in `text`, overlapping ones too."""
+    found, at = [], text.find(wanted)
+    while at >= 0:
+        found.append(at)
+        at = text.find(wanted, at + 1)
+    return found
+
+
+def nearest(text: str, subject: str, object_: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Spans of the two strings: the two that do not overlap and lie nearest to each other, the first of equals.
+
+    Where all overlap, the first that do; None for a string that is not in the text.
+    """
+    first = [(s, s + len(subject)) for s in places(text, subject)]
+    second = [(s, s + len(object_)) for s in places(text, object_)]
+    if not first or not second:
+        return (first or [None])[0], (second or [None])[0]  # type: ignore[list-item]
+    gaps = [(max(a[0] - b[1], b[0] - a[1]), a, b) for a in first for b in second]
+    apart = [gap for gap in gaps if gap[0] >= 0]
+    _, a, b = min(apart) if apart else min(gaps, key=lambda gap: gap[1:])
+    return a, b
+
+
+def triples(
+    path: Path, *, found: Counter[str] | None = None, classes: Container[str] | None = None, encoding: str = "utf-8"
+) -> list[Relation]:
+    """CMeIE's JSON lines: text, spo_list [{subject, subject_type, predicate, object, object_type}]; DXY-RE alike.
+
+    One example per (subject, object) of a sentence: the text with [S][/S] and [O][/O] around the two, `gold` all its
+    classes `subject type|predicate|object type` in the file's order, `label` the first. The file gives strings
+    without places; :func:`nearest` finds them. A string that is not in the text has no marker. `object` and
+    `object_type` are strings or {"@value": string}. Raises InputError for a class that is not in `classes`.
+    """
+    found = Counter() if found is None else found
+    result = []
+    for where, record in records(path, encoding):
+        text, name = text_at(where, record, "text"), line_id(path, where)
+        relations: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for triple in _list(where, record, "spo_list"):
+            value, kind = triple.get("object"), triple.get("object_type")
+            extra = set(value) - {"@value"} if isinstance(value, dict) else ()
+            if extra:
+                raise InputError(f"{where}: wanted one '@value' as the object, got also {', '.join(sorted(extra))}.")
+            object_ = text_at(where, value, "@value") if isinstance(value, dict) else text_at(where, triple, "object")
+            kind = text_at(where, kind, "@value") if isinstance(kind, dict) else text_at(where, triple, "object_type")
+            label = f"{text_at(where, triple, 'subject_type')}|{text_at(where, triple, 'predicate')}|{kind}"
+            if classes is not None and label not in classes:
+                raise InputError(f"{where}: {label!r} is no class of the schema. Use the schema of the same release.")
+            gold = relations[text_at(where, triple, "subject"), object_]
+            found[REPEATED] += label in gold
+            if label not in gold:
+                gold.append(label)
+        for number, ((subject, object_), gold) in enumerate(relations.items(), 1):
+            s, o = nearest(text, subject, object_)
+            found[NO_SUBJECT] += s is None
+            found[NO_OBJECT] += o is None
+            found[NESTED] += s is not None and o is not None and s[0] < o[1] and o[0] < s[1]
+            found[SEVERAL] += len(gold) > 1
+            spans = [(*s, S_OPEN, S_CLOSE)] if s else []
+            spans += [(*o, O_OPEN, O_CLOSE)] if o else []
+            result.append(Relation(f"{name}.{number}", name, marked(text, spans), gold[0], gold))
+    return some(result, path)
+
+
+def queries(
+    path: Path, first: str, second: str, *, labels: Container[str] | None = None, found: Counter[str] | None = None,
+    encoding: str = "utf-8",
+) -> list[Pair]:  # fmt: skip
+    """KUAKE's JSON: {id, `first`, `second`, label}; QQR has query1 and query2, QTR query and title.
+
+    `document` stands for the first text. Raises NoLabels for a file whose records have no label.
+    """
+    result = []
+    for where, record in records(path, encoding):
+        if record.get("label") in (None, ""):
+            raise NoLabels(f"{where}: no 'label': this file has no gold labels. Score a split that has them.")
+        texts = text_at(where, record, first), text_at(where, record, second)
+        label = check_label(where, str(record["label"]), labels)
+        result.append(Pair(line_id(path, where), group(texts[0]), *texts, label))
+    return some(result, path)

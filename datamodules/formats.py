@@ -1,0 +1,307 @@
+"""Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON records, TSV.
+
+A reader takes the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
+read raises InputError `path:line: what was wanted`. What can be read but is odd is counted in `found`, a
+Counter {what it is: how often} that the caller prints; nothing is left out without being counted there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+from datamodules.tasks import Pair, Tagged, overlapping
+from kg.files import InputError, explained, lines, opened
+from kg.linking.documents import pubtator_annotations
+
+OPENED = "an I tag after O or after another type, taken as the start of an entity"
+OVERLAP = "entities that overlap one before them"
+DISCONTINUOUS = "discontinuous entities, taken from their first to their last character"
+
+
+class NoLabels(InputError):
+    """A file of a shared task's test split: its texts are given, their labels are not."""
+
+
+def _found(found: Counter[str] | None) -> Counter[str]:
+    return Counter() if found is None else found
+
+
+def some(examples: list[Any], path: Path) -> list[Any]:
+    """`examples`, unless there are none. Raises InputError for an empty file."""
+    if not examples:
+        raise InputError(f"{path}: no examples in this file; wanted at least one. The file may be cut: fetch it again.")
+    return examples
+
+
+def line_id(path: Path, where: str) -> str:
+    """An example's id: its file's name without endings, and the line that it begins at (`where` is path:line)."""
+    return f"{path.name.split('.')[0]}:{where.rpartition(':')[2]}"
+
+
+def group(text: str) -> str:
+    """A short name of a text; examples that share it must not be split between training and selection."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# BIO tables
+
+
+def bio(
+    path: Path, *, tokens: bool, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+) -> list[Tagged]:
+    """A unit and its tag on each line, a blank line between texts.
+
+    Unit and tag are split at the last blank or tab of the line, because a unit may itself be a space of any kind
+    (U+3000, NBSP). Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
+    also B and I. An I after O or after another type opens an entity, as in conlleval, and is counted in `found`.
+    tokens: True for words, joined by one blank, with their offsets as `words`; False for single characters.
+    A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.
+    """
+    found, texts = _found(found), []
+    block: list[tuple[str, str, str | None]] = []
+    document, first = None, 0
+    kind = "a token" if tokens else "one character"
+
+    def end() -> None:
+        if block:
+            texts.append(_tagged(f"{path.name.split('.')[0]}:{first}", document, block, tokens, found))
+            block.clear()
+
+    for number, line in lines(path, encoding):
+        line = line.removeprefix("\ufeff") if number == 1 and len(line) > 3 else line
+        if not line.strip(" \t"):
+            end()
+            continue
+        if tokens and line.startswith(("-DOCSTART-", "###MEDLINE:")):
+            end()
+            document = line if line.startswith("#") else f"{path.name.split('.')[0]}:{number}"
+            continue
+        cut = max(line.rfind(" "), line.rfind("\t"))
+        unit, tag = line[:cut], line[cut + 1 :]
+        match = re.fullmatch(r"(O)|([BI])(?:[-_](.+))?", tag)
+        if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
+            raise InputError(f"{path}:{number}: wanted {kind}, a {'tab' if tokens else 'blank'} and its tag, "
+                             f"got {line!r:.60}. Mend the line or fetch the file again.")  # fmt: skip
+        if match is None or (match[2] and not match[3] and merged is None):
+            raise InputError(f"{path}:{number}: wanted a tag O, B-type or I-type (B_type and I_type too), "
+                             f"got {tag!r:.60}. Convert other schemes (BIOES, IO) to BIO.")  # fmt: skip
+        if not block:
+            first = number
+        block.append((unit, match[2] or "O", merged or match[3] if match[2] else None))
+    end()
+    return some(texts, path)
+
+
+def _tagged(
+    name: str, document: str | None, block: list[tuple[str, str, str | None]], tokens: bool, found: Counter[str]
+) -> Tagged:
+    words: list[tuple[int, int]] = []
+    entities: list[tuple[int, int, str]] = []
+    at, last = 0, None
+    for unit, letter, kind in block:
+        words.append((at, at + len(unit)))
+        if kind is not None:
+            if letter == "I" and last == kind:
+                entities[-1] = (entities[-1][0], at + len(unit), kind)
+            else:
+                found[OPENED] += letter == "I"
+                entities.append((at, at + len(unit), kind))
+        at, last = at + len(unit) + tokens, kind
+    text = (" " if tokens else "").join(unit for unit, _, _ in block)
+    return Tagged(name, document or name, text, entities, words if tokens else None)
+
+
+# documents with offsets
+
+
+def _count_overlaps(examples: list[Tagged], found: Counter[str]) -> None:
+    if count := sum(overlapping(e.entities) for e in examples):
+        found[OVERLAP] += count
+
+
+def pubtator(
+    path: Path, *, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+) -> list[Tagged]:
+    """PubTator documents with the type of every mention, those without an entity id too; `merged` replaces all types."""
+    found = _found(found)
+    texts = [
+        Tagged(name, name, text, sorted({(a.start, a.end, merged or a.type) for a in given}))
+        for _, name, text, given in pubtator_annotations(path, encoding)
+    ]
+    _count_overlaps(texts, found)
+    return some(texts, path)
+
+
+def brat(
+    folder: Path, *, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+) -> list[Tagged]:
+    """A folder of BRAT standoff: each `name.ann` annotates `name.txt`; a document is named by its path in the folder.
+
+    Lines `T<n>`, tab, `type start end`, tab, covered text are read; `start end;start end` (a discontinuous entity) is
+    taken as a whole and counted; relations, events, attributes and notes are left out. Offsets count characters of
+    the text file, line ends included.
+    """
+    found, texts = _found(found), []
+    annotated = sorted(folder.rglob("*.ann"))
+    if not annotated or (lonely := {p.with_suffix("") for p in folder.rglob("*.txt")}
+                         ^ {p.with_suffix("") for p in annotated}):  # fmt: skip
+        what = f"{min(lonely)} has only one of .txt and .ann" if annotated else "no .ann file"
+        raise InputError(f"{folder}: {what}. BRAT wants name.txt and name.ann for every text.")
+    for path in annotated:
+        with opened(path.with_suffix(".txt")) as handle:
+            raw = handle.read()
+        try:
+            text = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path.with_suffix('.txt')}:{raw[: error.start].count(10) + 1}: not {encoding} text "
+                             f"({error.reason}). Name the file's encoding or convert it.") from error  # fmt: skip
+        entities = set()
+        for number, line in lines(path, encoding):
+            if not line.startswith("T"):
+                if line and line[0] not in "REAMN#*":
+                    raise InputError(
+                        f"{path}:{number}: wanted a BRAT line (T, R, E, A, M, N, # or *), got {line!r:.60}"
+                    )
+                continue
+            match = re.fullmatch(r"T\S+\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", line)
+            if match is None:
+                raise InputError(f"{path}:{number}: wanted T<n>, tab, type start end, tab, text; got {line!r:.60}")
+            parts = [tuple(map(int, part.split())) for part in match[2].split(";")]
+            start, end = parts[0][0], parts[-1][1]
+            covered = " ".join(text[s:e] for s, e in parts)
+            if not 0 <= start < end <= len(text) or covered.split() != match[3].split():
+                raise InputError(f"{path}:{number}: [{match[2]}] covers {covered!r:.60} in {path.stem}.txt, the line "
+                                 f"says {match[3]!r:.60}. Offsets count characters of the text file.")  # fmt: skip
+            found[DISCONTINUOUS] += len(parts) > 1
+            entities.add((start, end, merged or match[1]))
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        texts.append(Tagged(name, name, text, sorted(entities)))
+    _count_overlaps(texts, found)
+    return texts
+
+
+# JSON
+
+
+def records(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path:line it begins at, object) of a file that is a JSON list of objects or has one object on each line."""
+    with opened(path) as handle:
+        try:
+            raw = handle.read()
+        except (OSError, EOFError) as error:
+            raise explained(OSError(str(error)), path) from error
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{raw[: error.start].count(10) + 1}: not {encoding} text ({error.reason}). "
+                         "Convert the file to UTF-8.") from error  # fmt: skip
+    blank = re.compile(r"[ \t\r\n]*")
+    read = json.JSONDecoder().raw_decode
+    at = blank.match(text).end()  # type: ignore[union-attr]
+    listed, last, line, done = text[at : at + 1] == "[", 0, 1, False
+    at += listed
+    while True:
+        at = blank.match(text, at).end()  # type: ignore[union-attr]
+        line, last = line + text.count("\n", last, at), at
+        if at == len(text) or done:
+            break
+        if listed and text[at] == "]":
+            at, done = at + 1, True
+            continue
+        try:
+            value, end = read(text, at)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno}). "
+                             "The file may be cut; fetch it again.") from error  # fmt: skip
+        if not isinstance(value, dict):
+            raise InputError(f"{path}:{line}: wanted a JSON object, got {type(value).__name__}.")
+        if "\\ud" in text[at:end].lower():  # half of a surrogate pair is JSON, but no text
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"{path}:{line}: half a surrogate pair in the text. Remove it.") from error
+        yield f"{path}:{line}", value
+        at = blank.match(text, end).end()  # type: ignore[union-attr]
+        if listed and text[at : at + 1] == ",":
+            at += 1
+        elif listed and text[at : at + 1] != "]":
+            wrong = line + text.count("\n", last, at)
+            raise InputError(f"{path}:{wrong}: wanted a comma or the list's end. The file may be cut; fetch it again.")
+    if (listed and not done) or at < len(text):
+        what = "text after the end of the list" if done else "the list does not end"
+        raise InputError(f"{path}:{line}: {what}. The file may be cut; fetch it again.")
+
+
+def text_at(where: str, record: dict[str, Any], key: str) -> str:
+    """The string under `key`. Raises InputError when it is missing, of another type or blank."""
+    value = record.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: wanted a text under {key!r}, got {value!r:.60}. Mend the record.")
+    return value
+
+
+# tables of pairs
+
+
+def table(path: Path, columns: int, what: str, encoding: str = "utf-8") -> Iterator[tuple[str, list[str]]]:
+    """(path:line, values) of a tab-separated table; quotation marks are characters like any other."""
+    for number, line in lines(path, encoding):
+        values = (line.removeprefix("\ufeff") if number == 1 else line).split("\t")
+        if len(values) != columns or "\r" in line:
+            got = "a carriage return inside" if "\r" in line else f"{len(values)} columns in"
+            raise InputError(f"{path}:{number}: wanted {what}, separated by tabs, got {got} {line!r:.60}. "
+                             "Mend the line or fetch the file again.")  # fmt: skip
+        yield f"{path}:{number}", values
+
+
+def pairs(
+    path: Path, *, found: Counter[str] | None = None, labels: Container[str] | None = ("0", "1"),
+    encoding: str = "utf-8", what: str = "label, first text, second text",
+) -> list[Pair]:  # fmt: skip
+    """Rows label, first text, second text (a question and an answer); `document` stands for the first text.
+
+    WebMedQA's own rows have five columns, of which the second is the label, the fourth the question and the fifth the
+    answer; the first line tells which form a file has.
+    """
+    result = []
+    wide = next(lines(path, encoding), (0, ""))[1].count("\t") == 4
+    for where, values in table(
+        path, 5 if wide else 3, f"department, label, id, {what[7:]}" if wide else what, encoding
+    ):
+        label, first, second = (values[1], *values[3:]) if wide else values
+        check_label(where, label, labels)
+        if not first.strip() or not second.strip():
+            raise InputError(f"{where}: wanted {what}, got an empty text. Mend the line or remove it.")
+        result.append(Pair(line_id(path, where), group(first), first, second, label))
+    return some(result, path)
+
+
+def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
+    """`label`, if it is one of `labels` (None: any word). Raises InputError otherwise."""
+    if not isinstance(label, str) or not label.strip() or (labels is not None and label not in labels):
+        wanted = "a label" if labels is None else f"a label, one of {', '.join(labels)}"  # type: ignore[arg-type]
+        raise InputError(f"{where}: wanted {wanted}, got {label!r:.60}. Mend the line or fetch the file again.")
+    return label
+
+
+# markers
+
+
+def marked(text: str, spans: list[tuple[int, int, str, str]]) -> str:
+    """`text` with the opening and closing marker of each (start, end, opening, closing) put around its span.
+
+    Spans may be nested, equal or crossing; markers that meet at one place nest as far as the spans do.
+    """
+    marks = []
+    for rank, (start, end, opening, closing) in enumerate(spans):
+        marks.append((start, 1, -end, rank, opening))  # at one place: closing before opening, the longer opens first
+        marks.append((end, 0, -start, -rank, closing))  # and the shorter closes first
+    for place, _, _, _, mark in sorted(marks, reverse=True):
+        text = text[:place] + mark + text[place:]
+    return text
