@@ -41,7 +41,7 @@ def epoch(data: FinetuneData, order: list[np.ndarray], encoder: BertEncoder, hea
     """(seconds of forward and backward passes, tokens with padding)."""
     tokens, started = 0, time.perf_counter()
     for numbers in order:
-        batch = data.batch("train", numbers)
+        batch = data.batch("train", numbers.tolist())
         head.loss(encoder(batch.input_ids, batch.attention_mask), batch).backward()
         encoder.zero_grad(set_to_none=True)
         head.zero_grad(set_to_none=True)
@@ -56,7 +56,7 @@ def losses(data: FinetuneData, order: list[np.ndarray], encoder: BertEncoder, he
     with torch.no_grad():
         for numbers in order:
             if wanted & set(numbers.tolist()):
-                batch = data.batch("train", numbers)
+                batch = data.batch("train", numbers.tolist())
                 scores = head.scores(encoder(batch.input_ids, batch.attention_mask), batch)
                 assert batch.labels is not None
                 each = torch.nn.functional.cross_entropy(
