@@ -64,17 +64,23 @@ def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def task_folder(definition: Definition, given: dict[str, str]) -> Path:
-    """The task on disk: given as DATA=, or fetched and prepared."""
-    if given.get("DATA"):
-        folder = Path(given["DATA"])
-        kind = load_task(folder).kind
-        if kind != definition.kind:
-            raise InputError(f"DATA={folder}: a {kind} task; {definition.name} is {definition.kind}")
-        return folder.resolve()
+    """The task on disk: made of the files in DATA= (or a task folder, as it is), or fetched and prepared."""
     place = runs_folder() / "data" / "benchmarks"
+    name = folder_name(definition.name)
+    if given.get("DATA"):
+        own = Path(given["DATA"]).resolve()
+        if not own.is_dir():
+            raise InputError(
+                f"DATA={given['DATA']}: no such folder; wanted {definition.name}'s files, or a task folder"
+            )
+        if not (own / "manifest.json").is_file():
+            return prepared(definition.name, own, place / "tasks" / f"{name}-{digest(str(own))[:8]}")
+        kind = load_task(own).kind
+        if kind != definition.kind:
+            raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
+        return own
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
-    raw = fetched(definition.dataset, place / "raw" / definition.dataset, mirrors)
-    return prepared(definition.name, raw, place / "tasks" / folder_name(definition.name))
+    return prepared(definition.name, fetched(definition.dataset, place / "raw", mirrors), place / "tasks" / name)
 
 
 def found_encoder(name: str, given: dict[str, str]) -> Encoder:

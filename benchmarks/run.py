@@ -59,7 +59,7 @@ def run_counts(words: Sequence[str]) -> None:
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
 
     def folder_of(definition: Definition) -> Path:
-        return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw" / definition.dataset, mirrors)
+        return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw", mirrors)
 
     print(counts_table(count_rows(folder_of, [task(name) for name in plain] or list(tasks().values()))))
 

@@ -87,6 +87,19 @@ def test_the_grid_is_chosen_by_the_selection_split(
     assert path.stem == "NCBI" and "best on the selection split" in capsys.readouterr().out
 
 
+def test_own_files_in_a_tasks_format_are_taken_as_they_are(folder: str, tmp_path: Path, runs: Path) -> None:
+    """DATA= with other splits under the task's file names: no sum is asked for, and dev is scored without a test split."""
+    definition = all_tasks()["NCBI"]
+    for split in ("train", "dev"):
+        file = tmp_path / "own" / definition.files[split][0]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = ["severe\tO", "acne\tB-X", "today\tO", ""] * 12 + ["the\tO", "doctor\tO", "saw\tO", "gout\tB-X", ""] * 12
+        file.write_text("\n".join(rows) + "\n")
+    summary = finetune("NCBI", settings(DATA=str(tmp_path / "own"), MODEL=folder))
+    assert summary["scored_on"] == "dev" and summary["selected_on"] == "a tenth of train" and summary["examples"] == 24
+    assert summary["score"]["mean"] > 0.9
+
+
 def test_every_task_has_its_config_and_its_metric() -> None:
     for name, definition in all_tasks().items():
         path, config = module.config_of(name)
@@ -139,6 +152,7 @@ def test_a_model_or_data_of_another_kind_is_refused(
     folder: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = f"DATA={tasks.write(tmp_path / 't', 'ner')}"
+    (tmp_path / "empty").mkdir()
     pairs = f"DATA={tasks.write(tmp_path / 'p', 'pair')}"
     for words, message in (
         (["finetune", "NCBI", data, "MODEL=./nowhere"], "no model './nowhere': no such folder; choose from: "),
@@ -146,6 +160,8 @@ def test_a_model_or_data_of_another_kind_is_refused(
         (["finetune", "NCBI", data, "MODEL=no-such-model"], "no model 'no-such-model': neither a folder"),
         (["finetune", "NCBI", pairs, f"MODEL={folder}"], "a pair task; NCBI is ner"),
         (["finetune", "NCBI", data, f"MODEL={folder}", f"CKPT={tmp_path}"], "no finished run here"),
+        (["finetune", "NCBI", "DATA=./nowhere", f"MODEL={folder}"], "DATA=./nowhere: no such folder"),
+        (["finetune", "NCBI", f"DATA={tmp_path / 'empty'}", f"MODEL={folder}"], "train.tsv: no such file"),
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err
