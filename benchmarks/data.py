@@ -366,8 +366,8 @@ def download(url: str, target: Path, label: str) -> None:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             why = _Unreachable(f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}",
                                isinstance(error, urllib.error.URLError))  # fmt: skip
-            if isinstance(getattr(error, "reason", None), socket.gaierror):
-                break  # no network, or no such host: asking again at once does not help
+            if isinstance(getattr(error, "reason", None), (socket.gaierror, TimeoutError)):
+                break  # no network, no such host, or one that lets us wait: asking again at once does not help
         except OSError as error:
             raise explained(error, partial) from error
     assert why is not None
