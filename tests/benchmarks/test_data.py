@@ -263,6 +263,13 @@ def test_without_a_network_the_steps_are_told(tmp_path, listed, monkeypatch):
     assert data.fetch("Set:other", tmp_path).folder == tmp_path / "Set-other"
 
 
+@pytest.mark.parametrize("path", ["../a.txt", "x/../../a.txt", "/a.txt"])
+def test_a_listed_path_stays_in_the_folder(tmp_path, listed, path):
+    listed.add(path, ONE)
+    with pytest.raises(InputError, match="does not stay in the data set's folder"):
+        data.fetch("Set", tmp_path)
+
+
 # mirrors
 
 
