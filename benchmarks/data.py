@@ -275,6 +275,7 @@ def _fits(paths: tuple[str, ...], wanted: str) -> bool:
     return any(f"/{path}".endswith(f"/{wanted}") for path in paths)
 
 
+_told: set[str] = set()  # what a mirror does not give is told once
 _seen: dict[tuple[Any, ...], tuple[list[Hit], list[str]]] = {}
 
 
@@ -365,8 +366,8 @@ def download(url: str, target: Path, label: str) -> None:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             why = _Unreachable(f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}",
                                isinstance(error, urllib.error.URLError))  # fmt: skip
-            if isinstance(getattr(error, "reason", None), socket.gaierror):
-                break  # no network, or no such host: asking again at once does not help
+            if isinstance(getattr(error, "reason", None), (socket.gaierror, TimeoutError)):
+                break  # no network, no such host, or one that lets us wait: asking again at once does not help
         except OSError as error:
             raise explained(error, partial) from error
     assert why is not None
@@ -407,10 +408,15 @@ def _attempt(url: str, partial: Path, label: str) -> None:
 # a data set
 
 
-def _mismatch(name: str, path: str, where: str, wanted: str, got: str) -> InputError:
+def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> InputError:
+    own = (
+        ""
+        if file.sha256
+        else " (That sum is this folder's own, from the first fetch: sums.json; delete its line there "
+    )
     return InputError(
-        f"{name}: {where}: checksum mismatch for {path}: wanted sha256 {wanted}, got {got}. It is another version or "
-        "damaged: remove it, or give a MIRROR that holds the right file."
+        f"{name}: {where}: checksum mismatch for {file.path}: wanted sha256 {wanted}, got {got}. It is another version or "
+        f"damaged: remove it, or give a MIRROR that holds the right file.{own and own + 'to take another version.)'}"
     )
 
 
@@ -441,7 +447,9 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
         return Fetched(here, {})
     found, refused = hits([Path(m) for m in mirrors])
     for line in refused:
-        print(f"warning: {line}", file=sys.stderr)
+        if line not in _told:
+            print(f"warning: {line}", file=sys.stderr)
+        _told.add(line)
     missing: dict[str, str] = {}
     silent: set[str] = set()  # hosts that did not answer
     for file in absent:
@@ -459,7 +467,7 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
                 continue
             why = "no public address" if file.url is None else "not asked for at its address"
         if file.path in wrong:
-            raise _mismatch(dataset, file.path, str(here / file.path), needed or "", wrong[file.path])
+            raise _mismatch(dataset, file, str(here / file.path), needed or "", wrong[file.path])
         if not file.optional:
             searched = f"in none of {', '.join(map(str, mirrors))}" if mirrors else "no MIRROR was given"
             raise InputError(
@@ -481,7 +489,7 @@ def _mirrored(source: Source, file: File, wanted: str | None, found: Sequence[Hi
     same = [hit for hit in found if hit.sha256 == wanted]
     named = [hit for hit in found if _fits(hit.paths, file.path)]
     if not same and named and wanted is not None:
-        raise _mismatch(source.name, file.path, f"{named[0].file}", wanted, named[0].sha256)
+        raise _mismatch(source.name, file, f"{named[0].file}", wanted, named[0].sha256)
     if len({hit.sha256 for hit in named}) > 1 and wanted is None:
         places = ", ".join(sorted({f"{hit.file} ({hit.sha256[:12]})" for hit in named}))
         raise InputError(f"{source.name}: {file.path} stands in the mirrors in several versions: {places}. "
@@ -510,7 +518,7 @@ def _downloaded(source: Source, file: File, wanted: str | None, here: Path, sile
                 return got
             coming.unlink()
             if not (resumed and again):  # what was resumed may have been another version's beginning
-                raise _mismatch(source.name, file.path, url, wanted, got)
+                raise _mismatch(source.name, file, url, wanted, got)
     except _Unreachable as error:
         if error.host:
             silent.add(host)

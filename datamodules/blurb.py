@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
-from datamodules.formats import some, table
+from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
 from kg.files import InputError, explained, lines
 
@@ -316,7 +316,7 @@ def gad(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8
         if label not in ("0", "1") or not text.strip():
             raise InputError(f"{where}: wanted {what}, got {values!r:.80}. Mend the line or fetch the file again.")
         found[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)
-        name = f"{path.name.split('.')[0]}:{number}"
+        name = line_id(path, where)
         result.append(Relation(name, name, text, label, [label]))
     return some(result, path)
 

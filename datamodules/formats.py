@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 from datamodules.tasks import Pair, Tagged, overlapping
-from kg.files import InputError, explained, lines, opened
+from kg.files import InputError, lines, opened
 from kg.linking.documents import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
@@ -39,9 +40,14 @@ def some(examples: list[Any], path: Path) -> list[Any]:
     return examples
 
 
+def stem(path: Path) -> str:
+    """A file's name without its ending (and .gz): medQA.train of medQA.train.txt."""
+    return path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+
+
 def line_id(path: Path, where: str) -> str:
-    """An example's id: its file's name without endings, and the line that it begins at (`where` is path:line)."""
-    return f"{path.name.split('.')[0]}:{where.rpartition(':')[2]}"
+    """An example's id: its file's name without its ending, and the line that it begins at (`where` is path:line)."""
+    return f"{stem(path)}:{where.rpartition(':')[2]}"
 
 
 def group(text: str) -> str:
@@ -70,7 +76,7 @@ def bio(
 
     def end() -> None:
         if block:
-            texts.append(_tagged(f"{path.name.split('.')[0]}:{first}", document, block, tokens, found))
+            texts.append(_tagged(f"{stem(path)}:{first}", document, block, tokens, found))
             block.clear()
 
     for number, line in lines(path, encoding):
@@ -80,7 +86,7 @@ def bio(
             continue
         if tokens and line.startswith(("-DOCSTART-", "###MEDLINE:")):
             end()
-            document = line if line.startswith("#") else f"{path.name.split('.')[0]}:{number}"
+            document = line if line.startswith("#") else f"{stem(path)}:{number}"
             continue
         cut = max(line.rfind(" "), line.rfind("\t"))
         unit, tag = line[:cut], line[cut + 1 :]
@@ -194,8 +200,8 @@ def records(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, dict[str
     with opened(path) as handle:
         try:
             raw = handle.read()
-        except (OSError, EOFError) as error:
-            raise explained(OSError(str(error)), path) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: cannot be read ({error}); it may be cut or broken. Fetch it again.") from error
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tarfile
 from collections import Counter
@@ -208,6 +209,11 @@ def test_json_in_another_encoding_says_which_was_expected(tmp_path):
     with pytest.raises(InputError, match=r"x\.json:2: not utf-8 text"):
         list(records(path))
     assert len(list(records(path, "gb18030"))) == 2
+    whole = gzip.compress(b'{"a": 1}\n' * 1000)
+    for broken in (whole[:-20], b"no gz", whole[:12] + b"\xff" * 20):
+        (tmp_path / "x.json.gz").write_bytes(broken)
+        with pytest.raises(InputError, match=r"x\.json\.gz: cannot be read"):
+            list(records(tmp_path / "x.json.gz"))
 
 
 def test_mentions_have_their_offsets_as_strings(tmp_path):
