@@ -33,6 +33,7 @@ from tqdm import tqdm
 
 from benchmarks.tasks import task
 from kg.files import PARTIAL, InputError, explained, read_json, sha256, write_json, written
+from kg.tracking import runs_folder
 
 SOURCES = Path(__file__).with_name("sources.yaml")
 LARGEST = 2 << 30  # bytes that one archive of a mirror, or one address, may give
@@ -541,6 +542,11 @@ def _member(archive: Path, url: str, wanted: str) -> None:
                      "Mend sources.yaml.")  # fmt: skip
 
 
+def place() -> Path:
+    """Where data sets lie unless told otherwise: data/benchmarks/raw of the runs folder."""
+    return runs_folder() / "data" / "benchmarks" / "raw"
+
+
 def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True) -> Path:
     """:func:`fetch`, telling about optional files that are not there. Returns the data set's folder."""
     result = fetch(dataset, folder, mirrors, network)
@@ -555,7 +561,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--mirror", nargs="*", action="extend", default=[], help="folders or archives that hold the files"
     )
-    parser.add_argument("--data", default="data", help="where data sets lie (default: data)")
+    parser.add_argument("--data", default=str(place()), help=f"where data sets lie (default: {place()})")
     given = parser.parse_args(argv)
     try:
         definition = task(given.task)

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.data import fetched
+from benchmarks.data import fetched, place
 from benchmarks.definition import Definition
 from benchmarks.tasks import prepared, task
 from datamodules.tasks import load_task
@@ -65,7 +65,7 @@ def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 def task_folder(definition: Definition, given: dict[str, str]) -> Path:
     """The task on disk: made of the files in DATA= (or a task folder, as it is), or fetched and prepared."""
-    place = runs_folder() / "data" / "benchmarks"
+    tasks = runs_folder() / "data" / "benchmarks" / "tasks"
     name = folder_name(definition.name)
     if given.get("DATA"):
         own = Path(given["DATA"]).resolve()
@@ -74,13 +74,13 @@ def task_folder(definition: Definition, given: dict[str, str]) -> Path:
                 f"DATA={given['DATA']}: no such folder; wanted {definition.name}'s files, or a task folder"
             )
         if not (own / "manifest.json").is_file():
-            return prepared(definition.name, own, place / "tasks" / f"{name}-{digest(str(own))[:8]}")
+            return prepared(definition.name, own, tasks / f"{name}-{digest(str(own))[:8]}")
         kind = load_task(own).kind
         if kind != definition.kind:
             raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
         return own
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
-    return prepared(definition.name, fetched(definition.dataset, place / "raw", mirrors), place / "tasks" / name)
+    return prepared(definition.name, fetched(definition.dataset, place(), mirrors), tasks / name)
 
 
 def found_encoder(name: str, given: dict[str, str]) -> Encoder:

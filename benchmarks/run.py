@@ -50,16 +50,15 @@ def run_compare(words: Sequence[str]) -> None:
 
 def run_counts(words: Sequence[str]) -> None:
     from benchmarks.counts import count_rows, counts_table
-    from benchmarks.data import fetched
+    from benchmarks.data import fetched, place
     from benchmarks.definition import Definition
     from benchmarks.tasks import task, tasks
-    from kg.tracking import runs_folder
 
     plain, given = settings_of(words, ("MIRROR",))
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
 
     def folder_of(definition: Definition) -> Path:
-        return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw", mirrors)
+        return fetched(definition.dataset, place(), mirrors)
 
     print(counts_table(count_rows(folder_of, [task(name) for name in plain] or list(tasks().values()))))
 
