@@ -23,7 +23,8 @@ from mlflow import MlflowClient
 from benchmarks.data import fetched, place
 from benchmarks.definition import Definition
 from benchmarks.tasks import prepared, task
-from datamodules.tasks import load_task
+from datamodules.finetune import check_text
+from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
@@ -101,26 +102,23 @@ def config_of(name: str) -> tuple[Path, dict[str, Any]]:
     return path, yaml.safe_load(path.read_text())
 
 
-def estimate(folder: Path, config: dict[str, Any], runs: int) -> str:
-    """What is ahead, from the size of the training text and a matrix product timed here."""
+def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:
+    """What is ahead: the size of the training text, and the time that a matrix product on this machine makes likely."""
     import torch
 
-    data = load_task(folder)
-    characters = sum(len(t) for e in data.splits["train"] for t in e if isinstance(t, str)) - sum(
-        len(e.id) + len(e.document) for e in data.splits["train"]
-    )
-    tokens = characters / (1 if data.manifest["language"] == "zh" else 4)
-    matrix = torch.randn(1024, 1024)
-    _ = matrix @ matrix
+    texts = (t for e in data.splits["train"] for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,)))
+    tokens = sum(map(len, texts)) / (1 if data.manifest["language"] == "zh" else 4)  # characters a token, roughly
+    matrix = torch.randn(1024, 1024, device=device)
+    float((matrix @ matrix).sum())
     started = time.perf_counter()
     for _ in range(5):
-        _ = matrix @ matrix
+        result = matrix @ matrix
+    float(result.sum())  # waits for a GPU
     rate = 5 * 2 * 1024**3 / (time.perf_counter() - started)
-    epochs = int(config["epochs"])
-    seconds = 6 * config["parameters"] * tokens * epochs * runs / (0.5 * rate)
+    seconds = 6 * parameters * tokens * epochs * runs / (0.5 * rate)  # training reaches about half of a plain product
     return (
         f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs} epochs x {runs} runs: about "
-        f"{max(1, round(seconds / 60))} min at this CPU's speed"
+        f"{max(1, round(seconds / 60))} min here"
     )
 
 
@@ -166,7 +164,8 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
     model_name = given.get("MODEL") or DEFAULT[definition.language]
     chosen = found_encoder(model_name, given)
     parameters = encoder_parameters(chosen)
-
+    data = load_task(folder)
+    check_text(data, chosen.folder)
     devices, words = machine(given, profile)
     small = (config["small"] | chosen.small) if profile == "small" else {}
     points = grid_points(config["grid"]) if profile == "paper" else [small]
@@ -181,8 +180,8 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
     base.mkdir(parents=True, exist_ok=True)
     epochs = small.get("trainer.max_epochs", config["trainer"]["max_epochs"])
     runs = len(seeds) + (len(points) - 1 if profile == "paper" else 0)
-    print(f"{definition.name} with {chosen.name}, PROFILE={profile}: ", end="")
-    print(estimate(folder, {"epochs": epochs, "parameters": parameters}, runs), flush=True)
+    ahead = estimate(data, epochs, runs, parameters, "cuda" if devices else "cpu")
+    print(f"{definition.name} with {chosen.name}, PROFILE={profile}: {ahead}", flush=True)
 
     experiment = definition.name
     parent = parent_run(

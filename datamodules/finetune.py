@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.tasks import Pair, Relation, Tagged, load_task
+from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
 from datamodules.tokenizers import load_tokenizer
 from kg.dotted import imported
 from kg.files import InputError
@@ -116,6 +116,33 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
     return [*cuts, (first, len(sizes))] if len(sizes) > first else cuts
 
 
+def refuse_unknown(
+    manifest: dict[str, Any], tokenizer: PreTrainedTokenizerFast, ids: Iterable[int], special: Collection[int]
+) -> None:
+    """Raise InputError when more than a tenth of the tokens `ids`, without the `special` ones, is [UNK]."""
+    counted = Counter(ids)
+    unknown = counted[int(tokenizer.unk_token_id)]  # type: ignore[arg-type]
+    total = unknown + sum(n for i, n in counted.items() if i not in special and i != tokenizer.unk_token_id)
+    if unknown > MAX_UNKNOWN * total:
+        raise InputError(
+            f"{manifest['name']}: {unknown / total:.0%} of the text is [UNK] for tokenizer {tokenizer.name_or_path!r}, "
+            f"more than {MAX_UNKNOWN:.0%}. Take an encoder of the text's language ({manifest['language']})."
+        )
+
+
+def check_text(task: Task, tokenizer_name: str) -> None:
+    """Raise InputError when the tokenizer does not know the task's training text; a quick look at 2,000 examples."""
+    tokenizer = load_tokenizer(tokenizer_name)
+    examples = task.splits["train"][:: max(1, len(task.splits["train"]) // 2000)]
+    texts = [t for e in examples for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))]
+    for marker in task.manifest.get("markers") or []:
+        texts = [t.replace(marker, " ") for t in texts]
+    if task.manifest["language"] == "zh":  # as a tagger takes it: every character for itself
+        texts = [" ".join(t) for t in texts]
+    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+    refuse_unknown(task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids)
+
+
 class FinetuneData(pl.LightningDataModule):
     """A task as batches for an encoder.
 
@@ -199,19 +226,9 @@ class FinetuneData(pl.LightningDataModule):
         return [int(i) for i in self.tokenizer.convert_tokens_to_ids(markers)] if markers else []  # type: ignore[union-attr]
 
     def check_unknown(self) -> None:
-        special = set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
-        special |= set(self.marker_ids(self.markers))
-        total = unknown = 0
-        for feature in self.features["train"]:
-            own = [i for i in feature.ids if i not in special]
-            total += len(own)
-            unknown += own.count(self.tokenizer.unk_token_id)  # type: ignore[arg-type]
-        if total and unknown / total > MAX_UNKNOWN:
-            raise InputError(
-                f"{self.task.manifest['name']}: {unknown / total:.0%} of the text is [UNK] for tokenizer "
-                f"{self.tokenizer_name!r}, more than {MAX_UNKNOWN:.0%}. Take an encoder of the text's language "
-                f"({self.language})."
-            )
+        known = set(self.tokenizer.all_special_ids) | set(self.marker_ids(self.markers))
+        ids = (i for f in self.features["train"] for i in f.ids)
+        refuse_unknown(self.task.manifest, self.tokenizer, ids, known)
 
     # --- features -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import benchmarks.finetune as module
 from benchmarks.finetune import comparison, finetune, flags, grid_points, report, seeds_of
 from benchmarks.run import main
 from benchmarks.tasks import tasks as all_tasks
+from datamodules.tasks import Tagged, save_task
 from experiments.encoders import NotTrained, encoder
 from kg.files import InputError, read_json, write_json
 from kg.tracking import ROOT
@@ -154,7 +155,11 @@ def test_a_model_or_data_of_another_kind_is_refused(
     data = f"DATA={tasks.write(tmp_path / 't', 'ner')}"
     (tmp_path / "empty").mkdir()
     pairs = f"DATA={tasks.write(tmp_path / 'p', 'pair')}"
+    chinese = Path(data[5:]).parent / "zh"
+    rows = [Tagged(str(i), str(i), "发热咳嗽三天", []) for i in range(4)]
+    save_task(chinese, {"train": rows, "dev": rows}, name="z", kind="ner", metric="entity_f1", language="zh")
     for words, message in (
+        (["finetune", "cMedQANER", f"DATA={chinese}", f"MODEL={folder}"], "100% of the text is [UNK] for tokenizer"),
         (["finetune", "NCBI", data, "MODEL=./nowhere"], "no model './nowhere': no such folder; choose from: "),
         (["finetune", "NCBI", data, f"MODEL={tmp_path}"], "a folder without config.json"),
         (["finetune", "NCBI", data, "MODEL=no-such-model"], "no model 'no-such-model': neither a folder"),
