@@ -25,10 +25,11 @@ from benchmarks.definition import Definition
 from benchmarks.tasks import prepared, task
 from datamodules.finetune import check_text
 from datamodules.tasks import Pair, Task, load_task
-from experiments.encoders import Encoder, NotTrained, encoder
+from experiments.encoders import Encoder, NotTrained, encoder, known
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
 from kg.files import InputError, digest, read_json, sha256, write_json
+from kg.pretrained import pretrained
 from kg.tracking import ROOT, runs_folder, tracking_uri, use_experiment
 from models.metrics import bootstrap_interval, compared
 
@@ -37,6 +38,7 @@ SETTINGS = (
 )  # fmt: skip
 DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named
 PAPER_SEEDS = 5
+LR = "model.init_args.lr"
 
 
 def seeds_of(text: str) -> list[int]:
@@ -122,22 +124,29 @@ def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -
     )
 
 
-def encoder_parameters(chosen: Encoder) -> int:
-    """Parameters that work on every token: 12 H^2 a layer."""
+def encoder_shape(chosen: Encoder) -> tuple[int, int]:
+    """(hidden size, parameters that work on every token: 12 H^2 a layer). Raises InputError when there is no such model."""
     from transformers import AutoConfig
-
-    from kg.pretrained import pretrained
 
     try:
         config = AutoConfig.from_pretrained(pretrained(chosen.folder))
     except (OSError, ValueError) as error:
-        from experiments.encoders import known
-
         raise InputError(
             f"no model {chosen.folder!r}: neither a folder with an encoder nor a model that the hub gave; choose from: "
             f"{known()}, a folder or a hub name ({str(error).splitlines()[0]})"
         ) from error
-    return int(12 * config.num_hidden_layers * config.hidden_size**2)
+    return int(config.hidden_size), int(12 * config.num_hidden_layers * config.hidden_size**2)
+
+
+def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict[str, Any]:
+    """PROFILE=small's settings of a task for an encoder of width `hidden`.
+
+    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2: smaller encoders take larger
+    ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one grid for all of them would not offer.
+    """
+    settings = dict(config["small"])
+    settings[LR] = float(f"{float(settings[LR]) * (768 / hidden) ** 2:.3g}")
+    return settings | chosen.small
 
 
 def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> str:
@@ -163,11 +172,11 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
     folder = task_folder(definition, given)
     model_name = given.get("MODEL") or DEFAULT[definition.language]
     chosen = found_encoder(model_name, given)
-    parameters = encoder_parameters(chosen)
+    hidden, parameters = encoder_shape(chosen)
     data = load_task(folder)
     check_text(data, chosen.folder)
     devices, words = machine(given, profile)
-    small = (config["small"] | chosen.small) if profile == "small" else {}
+    small = small_settings(config, chosen, hidden) if profile == "small" else {}
     points = grid_points(config["grid"]) if profile == "paper" else [small]
     request = {
         "task": sha256(folder / "manifest.json"),

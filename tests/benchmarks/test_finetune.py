@@ -130,6 +130,12 @@ def test_small_things() -> None:
             seeds_of(wrong)
     assert grid_points({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
     assert flags({"a.b": 1e-5}) == ["--a.b", "1e-05"]
+    config = {"small": {"model.init_args.lr": 3e-5, "trainer.max_epochs": 5}}
+    chosen = encoder("minilm")
+    assert module.small_settings(config, chosen, 768)["model.init_args.lr"] == 3e-5
+    assert module.small_settings(config, chosen, 384) == {"model.init_args.lr": 1.2e-4, "trainer.max_epochs": 5}
+    own = chosen._replace(small={"model.init_args.lr": 1e-3})
+    assert module.small_settings(config, own, 384)["model.init_args.lr"] == 1e-3
 
 
 @pytest.mark.parametrize(
