@@ -139,7 +139,7 @@ def check_text(task: Task, tokenizer_name: str) -> None:
         texts = [t.replace(marker, " ") for t in texts]
     if task.manifest["language"] == "zh":  # as a tagger takes it: every character for itself
         texts = [" ".join(t) for t in texts]
-    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
     refuse_unknown(task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids)
 
 
@@ -247,8 +247,9 @@ class FinetuneData(pl.LightningDataModule):
         if not unit:
             return
         pieces = self.tokenizer(
-            [example.text[s:e] for s, e in unit], add_special_tokens=False, return_attention_mask=False
-        )["input_ids"]
+            [example.text[s:e] for s, e in unit], add_special_tokens=False, return_attention_mask=False,
+            verbose=False,
+        )["input_ids"]  # fmt: skip
         pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]  # a character that the tokenizer drops
         ends = [example.text[e - 1] in SENTENCE_ENDS for _, e in unit]
         room = self.max_length - 2
@@ -268,6 +269,7 @@ class FinetuneData(pl.LightningDataModule):
             add_special_tokens=False,
             return_offsets_mapping=True,
             return_attention_mask=False,
+            verbose=False,
         )
         (first, second), (at_first, at_second) = encoded["input_ids"], encoded["offset_mapping"]
         room = self.max_length - 3
@@ -289,7 +291,11 @@ class FinetuneData(pl.LightningDataModule):
 
     def related(self, number: int, example: Relation) -> Feature:
         encoded = self.tokenizer(
-            example.text, add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False
+            example.text,
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            verbose=False,
         )
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         opening = set(self.marker_ids([m for m in self.markers if not m.startswith("[/")]))
