@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from benchmarks.data import fetched, place
 from benchmarks.definition import Definition
@@ -153,8 +154,11 @@ def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> 
     """The MLflow run that holds all seeds of one request; made once."""
     known = base / "mlflow.json"
     client = MlflowClient(tracking_uri())
-    if known.is_file():
-        return str(read_json(known)["run_id"])
+    if known.is_file() and read_json(known)["tracking_uri"] == tracking_uri():
+        try:
+            return str(client.get_run(read_json(known)["run_id"]).info.run_id)
+        except MlflowException:
+            print(f"{known}: the MLflow store no longer has this run; a new one takes its place")
     made = client.create_run(use_experiment(experiment), run_name=name, tags=tags)
     client.update_run(made.info.run_id, status="RUNNING")
     write_json(known, {"run_id": made.info.run_id, "tracking_uri": tracking_uri()})
