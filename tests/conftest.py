@@ -9,6 +9,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import mlflow
 import pytest
 
 from tests.fakes import kebiolm, mlm
@@ -24,7 +25,9 @@ def fake_kebiolm(tmp_path_factory: pytest.TempPathFactory) -> kebiolm.Folders:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place of this test's own for runs and their MLflow store."""
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    mlflow.set_tracking_uri(store)  # what an earlier test of this process has set would win over the environment
     return tmp_path / "runs"
 
 
