@@ -106,9 +106,24 @@ def multi_similarity(
 
     similarity (N, N), positive and negative (N, N) bool: the pairs of every anchor (row). An anchor without pairs adds 0.
     """
-    attracted = _log_one_plus_sum(-beta * (similarity - epsilon), positive) / beta
-    repelled = _log_one_plus_sum(alpha * (similarity - epsilon), negative) / alpha
-    return (repelled + attracted).mean()
+    return _MultiSimilarity.apply(similarity, positive, negative, alpha, beta, epsilon)
+
+
+class _MultiSimilarity(torch.autograd.Function):
+    """Eq. (2) with its gradient, which the forward pass has at hand: the softmax weights of each row's pairs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, similarity: Tensor, positive: Tensor, negative: Tensor, alpha: float, beta: float, epsilon: float
+    ) -> Tensor:
+        repelled, push = _log_one_plus_sum(alpha * similarity - alpha * epsilon, negative)
+        attracted, pull = _log_one_plus_sum(beta * epsilon - beta * similarity, positive)
+        ctx.save_for_backward(push.sub_(pull).div_(len(similarity)))
+        return (repelled / alpha + attracted / beta).mean()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * gradients[0], None, None, None, None, None
 
 
 def info_nce(similarity: Tensor, positive: Tensor, negative: Tensor, temperature: float = 0.07) -> Tensor:
@@ -136,7 +151,10 @@ def nca(similarity: Tensor, positive: Tensor, negative: Tensor, scale: float = 1
     return (every - right).sum() / len(similarity)
 
 
-def _log_one_plus_sum(exponent: Tensor, chosen: Tensor) -> Tensor:
-    """(N,) log(1 + sum of e^exponent over the chosen of each row); finite, with finite gradients, where none is."""
-    one = exponent.new_zeros(len(exponent), 1)
-    return torch.cat([exponent.masked_fill(~chosen, -torch.inf), one], 1).logsumexp(1)
+def _log_one_plus_sum(exponent: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """((N,) log(1 + sum of e^exponent over the chosen of each row), (N, N) its derivative); overwrites `exponent`."""
+    exponent.masked_fill_(~chosen, -torch.inf)
+    peak = exponent.amax(1, keepdim=True).clamp_min_(0)
+    exponent.sub_(peak).exp_()
+    total = exponent.sum(1, keepdim=True) + (-peak).exp()
+    return (peak + total.log())[:, 0], exponent.div_(total)

@@ -40,10 +40,25 @@ LOSSES = ("ms", "infonce", "nca")
 HELD_OUT_PAIRS = 240  # pairs of which each validation loss is one batch, whatever the training's batch size
 
 
-def distances(f: Tensor) -> Tensor:
-    """(N, N) L2 distances of unit vectors f (N, H), in float32."""
+class _Similarities(torch.autograd.Function):
+    """One matrix product for distances and similarities, and one for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor) -> tuple[Tensor, Tensor]:
+        distance = torch.cdist(f, f)
+        ctx.save_for_backward(f)
+        ctx.mark_non_differentiable(distance)
+        return distance.square().mul_(-0.5).add_(1), distance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        return (gradients[0] + gradients[0].T) @ ctx.saved_tensors[0]
+
+
+def similarities(f: Tensor) -> tuple[Tensor, Tensor]:
+    """((N, N) cosine similarities, (N, N) L2 distances without gradient) of unit vectors f (N, H), in float32."""
     with torch.autocast(f.device.type, enabled=False):
-        return torch.cdist(f.float(), f.float())
+        return _Similarities.apply(f.float())
 
 
 def hard_pairs(
@@ -170,13 +185,13 @@ class SapBERT(PaperModule):
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(loss, P, N) of unit vectors f (N, H) with labels (N,); float32 whatever autocast says."""
         with torch.autocast(f.device.type, enabled=False):
-            f = f.float()
+            similarity, distance = similarities(f)
             if self.mine:
-                positive, negative = hard_pairs(distances(f.detach()), concept, self.margin, self.condition)  # Eq. (1)
+                positive, negative = hard_pairs(distance, concept, self.margin, self.condition)  # Eq. (1)
             else:
                 negative = concept[:, None] != concept[None]
                 positive = (~negative).fill_diagonal_(False)
-            return self.loss(f @ f.T, positive, negative), positive, negative  # Eq. (2)
+            return self.loss(similarity, positive, negative), positive, negative  # Eq. (2)
 
     def on_fit_start(self) -> None:
         if self.trainer.accumulate_grad_batches > 1:

@@ -19,8 +19,12 @@ from experiments.encoders import encoder as encoder_of
 from kg.files import InputError, write_json
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
-from models.sapbert import SapBERT, SapBERTEncoder, distances, hard_pairs
+from models.sapbert import SapBERT, SapBERTEncoder, hard_pairs, similarities
 from tests.fakes.sapbert import Folders
+
+
+def distances(f: Tensor) -> Tensor:
+    return similarities(f)[1]
 
 
 def brute_force(
@@ -69,6 +73,14 @@ def test_miner_equals_brute_force(
     ours = hard_pairs(distance, concept, margin, condition)
     slow = brute_force(distance, concept, margin, condition)
     assert torch.equal(ours[0], slow[0]) and torch.equal(ours[1], slow[1])
+
+
+def test_similarities_and_their_gradient() -> None:
+    f = normalize(torch.randn(40, 8, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    ours, plain, weight = similarities(f)[0], f @ f.T, torch.randn(40, 40)
+    torch.testing.assert_close(ours, plain, atol=1e-6, rtol=0)
+    got, wanted = (torch.autograd.grad((s * weight).sum(), f)[0] for s in (ours, plain))
+    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_no_positives_and_one_concept_give_no_pairs() -> None:
@@ -179,10 +191,11 @@ def test_miner_and_loss_equal_pytorch_metric_learning(seed: int) -> None:
     f.requires_grad_()
     a, p, n = TripletMarginMiner(margin=0.2, type_of_triplets="all")(f, concept)
     unit = normalize(f)
-    ours = hard_pairs(distances(unit.detach()), concept)
+    similarity, distance = similarities(unit)
+    ours = hard_pairs(distance, concept)
     assert all(torch.equal(x, y) for x, y in zip(ours, dense(len(f), (a, p), (a, n)), strict=True))
     reference = MultiSimilarityLoss(alpha=1, beta=60, base=0.5)(f, concept, (a, p, n))
-    loss = multi_similarity(unit @ unit.T, *ours)
+    loss = multi_similarity(similarity, *ours)
     torch.testing.assert_close(loss, reference, atol=1e-6, rtol=1e-5)
     if len(a):
         got, wanted = (torch.autograd.grad(x, f, retain_graph=True)[0] for x in (loss, reference))
