@@ -109,6 +109,15 @@ def multi_similarity(
     return _MultiSimilarity.apply(similarity, positive, negative, alpha, beta, epsilon)
 
 
+def multi_similarity_rows(
+    similarity: Tensor, positive: Tensor, negative: Tensor, alpha: float, beta: float, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """((A,) the term of each anchor in Eq. (2), (A, N) its derivative by the anchor's similarities); no autograd."""
+    repelled, push = _log_one_plus_sum(alpha * similarity - alpha * epsilon, negative)
+    attracted, pull = _log_one_plus_sum(beta * epsilon - beta * similarity, positive)
+    return repelled / alpha + attracted / beta, push.sub_(pull)
+
+
 class _MultiSimilarity(torch.autograd.Function):
     """Eq. (2) with its gradient, which the forward pass has at hand: the softmax weights of each row's pairs."""
 
@@ -116,10 +125,9 @@ class _MultiSimilarity(torch.autograd.Function):
     def forward(
         ctx: Any, similarity: Tensor, positive: Tensor, negative: Tensor, alpha: float, beta: float, epsilon: float
     ) -> Tensor:
-        repelled, push = _log_one_plus_sum(alpha * similarity - alpha * epsilon, negative)
-        attracted, pull = _log_one_plus_sum(beta * epsilon - beta * similarity, positive)
-        ctx.save_for_backward(push.sub_(pull).div_(len(similarity)))
-        return (repelled / alpha + attracted / beta).mean()
+        terms, weight = multi_similarity_rows(similarity, positive, negative, alpha, beta, epsilon)
+        ctx.save_for_backward(weight.div_(len(similarity)))
+        return terms.mean()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:

@@ -5,6 +5,7 @@ Liu, Shareghi, Meng, Basaldella and Collier, NAACL 2021. https://arxiv.org/abs/2
     f(x), the [CLS] state of a name        SapBERTEncoder.vectors
     Online hard pairs mining, Eq. (1)      hard_pairs
     Loss function, Eq. (2)                 models.losses.multi_similarity
+    both at once, in little memory         mined_multi_similarity
     InfoNCE and NCA, footnote 7            models.losses.info_nce, models.losses.nca
     Pairs of names, Appendix A.2 and A.3   datamodules.sapbert
 
@@ -32,11 +33,12 @@ from kg.files import InputError, read_json, write_json
 from models.base import PaperModule
 from models.encoders import BertEncoder
 from models.layers import pooled
-from models.losses import info_nce, multi_similarity, nca
+from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")
 LOSSES = ("ms", "infonce", "nca")
+WHOLE = 1024  # names up to which (N, N) matrices are held at once, which takes the fewest operations
 HELD_OUT_PAIRS = 240  # pairs of which each validation loss is one batch, whatever the training's batch size
 
 
@@ -61,23 +63,84 @@ def similarities(f: Tensor) -> tuple[Tensor, Tensor]:
         return _Similarities.apply(f.float())
 
 
-def hard_pairs(
-    distance: Tensor, concept: Tensor, margin: float = 0.2, condition: str = "released"
-) -> tuple[Tensor, Tensor]:
-    """P and N of Eq. (1), as (N, N) bool each: the pairs that stand in a kept triplet; row = anchor.
-
-    distance (N, N), concept (N,) labels. A triplet (a, p, n) is kept when d(a,n) - d(a,p) <= margin ("released", D1) or
-    d(a,p) - d(a,n) >= margin ("printed"). That one such n exists for (a, p), or one such p for (a, n), shows at the
-    nearest negative and the farthest positive already: O(N²), without ever listing triplets.
-    """
-    negative = concept[:, None] != concept[None]
+def all_pairs(concept: Tensor, first: int, anchors: int) -> tuple[Tensor, Tensor]:
+    """(A, N) bool each: the names of the same concept as `anchors` anchors from `first` on, but themselves; all others."""
+    negative = concept[first : first + anchors, None] != concept[None]
     positive = ~negative
-    positive.fill_diagonal_(False)
+    positive.diagonal(first).fill_(False)
+    return positive, negative
+
+
+def hard_pairs(
+    distance: Tensor, concept: Tensor, margin: float = 0.2, condition: str = "released", first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """P and N of Eq. (1), as bool like `distance`: the pairs that stand in a kept triplet; row = anchor.
+
+    distance (A, N) of the anchors `first`, `first` + 1, … to all names, concept (N,) labels. A triplet (a, p, n) is kept
+    when d(a,n) - d(a,p) <= margin ("released", D1) or d(a,p) - d(a,n) >= margin ("printed"). That one such n exists for
+    (a, p), or one such p for (a, n), shows at the nearest negative and the farthest positive already: O(N²), without
+    ever listing triplets.
+    """
+    positive, negative = all_pairs(concept, first, len(distance))
     nearest = distance.masked_fill(~negative, torch.inf).amin(1, keepdim=True)  # min_n d(a,n); inf without negatives
     farthest = distance.masked_fill(~positive, -torch.inf).amax(1, keepdim=True)  # max_p d(a,p)
     if condition == "printed":
         return positive & (distance - nearest >= margin), negative & (farthest - distance >= margin)
     return positive & (nearest - distance <= margin), negative & (distance - farthest <= margin)
+
+
+class _MinedMultiSimilarity(torch.autograd.Function):
+    """Eq. (1) and (2) over `chunk` anchors at a time: beyond f and its gradient, memory for some (chunk, N) blocks.
+
+    The gradient is at hand in the forward pass, where the distances are.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, f: Tensor, concept: Tensor, margin: float, condition: str, scales: dict[str, float], chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        loss, counts, to_f = f.new_zeros(()), torch.zeros(2, dtype=torch.long, device=f.device), torch.zeros_like(f)
+        for first in range(0, len(f), chunk):
+            anchors = f[first : first + chunk]
+            distance = torch.cdist(anchors, f)
+            positive, negative = hard_pairs(distance, concept, margin, condition, first)  # Eq. (1)
+            similarity = distance.square_().mul_(-0.5).add_(1)
+            terms, weight = multi_similarity_rows(similarity, positive, negative, **scales)  # Eq. (2)
+            loss += terms.sum()
+            counts += torch.stack([positive.sum(), negative.sum()])
+            to_f[first : first + chunk].addmm_(weight, f)
+            to_f.addmm_(weight.T, anchors)
+        ctx.save_for_backward(to_f.div_(len(f)))
+        ctx.mark_non_differentiable(counts)
+        return loss / len(f), counts
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * gradients[0], None, None, None, None, None
+
+
+def mined_multi_similarity(
+    f: Tensor,
+    concept: Tensor,
+    margin: float = 0.2,
+    condition: str = "released",
+    alpha: float = 60.0,
+    beta: float = 1.0,
+    epsilon: float = 0.5,
+    chunk: int = 128,
+) -> tuple[Tensor, Tensor]:
+    """(Eq. (2) over the hard pairs of unit vectors f (N, H), (2,) how many positive and negative ones), in float32.
+
+    hard_pairs and models.losses.multi_similarity; of more than WHOLE names in one pass that never holds (N, N) numbers.
+    """
+    scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
+    with torch.autocast(f.device.type, enabled=False):
+        if len(f) > WHOLE:
+            return _MinedMultiSimilarity.apply(f.float(), concept, margin, condition, scales, chunk)
+        similarity, distance = similarities(f)
+        positive, negative = hard_pairs(distance, concept, margin, condition)
+        loss = multi_similarity(similarity, positive, negative, alpha, beta, epsilon)
+        return loss, torch.stack([positive.sum(), negative.sum()])
 
 
 def gathered(own: Tensor) -> Tensor:
@@ -154,8 +217,9 @@ class SapBERT(PaperModule):
         self.source, self.attention, self.dropout = encoder, attention, dropout
         self.pooling = _one_of("pooling", pooling, POOLING)
         self.margin, self.condition, self.mine = margin, _one_of("condition", condition, CONDITIONS), mine
+        self.scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
         self.loss: Any = {
-            "ms": partial(multi_similarity, alpha=alpha, beta=beta, epsilon=epsilon),
+            "ms": None if mine else partial(multi_similarity, **self.scales),
             "infonce": partial(info_nce, temperature=temperature),
             "nca": partial(nca, scale=scale),
         }[_one_of("loss", loss, LOSSES)]
@@ -182,16 +246,17 @@ class SapBERT(PaperModule):
         f = torch.cat([self.encoder.vectors(ids, mask) for ids, mask in groups])  # (N, H)
         return nn.functional.normalize(f.float(), dim=1)
 
-    def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(loss, P, N) of unit vectors f (N, H) with labels (N,); float32 whatever autocast says."""
+    def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,); in float32."""
+        if self.loss is None:
+            return mined_multi_similarity(f, concept, self.margin, self.condition, **self.scales)
         with torch.autocast(f.device.type, enabled=False):
             similarity, distance = similarities(f)
             if self.mine:
-                positive, negative = hard_pairs(distance, concept, self.margin, self.condition)  # Eq. (1)
+                positive, negative = hard_pairs(distance, concept, self.margin, self.condition)
             else:
-                negative = concept[:, None] != concept[None]
-                positive = (~negative).fill_diagonal_(False)
-            return self.loss(similarity, positive, negative), positive, negative  # Eq. (2)
+                positive, negative = all_pairs(concept, 0, len(f))
+            return self.loss(similarity, positive, negative), torch.stack([positive.sum(), negative.sum()])
 
     def on_fit_start(self) -> None:
         if self.trainer.accumulate_grad_batches > 1:
@@ -202,8 +267,8 @@ class SapBERT(PaperModule):
 
     def training_step(self, batch: SapBERTBatch, batch_idx: int) -> Tensor:
         f, concept = gathered(self(batch)), gathered(batch.concept)
-        loss, positive, negative = self.alignment(f, concept)
-        pairs = {"train/positives": positive.sum() / len(f), "train/negatives": negative.sum() / len(f)}  # a name
+        loss, counts = self.alignment(f, concept)
+        pairs = dict(zip(("train/positives", "train/negatives"), counts / len(f), strict=True))  # a name
         self.log_dict({"train/loss": loss.detach()} | pairs, prog_bar=True, batch_size=1)
         # Every process has its own rows' part of the gradient; DDP averages, so undo that.
         return loss * self.trainer.world_size

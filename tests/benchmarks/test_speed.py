@@ -55,11 +55,11 @@ def test_finetune_batches_prints_its_result(capsys):
 def test_miner_prints_its_result(capsys, monkeypatch):
     """The same pairs and gradients as the reference; without it one clear line."""
     pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
-    monkeypatch.setattr(miner, "compared", lambda names, repeats, real=miner.compared: real(names // 10, repeats))
+    monkeypatch.setattr(miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats))
     assert speed.main(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["memory_ratio"] > 0
-    assert [s["names"] for s in result["settings"]] == [48, 96]
+    assert [s["names"] for s in result["settings"]] == [120, 240]
     monkeypatch.setattr(miner.importlib.util, "find_spec", lambda name: None)
     assert speed.main(["miner"]) == 2
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err

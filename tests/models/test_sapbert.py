@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from experiments.encoders import encoder as encoder_of
 from kg.files import InputError, write_json
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
-from models.sapbert import SapBERT, SapBERTEncoder, hard_pairs, similarities
+from models.sapbert import SapBERT, SapBERTEncoder, hard_pairs, mined_multi_similarity, similarities
 from tests.fakes.sapbert import Folders
 
 
@@ -143,6 +144,26 @@ def test_multi_similarity_equals_eq_2(seed: int, alpha: float, beta: float, epsi
     torch.testing.assert_close(ours, slow, atol=1e-5, rtol=1e-4)
     for a, b in zip(torch.autograd.grad(ours, s), torch.autograd.grad(slow, s), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("condition", ["released", "printed"])
+@given(seed=st.integers(0, 999), names=st.integers(1, 40), chunk=st.integers(1, 50))
+@settings(max_examples=30, deadline=None)
+def test_in_one_pass_it_is_the_same(condition: str, seed: int, names: int, chunk: int) -> None:
+    f, concept = setting(seed, names)
+    f = normalize(f).requires_grad_()
+    similarity, distance = similarities(f)
+    masks = hard_pairs(distance, concept, 0.2, condition)
+    plain = multi_similarity(similarity, *masks)
+    with patch("models.sapbert.WHOLE", 0):
+        loss, counts = mined_multi_similarity(f, concept, condition=condition, chunk=chunk)
+    if counts.tolist() == [int(mask.sum()) for mask in masks]:  # products of other shapes round otherwise
+        torch.testing.assert_close(loss, plain, atol=1e-6, rtol=1e-5)
+        got, wanted = (torch.autograd.grad(x, f)[0] for x in (2 * loss, 2 * plain))
+        torch.testing.assert_close(got, wanted, atol=1e-6, rtol=1e-4)
+    else:
+        gap = distance[:, :, None] - distance[:, None]
+        assert ((gap.abs() - 0.2).abs() < 1e-6).any()
 
 
 def test_hand_worked() -> None:
