@@ -1,4 +1,4 @@
-"""What the papers share as LightningModules: AdamW, warm-up and linear decay. Nothing else is inherited."""
+"""What the papers share as LightningModules: AdamW, warm-up and linear decay or none. Nothing else is inherited."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class PaperModule(pl.LightningModule):
     lr            learning rate at the end of warm-up
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
     warmup_steps  optimiser steps of linear warm-up, or below 1 their share of all steps; afterwards linear decay to 0 at
-                  the end of training
+                  the end of training; None: the learning rate stays what it is, without warm-up and decay
     """
 
-    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: float = 0) -> None:
+    def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: float | None = 0) -> None:
         super().__init__()
         self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
 
@@ -50,6 +50,9 @@ class PaperModule(pl.LightningModule):
             fused=True,
         )
         total = int(self.trainer.estimated_stepping_batches)
-        warmup = int(self.warmup_steps if self.warmup_steps >= 1 else self.warmup_steps * total)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: warmup_linear(s, warmup, total))
+        steps = self.warmup_steps
+        warmup = None if steps is None else int(steps if steps >= 1 else steps * total)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda s: 1.0 if warmup is None else warmup_linear(s, warmup, total)
+        )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

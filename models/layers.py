@@ -43,3 +43,11 @@ def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
         order = start.cumsum(1)[first[:, 0], first[:, 1]]
         spans = spans[order <= max_spans]
     return spans
+
+
+def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str = "cls") -> Tensor:
+    """One vector a sequence, (B, L, H), (B, L) -> (B, H): the first state ("cls"), or the mean without padding ("mean")."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    weight = attention_mask[..., None].to(hidden.dtype)
+    return (hidden * weight).sum(1) / weight.sum(1)

@@ -1,4 +1,4 @@
-"""Losses that have a cheaper exact form than their formula."""
+"""Losses: those with a cheaper exact form than their formula, and those over chosen pairs of a batch."""
 
 from __future__ import annotations
 
@@ -92,3 +92,77 @@ def entity_softmax(
         raise ValueError(f"query {tuple(query.shape)} and table {tuple(table.shape)}: wanted (M, d) and (E, d)")
     with torch.autocast(query.device.type, enabled=False):
         return _EntitySoftmax.apply(query.float(), table.float(), gold, k, chunk)
+
+
+def multi_similarity(
+    similarity: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    alpha: float = 60.0,
+    beta: float = 1.0,
+    epsilon: float = 0.5,
+) -> Tensor:
+    """Multi-similarity loss over chosen pairs (Wang et al. 2019; SapBERT, Eq. 2), a mean over all N anchors.
+
+    similarity (N, N), positive and negative (N, N) bool: the pairs of every anchor (row). An anchor without pairs adds 0.
+    """
+    return _MultiSimilarity.apply(similarity, positive, negative, alpha, beta, epsilon)
+
+
+def multi_similarity_rows(
+    similarity: Tensor, positive: Tensor, negative: Tensor, alpha: float, beta: float, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """((A,) the term of each anchor in Eq. (2), (A, N) its derivative by the anchor's similarities); no autograd."""
+    repelled, push = _log_one_plus_sum(alpha * similarity - alpha * epsilon, negative)
+    attracted, pull = _log_one_plus_sum(beta * epsilon - beta * similarity, positive)
+    return repelled / alpha + attracted / beta, push.sub_(pull)
+
+
+class _MultiSimilarity(torch.autograd.Function):
+    """Eq. (2) with its gradient, which the forward pass has at hand: the softmax weights of each row's pairs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, similarity: Tensor, positive: Tensor, negative: Tensor, alpha: float, beta: float, epsilon: float
+    ) -> Tensor:
+        terms, weight = multi_similarity_rows(similarity, positive, negative, alpha, beta, epsilon)
+        ctx.save_for_backward(weight.div_(len(similarity)))
+        return terms.mean()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * gradients[0], None, None, None, None, None
+
+
+def info_nce(similarity: Tensor, positive: Tensor, negative: Tensor, temperature: float = 0.07) -> Tensor:
+    """InfoNCE (Oord et al. 2018) over chosen pairs: a mean over all positive pairs; 0 when there is none.
+
+    -log of the share that the positive has among itself and the anchor's negatives; arguments as multi_similarity's.
+    """
+    logits = similarity / temperature
+    against = logits.masked_fill(~negative, -torch.inf).logsumexp(1, keepdim=True)  # (N, 1)
+    losses = torch.logaddexp(logits, against) - logits
+    return losses[positive].sum() / positive.sum().clamp_min(1)
+
+
+def nca(similarity: Tensor, positive: Tensor, negative: Tensor, scale: float = 1.0) -> Tensor:
+    """Neighbourhood components analysis (Goldberger et al. 2005) over chosen pairs, a mean over all N anchors.
+
+    -log of the probability that an anchor picks one of its positives among its pairs, by a softmax over the negative
+    squared distance of unit vectors times `scale`; an anchor without positives adds 0. Arguments as multi_similarity's.
+    """
+    logits = 2 * scale * (similarity - 1)  # -scale ||f_i - f_j||^2
+    chosen = positive.any(1)
+    logits, positive, negative = logits[chosen], positive[chosen], negative[chosen]
+    right = logits.masked_fill(~positive, -torch.inf).logsumexp(1)
+    every = logits.masked_fill(~(positive | negative), -torch.inf).logsumexp(1)
+    return (every - right).sum() / len(similarity)
+
+
+def _log_one_plus_sum(exponent: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """((N,) log(1 + sum of e^exponent over the chosen of each row), (N, N) its derivative); overwrites `exponent`."""
+    exponent.masked_fill_(~chosen, -torch.inf)
+    peak = exponent.amax(1, keepdim=True).clamp_min_(0)
+    exponent.sub_(peak).exp_()
+    total = exponent.sum(1, keepdim=True) + (-peak).exp()
+    return (peak + total.log())[:, 0], exponent.div_(total)

@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import mlflow
 import pytest
 
-from tests.fakes import kebiolm, mlm
+from tests.fakes import kebiolm, mlm, sapbert
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +35,9 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fake_mlm(tmp_path_factory: pytest.TempPathFactory) -> mlm.Folders:
     """Inputs of masked-LM pre-training, written once; tests must not change them."""
     return mlm.write(tmp_path_factory.mktemp("mlm"))
+
+
+@pytest.fixture(scope="session")
+def fake_sapbert(tmp_path_factory: pytest.TempPathFactory) -> sapbert.Folders:
+    """SapBERT's inputs, written once; tests must not change them."""
+    return sapbert.write(tmp_path_factory.mktemp("sapbert"))

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kg.files import InputError
+
 KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
 
 
@@ -44,7 +46,11 @@ def main(argv: list[str] | None = None) -> int:
     own = argparse.ArgumentParser(f"python -m benchmarks.speed {given.name}")
     if hasattr(module, "arguments"):
         module.arguments(own)
-    result = module.run(**vars(own.parse_args(rest)))
+    try:
+        result = module.run(**vars(own.parse_args(rest)))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     if missing := [key for key in KEYS if key not in result]:
         print(f"benchmark {given.name!r}: its result lacks {', '.join(missing)}", file=sys.stderr)
         return 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import linking
+from benchmarks.speed import linking, miner
 
 
 def test_unknown_name(capsys):
@@ -48,3 +50,23 @@ def test_finetune_batches_prints_its_result(capsys):
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
     assert all(s["padded_tokens"][0] < s["padded_tokens"][1] for s in result["settings"])
+
+
+def test_miner_prints_its_result(capsys, monkeypatch):
+    """The same pairs and gradients as the reference; without it one clear line."""
+    pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
+    monkeypatch.setattr(miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats))
+    assert speed.main(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["memory_ratio"] > 0
+    assert [s["names"] for s in result["settings"]] == [120, 240]
+    monkeypatch.setattr(miner.importlib.util, "find_spec", lambda name: None)
+    assert speed.main(["miner"]) == 2
+    assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
+
+
+def test_sapbert_step_prints_its_result(capsys):
+    assert speed.main(["sapbert_step", "--json", "--repeats", "1", "--pairs", "6"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert result["settings"][0]["padded_tokens"][0] < result["settings"][0]["padded_tokens"][1] == 300

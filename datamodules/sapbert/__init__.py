@@ -1,0 +1,167 @@
+"""Batches of name pairs for SapBERT's pre-training (Liu et al., NAACL 2021, Sections 2 and A.3)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from datamodules.sapbert.pairs import Pairs
+from datamodules.steps import Flat, train_batches
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.files import InputError
+
+
+def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
+    """At most `most` runs of ascending `lengths` such that padding each to its longest takes the fewest tokens."""
+    sizes, begin = np.unique(lengths, return_index=True)
+    edges = np.append(begin, len(lengths))  # where each length begins
+    best = np.where(np.arange(len(edges)) == 0, 0, np.iinfo(np.int64).max // 2)  # cost of the first j lengths
+    back: list[np.ndarray] = []
+    for _ in range(min(most, len(sizes))):
+        cost = best[:-1, None] + (edges[None, 1:] - edges[:-1, None]) * sizes[None]  # (i, j): lengths i … j in a group
+        cost[np.tril_indices(len(sizes), -1)] = np.iinfo(np.int64).max // 2
+        back.append(cost.argmin(0))
+        best = np.concatenate([[np.iinfo(np.int64).max // 2], cost.min(0)])
+    end, groups = len(sizes), []
+    for choice in reversed(back):
+        start = int(choice[end - 1])
+        groups.append(slice(int(edges[start]), int(edges[end])))
+        end = start
+    return groups[::-1]
+
+
+class SapBERTBatch(NamedTuple):
+    """Names sorted by length in groups, each padded to its own longest; N in all."""
+
+    input_ids: tuple[Tensor, ...]  # of each group (N_g, L_g)
+    attention_mask: tuple[Tensor, ...]  # likewise
+    concept: Tensor  # (N,) in the groups' order
+    query: Tensor  # (N,) bool: a held-out name that is searched for (validation only)
+    counts: Tensor  # (1,) names
+
+
+class _Listed(Dataset[SapBERTBatch]):
+    """Validation's batches."""
+
+    def __init__(self, data: SapBERTData, rows: list[np.ndarray]) -> None:
+        self.data, self.rows = data, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> SapBERTBatch:
+        return self.data.named(*self.rows[i].T)
+
+
+class SapBERTData(pl.LightningDataModule):
+    """Pairs as batches. A batch is a function of (seed, step) alone.
+
+    pairs        folder that ``python -m datamodules.sapbert`` wrote
+    tokenizer    the encoder's tokenizer: a folder or hub name
+    batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480 names)
+    max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
+    groups       groups of similar length that a step's names are encoded in
+    val_names    names that validation searches, those of the held-out names' concepts among them
+
+    Raises InputError when pairs and tokenizer do not belong together, or the batch size does not divide.
+    """
+
+    def __init__(
+        self,
+        pairs: str,
+        tokenizer: str,
+        batch_size: int = 240,
+        max_length: int = 25,
+        groups: int = 4,
+        val_names: int = 5000,
+        eval_batch_size: int = 512,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.folder, self.tokenizer_name = pairs, tokenizer
+        self.batch_size, self.max_length, self.groups = batch_size, max_length, groups
+        self.val_names, self.eval_batch_size = val_names, eval_batch_size
+        self.num_workers, self.seed = num_workers, seed
+        self.pairs: Pairs | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.pairs is not None:
+            return
+        if self.max_length < 3 or self.groups < 1:
+            raise InputError(f"max_length {self.max_length}, groups {self.groups}: wanted 3 and 1 at least")
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
+        pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))
+        if len(pairs) < self.batch_size:
+            raise InputError(
+                f"{self.folder}: {len(pairs)} pairs are fewer than one batch of {self.batch_size}. "
+                "Use a graph with more synonyms or a smaller batch_size."
+            )
+        self.pairs = pairs
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the pairs; what is left over after whole batches waits its turn."""
+        assert self.pairs is not None
+        return len(self.pairs) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) pair numbers of an epoch, shuffled: what is mined together is drawn from all pairs."""
+        assert self.pairs is not None
+        chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
+        return chosen[: self.steps_per_epoch * self.batch_size].reshape(-1, self.batch_size)
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:
+        """The two names of every pair in `indices`."""
+        assert self.pairs is not None
+        first, second, concept = self.pairs[indices].T
+        return self.named(np.concatenate([first, second]), np.tile(concept, 2))
+
+    def named(self, name: np.ndarray, concept: np.ndarray, query: np.ndarray | None = None) -> SapBERTBatch:
+        """Names by number, with their concepts, as a batch."""
+        assert self.pairs is not None
+        tokens, offsets = self.pairs.tokens, self.pairs.offsets
+        length = np.minimum(self.pairs.lengths[name] + 2, self.max_length)
+        order = np.argsort(length, kind="stable")
+        name, concept, length = name[order], concept[order], length[order]
+        asked = np.zeros(len(name), bool) if query is None else query[order].astype(bool)
+        ids, masks = [], []
+        for group in length_groups(length, self.groups):
+            padded = np.full((group.stop - group.start, length[group.stop - 1]), self.tokenizer.pad_token_id, np.int64)
+            for row, (number, size) in enumerate(zip(name[group], length[group], strict=True)):
+                begin = offsets[number]
+                padded[row, 0], padded[row, size - 1] = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+                padded[row, 1 : size - 1] = tokens[begin : begin + size - 2]
+            ids.append(torch.from_numpy(padded))
+            masks.append(torch.from_numpy((np.arange(padded.shape[1]) < length[group, None]).astype(np.int64)))
+        counts = torch.tensor([len(name)], dtype=torch.float32)
+        owner, asks = torch.from_numpy(concept.astype(np.int64)), torch.from_numpy(asked)
+        return SapBERTBatch(tuple(ids), tuple(masks), owner, asks, counts)
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out name, and the names searched, in batches of similar length; the same for every process."""
+        assert self.pairs is not None
+        asked, members = np.asarray(self.pairs.held_out), np.asarray(self.pairs.members)
+        own = np.isin(members[:, 1], asked[:, 1])
+        others = np.random.default_rng(self.seed).permutation(np.flatnonzero(~own))[
+            : max(0, self.val_names - own.sum())
+        ]
+        searched = members[np.concatenate([np.flatnonzero(own), np.sort(others)])]
+        rows = np.concatenate([np.pad(asked, ((0, 0), (0, 1)), constant_values=1), np.pad(searched, ((0, 0), (0, 1)))])
+        rows = rows[np.argsort(self.pairs.lengths[rows[:, 0]], kind="stable")]
+        shares = [rows[i : i + self.eval_batch_size] for i in range(0, len(rows), self.eval_batch_size)]
+        return DataLoader(_Listed(self, shares), batch_size=None, num_workers=self.num_workers)
+
+    def export(self, folder: str) -> None:
+        """Write the tokenizer into `folder`."""
+        self.tokenizer.save_pretrained(folder)

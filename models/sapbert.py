@@ -1,0 +1,313 @@
+"""SapBERT: Self-Alignment Pre-training for Biomedical Entity Representations.
+
+Liu, Shareghi, Meng, Basaldella and Collier, NAACL 2021. https://arxiv.org/abs/2010.11784
+
+    f(x), the [CLS] state of a name        SapBERTEncoder.vectors
+    Online hard pairs mining, Eq. (1)      hard_pairs
+    Loss function, Eq. (2)                 models.losses.multi_similarity
+    both at once, in little memory         mined_multi_similarity
+    InfoNCE and NCA, footnote 7            models.losses.info_nce, models.losses.nca
+    Pairs of names, Appendix A.2 and A.3   datamodules.sapbert
+
+Deviations from the printed paper, each pinned by a test:
+    D1  Eq. (1) as printed keeps the triplets with d(a,p) >= d(a,n) + margin, which are those that are wrong by the margin.
+        The released code keeps d(a,p) + margin >= d(a,n), and so does `condition` "released", the default; "printed" is
+        Eq. (1).
+    D2  Eq. (1) measures distances between f as it is. Here, as in the released code, f has unit length before.
+    D3  A pair that several triplets keep counts once in Eq. (2), as in the released code.
+    D4  Names of a step are encoded in groups of similar length, each padded to its longest. The paper pads all to 25.
+    D5  With several processes each mines among the names of all; the released code does so on one machine only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.sapbert import SapBERTBatch
+from kg.files import InputError, read_json, write_json
+from models.base import PaperModule
+from models.encoders import BertEncoder
+from models.layers import pooled
+from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
+
+POOLING = ("cls", "mean")
+CONDITIONS = ("released", "printed")
+LOSSES = ("ms", "infonce", "nca")
+WHOLE = 1024  # names up to which (N, N) matrices are held at once, which takes the fewest operations
+HELD_OUT_PAIRS = 240  # pairs of which each validation loss is one batch, whatever the training's batch size
+
+
+class _Similarities(torch.autograd.Function):
+    """One matrix product for distances and similarities, and one for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor) -> tuple[Tensor, Tensor]:
+        distance = torch.cdist(f, f)
+        ctx.save_for_backward(f)
+        ctx.mark_non_differentiable(distance)
+        return distance.square().mul_(-0.5).add_(1), distance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        return (gradients[0] + gradients[0].T) @ ctx.saved_tensors[0]
+
+
+def similarities(f: Tensor) -> tuple[Tensor, Tensor]:
+    """((N, N) cosine similarities, (N, N) L2 distances without gradient) of unit vectors f (N, H), in float32."""
+    with torch.autocast(f.device.type, enabled=False):
+        return _Similarities.apply(f.float())
+
+
+def all_pairs(concept: Tensor, first: int, anchors: int) -> tuple[Tensor, Tensor]:
+    """(A, N) bool each: the names of the same concept as `anchors` anchors from `first` on, but themselves; all others."""
+    negative = concept[first : first + anchors, None] != concept[None]
+    positive = ~negative
+    positive.diagonal(first).fill_(False)
+    return positive, negative
+
+
+def hard_pairs(
+    distance: Tensor, concept: Tensor, margin: float = 0.2, condition: str = "released", first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """P and N of Eq. (1), as bool like `distance`: the pairs that stand in a kept triplet; row = anchor.
+
+    distance (A, N) of the anchors `first`, `first` + 1, … to all names, concept (N,) labels. A triplet (a, p, n) is kept
+    when d(a,n) - d(a,p) <= margin ("released", D1) or d(a,p) - d(a,n) >= margin ("printed"). That one such n exists for
+    (a, p), or one such p for (a, n), shows at the nearest negative and the farthest positive already: O(N²), without
+    ever listing triplets.
+    """
+    positive, negative = all_pairs(concept, first, len(distance))
+    nearest = distance.masked_fill(~negative, torch.inf).amin(1, keepdim=True)  # min_n d(a,n); inf without negatives
+    farthest = distance.masked_fill(~positive, -torch.inf).amax(1, keepdim=True)  # max_p d(a,p)
+    if condition == "printed":
+        return positive & (distance - nearest >= margin), negative & (farthest - distance >= margin)
+    return positive & (nearest - distance <= margin), negative & (distance - farthest <= margin)
+
+
+class _MinedMultiSimilarity(torch.autograd.Function):
+    """Eq. (1) and (2) over `chunk` anchors at a time: beyond f and its gradient, memory for some (chunk, N) blocks.
+
+    The gradient is at hand in the forward pass, where the distances are.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, f: Tensor, concept: Tensor, margin: float, condition: str, scales: dict[str, float], chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        loss, counts, to_f = f.new_zeros(()), torch.zeros(2, dtype=torch.long, device=f.device), torch.zeros_like(f)
+        for first in range(0, len(f), chunk):
+            anchors = f[first : first + chunk]
+            distance = torch.cdist(anchors, f)
+            positive, negative = hard_pairs(distance, concept, margin, condition, first)  # Eq. (1)
+            similarity = distance.square_().mul_(-0.5).add_(1)
+            terms, weight = multi_similarity_rows(similarity, positive, negative, **scales)  # Eq. (2)
+            loss += terms.sum()
+            counts += torch.stack([positive.sum(), negative.sum()])
+            to_f[first : first + chunk].addmm_(weight, f)
+            to_f.addmm_(weight.T, anchors)
+        ctx.save_for_backward(to_f.div_(len(f)))
+        ctx.mark_non_differentiable(counts)
+        return loss / len(f), counts
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * gradients[0], None, None, None, None, None
+
+
+def mined_multi_similarity(
+    f: Tensor,
+    concept: Tensor,
+    margin: float = 0.2,
+    condition: str = "released",
+    alpha: float = 60.0,
+    beta: float = 1.0,
+    epsilon: float = 0.5,
+    chunk: int = 128,
+) -> tuple[Tensor, Tensor]:
+    """(Eq. (2) over the hard pairs of unit vectors f (N, H), (2,) how many positive and negative ones), in float32.
+
+    hard_pairs and models.losses.multi_similarity; of more than WHOLE names in one pass that never holds (N, N) numbers.
+    """
+    scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
+    with torch.autocast(f.device.type, enabled=False):
+        if len(f) > WHOLE:
+            return _MinedMultiSimilarity.apply(f.float(), concept, margin, condition, scales, chunk)
+        similarity, distance = similarities(f)
+        positive, negative = hard_pairs(distance, concept, margin, condition)
+        loss = multi_similarity(similarity, positive, negative, alpha, beta, epsilon)
+        return loss, torch.stack([positive.sum(), negative.sum()])
+
+
+def gathered(own: Tensor) -> Tensor:
+    """The rows of all processes in the order of their ranks; gradient flows to this process's own rows only.
+
+    A loss over all rows then has, on every process, the gradient of its own rows; their sum is one process's gradient.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return own
+    parts = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(parts, own.detach().contiguous())
+    parts[torch.distributed.get_rank()] = own
+    return torch.cat(parts)
+
+
+def _one_of(name: str, value: str, wanted: tuple[str, ...]) -> str:
+    if value not in wanted:
+        raise InputError(f"{name} {value!r}: wanted one of {', '.join(wanted)}")
+    return value
+
+
+class SapBERTEncoder(BertEncoder):
+    """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, stands for a name."""
+
+    def __init__(self, name: str, attention: str = "sdpa", pooling: str = "cls") -> None:
+        self.pooling = _one_of("pooling", pooling, POOLING)
+        super().__init__(name, attention)
+
+    def vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """(N, L) ids and mask of names -> f (N, H), of any length."""
+        return pooled(self(input_ids, attention_mask), attention_mask, self.pooling)
+
+    @classmethod
+    def from_export(cls, folder: str | Path) -> SapBERTEncoder:
+        """The encoder in an export folder (:meth:`SapBERT.export`)."""
+        file = Path(folder) / "sapbert.json"
+        if not file.is_file():
+            raise InputError(f"{file}: missing; this is no SapBERT export. Export the run again.")
+        return cls(str(folder), pooling=str(read_json(file).get("pooling")))
+
+
+class SapBERT(PaperModule):
+    """Self-alignment pre-training (Section 2).
+
+    encoder      a BERT: folder or hub name (the paper: PubMedBERT)
+    pooling      "cls" or "mean"
+    margin       λ of Eq. (1); condition: "released" or "printed" (D1); mine = False takes all pairs of a batch
+    alpha, beta, epsilon  of Eq. (2): scale of negatives, scale of positives, offset
+    loss         "ms", or footnote 7's "infonce" (with `temperature`) and "nca" (with `scale`)
+    dropout      None: the encoder's own
+    The rest as in :class:`PaperModule`; warmup_steps None is a constant learning rate, as in the released code.
+    """
+
+    def __init__(
+        self,
+        encoder: str,
+        pooling: str = "cls",
+        margin: float = 0.2,
+        condition: str = "released",
+        mine: bool = True,
+        alpha: float = 60.0,
+        beta: float = 1.0,
+        epsilon: float = 0.5,
+        loss: str = "ms",
+        temperature: float = 0.07,
+        scale: float = 1.0,
+        attention: str = "sdpa",
+        dropout: float | None = None,
+        lr: float = 2e-5,
+        weight_decay: float = 0.01,
+        warmup_steps: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, warmup_steps)
+        self.source, self.attention, self.dropout = encoder, attention, dropout
+        self.pooling = _one_of("pooling", pooling, POOLING)
+        self.margin, self.condition, self.mine = margin, _one_of("condition", condition, CONDITIONS), mine
+        self.scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
+        self.loss: Any = {
+            "ms": None if mine else partial(multi_similarity, **self.scales),
+            "infonce": partial(info_nce, temperature=temperature),
+            "nca": partial(nca, scale=scale),
+        }[_one_of("loss", loss, LOSSES)]
+        self.encoder: SapBERTEncoder | None = None
+
+    def configure_model(self) -> None:
+        """Read the encoder; Lightning calls this before it needs parameters."""
+        if self.encoder is not None:
+            return
+        self.encoder = SapBERTEncoder(self.source, self.attention, self.pooling)
+        if self.dropout is not None:
+            for module in self.encoder.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = self.dropout
+        self.train()  # from_pretrained returns modules in evaluation mode, without dropout
+
+    def decays(self, name: str, parameter: nn.Parameter) -> bool:
+        return True  # the released code's AdamW decays every parameter
+
+    def forward(self, batch: SapBERTBatch) -> Tensor:
+        """f (N, H) of the batch's names, of unit length, in float32."""
+        assert self.encoder is not None
+        groups = zip(batch.input_ids, batch.attention_mask, strict=True)
+        f = torch.cat([self.encoder.vectors(ids, mask) for ids, mask in groups])  # (N, H)
+        return nn.functional.normalize(f.float(), dim=1)
+
+    def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,); in float32."""
+        if self.loss is None:
+            return mined_multi_similarity(f, concept, self.margin, self.condition, **self.scales)
+        with torch.autocast(f.device.type, enabled=False):
+            similarity, distance = similarities(f)
+            if self.mine:
+                positive, negative = hard_pairs(distance, concept, self.margin, self.condition)
+            else:
+                positive, negative = all_pairs(concept, 0, len(f))
+            return self.loss(similarity, positive, negative), torch.stack([positive.sum(), negative.sum()])
+
+    def on_fit_start(self) -> None:
+        if self.trainer.accumulate_grad_batches > 1:
+            raise InputError(
+                f"trainer.accumulate_grad_batches {self.trainer.accumulate_grad_batches}: wanted 1, because pairs are mined "
+                "within one batch. Take a smaller data.init_args.batch_size, or more processes (DEVICES)."
+            )
+
+    def training_step(self, batch: SapBERTBatch, batch_idx: int) -> Tensor:
+        f, concept = gathered(self(batch)), gathered(batch.concept)
+        loss, counts = self.alignment(f, concept)
+        pairs = dict(zip(("train/positives", "train/negatives"), counts / len(f), strict=True))  # a name
+        self.log_dict({"train/loss": loss.detach()} | pairs, prog_bar=True, batch_size=1)
+        # Every process has its own rows' part of the gradient; DDP averages, so undo that.
+        return loss * self.trainer.world_size
+
+    def on_validation_epoch_start(self) -> None:
+        self._held: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def validation_step(self, batch: SapBERTBatch, batch_idx: int) -> None:
+        self._held.append((self(batch), batch.concept, batch.query))
+
+    def on_validation_epoch_end(self) -> None:
+        """Nearest names of held-out synonyms, and the loss of each paired with a name of its concept.
+
+        A name that several concepts share is there once for each; as good as the best counts as found.
+        """
+        f, concept, query = (torch.cat(part) for part in zip(*self._held, strict=True))
+        self._held.clear()
+        asked, gold, names, owner = f[query], concept[query], f[~query], concept[~query]
+        similarity = asked @ names.T  # (Q, D)
+        own = gold[:, None] == owner[None]
+        best = similarity.max(1).values
+        right = similarity.masked_fill(~own, -torch.inf).max(1).values >= best - 1e-6
+        partner = names[own.int().argmax(1)]
+        losses = [
+            self.alignment(torch.cat([asked[part], partner[part]]), gold[part].repeat(2))[0] * len(gold[part])
+            for part in (slice(i, i + HELD_OUT_PAIRS) for i in range(0, len(gold), HELD_OUT_PAIRS))
+        ]
+        self.log_dict(
+            {
+                "val/loss": torch.stack(losses).sum() / len(gold),
+                "val/acc1": right.float().mean(),
+                "val/queries": float(len(gold)),
+                "val/names": float(len(names)),
+            },
+            batch_size=1,
+        )
+
+    def export(self, folder: str | Path) -> None:
+        """Write the encoder as a Hugging Face folder (``AutoModel`` loads it) and how its vectors are taken, into `folder`."""
+        assert self.encoder is not None
+        self.encoder.bert.save_pretrained(folder)
+        write_json(Path(folder) / "sapbert.json", {"pooling": self.pooling})

@@ -1,0 +1,305 @@
+"""SapBERT's pairs against their definition, and batches that do not depend on how the work is shared."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.sapbert import SapBERTBatch, SapBERTData, length_groups
+from datamodules.sapbert import pairs as module
+from datamodules.sapbert.pairs import Pairs, build, drawn_pairs, normalised
+from datamodules.tokenizers import load_tokenizer
+from kg.files import InputError, read_json
+from kg.graph import KnowledgeGraph, table
+from tests.fakes import bert
+from tests.fakes import sapbert as fake
+from tests.fakes.sapbert import Folders
+
+ROOT = Path(__file__).parents[2]
+
+
+def spelled(pairs: Pairs, rows: np.ndarray) -> list[tuple[str, ...]]:
+    """Rows of names and a concept in words."""
+    names, concepts = pairs.names, pairs.concepts
+    return [(*(names[i] for i in row[:-1]), concepts[row[-1]]) for row in rows.tolist()]
+
+
+def every(pairs: Pairs) -> list[tuple[str, ...]]:
+    return spelled(pairs, pairs[np.arange(len(pairs))])
+
+
+def slow_pairs(graph: KnowledgeGraph, held: set[tuple[str, ...]]) -> dict[str, set[tuple[str, ...]]]:
+    """Appendix A.2 and A.3 as they read, without the limit: concept -> its pairs."""
+    names: dict[str, set[str]] = {}
+    for row in graph.names.to_pylist():
+        name = " ".join(row["name"].lower().split())
+        if row["language"] == "en" and name:
+            names.setdefault(row["id"], set()).add(name)
+    own = {concept: set(those) for concept, those in names.items()}
+    for triple in graph.triples.to_pylist():
+        ends = (triple["head"], triple["tail"])
+        if triple["relation"] in ("has_tradename", "tradename_of"):
+            ingredient, trade = ends if triple["relation"] == "has_tradename" else ends[::-1]
+            names.setdefault(ingredient, set()).update(own.get(trade, set()))
+    return {
+        concept: set(itertools.combinations(sorted(n for n in those if (n, concept) not in held), 2))
+        for concept, those in names.items()
+    }
+
+
+def test_pairs_are_all_of_a_concept_at_most_fifty(fake_sapbert: Folders) -> None:
+    pairs, graph = Pairs(fake_sapbert.pairs), KnowledgeGraph.load(fake_sapbert.graph)
+    held = set(spelled(pairs, pairs.held_out))
+    wanted = slow_pairs(graph, held)
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for first, second, concept in every(pairs):
+        found.setdefault(concept, []).append((first, second))
+    assert set(found) == {concept for concept, those in wanted.items() if those}
+    for concept, those in found.items():
+        assert len(set(those)) == len(those) == min(50, len(wanted[concept])) and set(those) <= wanted[concept]
+    assert len(found["EMANY"]) == 50 and ("nosaspasm", "tumor drug") in found["EDRUG"]
+    assert all(first != second for first, second, _ in every(pairs))
+
+
+def test_everything_left_out_is_counted(fake_sapbert: Folders) -> None:
+    pairs = Pairs(fake_sapbert.pairs)
+    assert pairs.manifest["counts"] == {
+        "names": 181,
+        "names of other languages or kinds": 1,
+        "empty names": 1,
+        "names that --exclude_names lists": 0,
+        "names of concepts that --exclude_concepts lists": 0,
+        "names repeated in their concept": 1,
+        "trade names given to ingredients": 1,
+        "concepts": 45,
+        "concepts without a name": 1,
+        "concepts with one name, which give no pair": 2,
+        "distinct names": 177,
+        "names shared by several concepts": 2,
+        "names held out": len(pairs.held_out),
+        "concepts with more pairs than --max_pairs": 1,
+        "pairs left out there": 16 if "EMANY" not in {c for _, c in spelled(pairs, pairs.held_out)} else 5,
+        "pairs": len(pairs),
+    }
+
+
+def test_held_out_names_are_in_no_pair_and_leave_their_concept_pairs(fake_sapbert: Folders) -> None:
+    pairs = Pairs(fake_sapbert.pairs)
+    held = spelled(pairs, pairs.held_out)
+    assert len(held) == 4 and len({concept for _, concept in held}) == 4  # a tenth of the 42 with three names
+    trained = {name for *both, _ in every(pairs) for name in both}
+    assert not trained & {name for name, _ in held} and "odd shared name" not in {name for name, _ in held}
+    assert {concept for _, concept in held} <= {concept for *_, concept in every(pairs)}
+    assert not {name for name, _ in held} & {name for name, _ in spelled(pairs, pairs.members)}
+
+
+def test_draws_depend_on_seed_and_concept_alone(fake_sapbert: Folders, tmp_path: Path) -> None:
+    again = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))[0]
+    assert read_json(again / "manifest.json") == Pairs(fake_sapbert.pairs).manifest
+    other = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1)[0])
+    many = [{r for r in every(p) if r[-1] == "EMANY"} for p in (Pairs(again), other)]
+    assert len(many[0]) == len(many[1]) == 50 and many[0] != many[1]
+    fake.graph("F").save(tmp_path / "more")
+    both = Pairs(build([str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c"))[0])
+    assert {r for r in every(both) if r[-1] == "EMANY"} == many[0]
+
+
+@given(size=st.integers(2, 40), most=st.integers(1, 60), key=st.text(max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_drawn_pairs(size: int, most: int, key: str) -> None:
+    drawn = [tuple(p) for p in drawn_pairs(size, most, key).tolist()]
+    assert len(set(drawn)) == len(drawn) == min(most, size * (size - 1) // 2)
+    assert all(0 <= i < j < size for i, j in drawn) and drawn == sorted(drawn)
+    assert np.array_equal(drawn_pairs(size, most, key), drawn_pairs(size, most, key))
+
+
+def test_several_graphs_share_a_concept_by_its_id_only(fake_sapbert: Folders, tmp_path: Path) -> None:
+    fake.graph("F").save(tmp_path / "f")
+    two = table("names", {k: [v] for k, v in zip(("id", "name", "kind", "language", "source"),
+                                                 ("E005", "heart stop", "synonym", "en", "x"), strict=True)})  # fmt: skip
+    small = table("entities", {"id": ["E005"], "name": ["x"], "type": ["x"]})
+    empty = fake.graph()
+    KnowledgeGraph(small, two, empty.definitions, empty.triples.slice(0, 0), {}).save(tmp_path / "g")
+    folders = [fake_sapbert.graph, str(tmp_path / "f"), str(tmp_path / "g")]
+    pairs = Pairs(build(folders, fake_sapbert.bert, str(tmp_path / "p"))[0])
+    assert pairs.manifest["counts"]["concepts"] == 90
+    belongs = spelled(pairs, np.concatenate([pairs.members, pairs.held_out]))
+    assert ("heart stop", "E005") in belongs and ("heart stop", "F005") not in belongs
+    assert {c for *names, c in every(pairs) if "cardiac failure" in names} == {
+        "E005",
+        "F005",
+    }  # ids differ: two concepts
+    assert pairs.manifest["counts"]["names shared by several concepts"] > 170
+
+
+def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("Failure of the  RENAL region\n\nno such name\n")
+    (tmp_path / "concepts.txt").write_text("E007\nEMANY\nX\n")
+    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), kinds=("synonym", "preferred"),
+                      exclude_names=str(tmp_path / "names.txt"), exclude_concepts=str(tmp_path / "concepts.txt"),
+                      trade_names=False)  # fmt: skip
+    pairs = Pairs(folder)
+    counts = pairs.manifest["counts"]
+    assert counts["names of other languages or kinds"] == 41
+    assert counts["names that --exclude_names lists"] == 1
+    assert counts["names of concepts that --exclude_concepts lists"] == 15
+    assert "trade names given to ingredients" not in counts
+    assert "failure of the renal region" not in pairs.names and "many 3" not in pairs.names
+    assert not {"E007", "EMANY"} & {c for *_, c in every(pairs)}
+    german = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en"))[0])
+    assert "nierenversagen" in german.names
+
+
+def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) -> None:
+    graph = fake.graph()
+    graph.triples = table("triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]})
+    graph.save(tmp_path / "g")
+    turned = Pairs(build([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    assert every(turned) == every(Pairs(fake_sapbert.pairs))
+
+
+def test_normalised() -> None:
+    assert normalised(pa.array([" A\tb\u00a0 C\n", "Ärztin"])).to_pylist() == ["a b c", "ärztin"]
+
+
+def test_tokens_are_the_tokenizers(fake_sapbert: Folders) -> None:
+    pairs, tokenizer = Pairs(fake_sapbert.pairs), load_tokenizer(fake_sapbert.bert)
+    for number, name in enumerate(pairs.names):
+        wanted = tokenizer(name, add_special_tokens=False)["input_ids"]
+        assert pairs.tokens[pairs.offsets[number] : pairs.offsets[number + 1]].tolist() == wanted
+
+
+def test_shards_are_one_list(fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 37)
+    parts = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    assert len(parts.shards) > 3
+    turned = np.arange(len(parts))[::-1]
+    assert np.array_equal(parts[turned][::-1], np.concatenate(parts.shards))
+    monkeypatch.undo()
+    assert every(Pairs(fake_sapbert.pairs)) == spelled(parts, np.concatenate(parts.shards))
+
+
+def made(fake: Folders, world: int = 1, rank: int = 0, step: int = 0, **settings: object) -> SapBERTData:
+    data = SapBERTData(fake.pairs, fake.bert, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
+    data.trainer = SimpleNamespace(global_rank=rank, world_size=world, accumulate_grad_batches=1, global_step=step)  # type: ignore[assignment]
+    data.setup()
+    return data
+
+
+def names(batches: list[SapBERTBatch]) -> list[tuple[tuple[int, ...], int]]:
+    """(ids without padding, concept) of every name, sorted."""
+    found = []
+    for b in batches:
+        rows = [
+            tuple(i[m.bool()].tolist())
+            for ids, mask in zip(b[0], b[1], strict=True)
+            for i, m in zip(ids, mask, strict=True)
+        ]
+        found += list(zip(rows, b.concept.tolist(), strict=True))
+    return sorted(found)
+
+
+def test_steps_hold_the_same_however_they_are_shared(fake_sapbert: Folders) -> None:
+    alone = list(made(fake_sapbert).train_dataloader())
+    shared = [list(made(fake_sapbert, 2, rank).train_dataloader()) for rank in range(2)]
+    assert len(alone) > 10
+    for step, whole in enumerate(alone):
+        assert names([shared[0][step], shared[1][step]]) == names([whole])
+        assert whole.counts.tolist() == [32] and not whole.query.any()
+
+
+def test_a_later_start_gives_the_rest_and_an_epoch_every_pair_once(fake_sapbert: Folders) -> None:
+    data = made(fake_sapbert)
+    first = list(data.train_dataloader())
+    second = list(made(fake_sapbert, step=len(first)).train_dataloader())
+    resumed = list(made(fake_sapbert, step=2).train_dataloader())
+    for a, b in zip(resumed, (first + second)[2:], strict=False):
+        assert names([a]) == names([b])
+    order = data.order(0)
+    assert len(np.unique(order)) == order.size > len(data.pairs) - 16  # type: ignore[arg-type]
+    assert not np.array_equal(order, data.order(1)) and not np.array_equal(order, made(fake_sapbert, seed=1).order(0))
+
+
+def test_groups_change_padding_only(fake_sapbert: Folders) -> None:
+    one, four = (made(fake_sapbert, groups=n) for n in (1, 4))
+    for numbers in one.order(0)[:4]:
+        a, b = one.batch(numbers, 0), four.batch(numbers, 0)
+        assert names([a]) == names([b]) and len(a.input_ids) == 1 < len(b.input_ids) <= 4
+        assert torch.equal(a.concept, b.concept)
+        assert sum(i.numel() for i in b.input_ids) < a.input_ids[0].numel()
+        assert all(int(m.sum(1).max()) == m.shape[1] for m in b.attention_mask)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=14), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_length_groups_take_the_fewest_tokens(lengths: list[int], most: int) -> None:
+    """Against every way to cut the sorted list into at most `most` runs."""
+    ordered = np.sort(np.array(lengths))
+
+    def cost(cuts: tuple[int, ...]) -> int:
+        edges = [0, *cuts, len(ordered)]
+        return sum((b - a) * int(ordered[b - 1]) for a, b in itertools.pairwise(edges))
+
+    slow = min(cost(cuts) for k in range(most) for cuts in itertools.combinations(range(1, len(ordered)), k))
+    groups = length_groups(ordered, most)
+    assert [g.start for g in groups] == [0, *(g.stop for g in groups[:-1])] and groups[-1].stop == len(ordered)
+    assert len(groups) <= most and cost(tuple(g.stop for g in groups[:-1])) == slow
+
+
+def test_long_names_are_cut(fake_sapbert: Folders) -> None:
+    data = made(fake_sapbert, max_length=4)
+    assert max(i.shape[1] for i in data.batch(data.order(0)[0], 0).input_ids) == 4
+    for ids, _ in names([data.batch(data.order(0)[0], 0)]):
+        assert ids[0] == 2 and ids[-1] == 3 and 3 <= len(ids) <= 4
+
+
+def test_validation_searches_held_out_names_among_those_trained_on(fake_sapbert: Folders) -> None:
+    data = made(fake_sapbert, val_names=60, eval_batch_size=16)
+    batches = list(data.val_dataloader())
+    concept, query = (torch.cat([getattr(b, k) for b in batches]) for k in ("concept", "query"))
+    assert query.sum() == 4 and len(query) == 64 and set(concept[query].tolist()) <= set(concept[~query].tolist())
+    assert names(batches) == names(list(made(fake_sapbert, 2, 1, val_names=60, eval_batch_size=9).val_dataloader()))
+
+
+def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no pairs here"):
+        SapBERTData(str(tmp_path), fake_sapbert.bert).setup()
+    with pytest.raises(InputError, match="another tokenizer"):
+        SapBERTData(fake_sapbert.pairs, str(bert.write(tmp_path / "b", ["zebra"]))).setup()
+    with pytest.raises(InputError, match="fewer than one batch of 5000"):
+        made(fake_sapbert, batch_size=5000)
+    with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
+        made(fake_sapbert, 3).train_dataloader()
+    with pytest.raises(InputError, match="max_length 2, groups 4: wanted 3 and 1"):
+        made(fake_sapbert, max_length=2)
+    with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
+        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
+    with pytest.raises(InputError, match="no concept has two names"):
+        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), kinds=("preferred",), trade_names=False)
+    with pytest.raises(InputError, match="wanted 1 or more"):
+        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    with pytest.raises(InputError, match="no set of pairs; it is left alone"):
+        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "full"))
+
+
+def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "datamodules.sapbert", "--graph", fake_sapbert.graph,
+               "--tokenizer", fake_sapbert.bert, "--out", str(tmp_path / "p")]  # fmt: skip
+    first = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "concepts with one name, which give no pair" in first.stdout
+    again = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "there already" in again.stdout
+    bad = subprocess.run([*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT)
+    assert bad.returncode == 2 and bad.stderr == "error: nowhere.txt: no such file or folder. Check the path.\n"
