@@ -48,3 +48,11 @@ def test_finetune_batches_prints_its_result(capsys):
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
     assert all(s["padded_tokens"][0] < s["padded_tokens"][1] for s in result["settings"])
+
+
+def test_retrieval_prints_its_result(capsys):
+    arguments = ["--names", "3000", "--mentions", "40", "--size", "32", "--repeats", "1"]
+    assert speed.main(["retrieval", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert [s["setting"] for s in result["settings"]] == ["float32", "float16"]

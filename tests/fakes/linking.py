@@ -135,9 +135,11 @@ def write(folder: Path) -> Path:
             extra = [(n, t, a + " More aspirin.", [*m, chemical][: len(m) + 1]) for n, t, a, m in documents]
             pubtator(folder / f"BC5CDR-EL/bc5cdr_pubtator/{split}_corpus.txt", extra)
     compressed(folder / "NCBI-EL/medic_06Jul2012.txt.gz",
-               "D001||Retinal Tumor|Tumor of Retina\nD003|600001||Heart Attack\nD004||Renal Failure\nD002||Pineal Tumor\n")  # fmt: skip
+               "D001||Retinal Tumor|Tumor of Retina\nD003|600001||Heart Attack\n"
+               "D004||Renal Failure\nD002||Pineal Tumor\n")  # fmt: skip
     compressed(folder / "BC5CDR-EL/mesh_id_label_synonyms.tsv.gz",
-               "D003\tMyocardial Infarction\tHeart Attack|Infarction, Myocardial\nD004\tRenal Failure\t\nD101\tAspirin\tASA\n")  # fmt: skip
+               "D003\tMyocardial Infarction\tHeart Attack|Infarction, Myocardial\n"
+               "D004\tRenal Failure\t\nD101\tAspirin\tASA\n")  # fmt: skip
     cometa(folder / "COMETA-EL/cometa/stratified_general")
     phrases(folder / "AAP-EL/askapatient", "AskAPatient")
     phrases(folder / "TwADR-L-EL/twadrl", "TwADR-L")
