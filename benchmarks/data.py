@@ -31,6 +31,8 @@ from typing import IO, Any, NamedTuple, cast
 import yaml
 from tqdm import tqdm
 
+from benchmarks.linking.tasks import task as linking_task
+from benchmarks.linking.tasks import tasks as linking_tasks
 from benchmarks.tasks import task
 from kg.files import PARTIAL, InputError, explained, read_json, sha256, write_json, written
 from kg.tracking import runs_folder
@@ -322,11 +324,13 @@ def _copy(hit: Hit, target: Path) -> None:
     """Write what `hit` stands for to `target`."""
     for entry in _entries(hit.file, hit.mirror, []):
         if entry.paths == hit.paths:
-            with written(target, "wb") as handle:
+            coming = target.with_name(target.name + ".new")  # `written` would compress a name that ends in .gz again
+            with written(coming, "wb") as handle:
                 shutil.copyfileobj(entry.stream, handle, BLOCK)
-            if (got := sha256(target)) == hit.sha256:
+            if (got := sha256(coming)) == hit.sha256:
+                os.replace(coming, target)
                 return
-            target.unlink()
+            coming.unlink()
             raise InputError(
                 f"{hit.file}: changed while it was read ({hit.sha256}, then {got}). Run the command again."
             )
@@ -557,16 +561,19 @@ def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = ()
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.data", description=cast(str, __doc__).splitlines()[0])
-    parser.add_argument("task", help="a task's name, such as cMedQANER")
+    parser.add_argument("task", help="a task's name, such as cMedQANER or NCBI-EL")
     parser.add_argument(
         "--mirror", nargs="*", action="extend", default=[], help="folders or archives that hold the files"
     )
     parser.add_argument("--data", default=str(place()), help=f"where data sets lie (default: {place()})")
     given = parser.parse_args(argv)
     try:
-        definition = task(given.task)
-        source = sources()[definition.dataset]
-        folder = fetched(definition.dataset, given.data, given.mirror)
+        dataset = linking_task(given.task).dataset if given.task in linking_tasks() else task(given.task).dataset
+        if dataset is None:
+            print(f"{given.task}: nothing to fetch; its data come with the installed packages")
+            return 0
+        source = sources()[dataset]
+        folder = fetched(dataset, given.data, given.mirror)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -574,7 +581,7 @@ def main(argv: list[str] | None = None) -> int:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return 130
     there = [file.path for file in source.files if (folder / file.path).is_file()]
-    print(f"{folder}: {len(there)} of {len(source.files)} files of {definition.dataset}, verified")
+    print(f"{folder}: {len(there)} of {len(source.files)} files of {dataset}, verified")
     print(f"licence: {source.licence}\ncite: {source.citation}")
     return 0
 

@@ -1,6 +1,7 @@
 """Benchmarks from the command line.
 
 python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|paper] [MIRROR=…] …   (make finetune)
+python -m benchmarks.run evaluate TASK MODEL=… [POOLING=cls|mean] [MIRROR=…] …   entity linking   (make evaluate)
 python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
 python -m benchmarks.run tasks                        what there is
@@ -48,6 +49,12 @@ def run_compare(words: Sequence[str]) -> None:
     print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
 
 
+def run_evaluate(words: Sequence[str]) -> None:
+    from benchmarks.linking import run_evaluate
+
+    run_evaluate(words)
+
+
 def run_counts(words: Sequence[str]) -> None:
     from benchmarks.counts import count_rows, counts_table
     from benchmarks.data import fetched, place
@@ -76,6 +83,7 @@ def run_tasks(words: Sequence[str]) -> None:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "finetune": run_finetune,
+    "evaluate": run_evaluate,
     "compare": run_compare,
     "counts": run_counts,
     "tasks": run_tasks,

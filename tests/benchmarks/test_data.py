@@ -19,6 +19,7 @@ import yaml
 
 from benchmarks import data
 from benchmarks.counts import count_rows
+from benchmarks.linking.tasks import tasks as linking_tasks
 from benchmarks.tasks import prepared, tasks
 from kg.files import InputError
 
@@ -502,7 +503,22 @@ def test_the_list_holds_every_file_of_every_task():
             if file.url:
                 commit = file.url.split("/")[5]
                 assert len(commit) in (7, 40) and int(commit, 16)
-    assert {t.dataset for t in tasks().values()} == set(known)
+    for task in linking_tasks().values():
+        if task.dataset is not None:
+            assert set(task.files) | set(task.optional) <= {f.path for f in known[task.dataset].files}, task.name
+    linking = {t.dataset for t in linking_tasks().values() if t.dataset}
+    assert {t.dataset for t in tasks().values()} | linking == set(known)
+    for name in linking:
+        source = known[name]
+        assert source.licence and source.citation and source.how
+        assert all((f.sha256 is None) == (f.bytes is None) for f in source.files)
+
+
+def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
+    assert data.main(["HPO-EL", "--data", str(tmp_path)]) == 0
+    assert "nothing to fetch" in capsys.readouterr().out
+    assert data.main(["MedMentions-EL", "--data", str(tmp_path)]) == 2
+    assert "corpus_pubtator.txt.gz" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

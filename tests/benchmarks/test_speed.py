@@ -70,3 +70,11 @@ def test_sapbert_step_prints_its_result(capsys):
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert result["settings"][0]["padded_tokens"][0] < result["settings"][0]["padded_tokens"][1] == 300
+
+
+def test_retrieval_prints_its_result(capsys):
+    arguments = ["--names", "3000", "--mentions", "40", "--size", "32", "--repeats", "1"]
+    assert speed.main(["retrieval", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert [s["setting"] for s in result["settings"]] == ["float32", "float16"]

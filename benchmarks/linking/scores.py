@@ -1,0 +1,211 @@
+"""Scores of rankings, by stated rules, and the stamp that says which.
+
+rank       how many concepts of a ranking must be looked at until a mention is right; 0: not among those ranked
+acc@k      share of mentions with 1 <= rank <= k;   mrr   mean of 1 / rank, 0 where rank is 0
+parts      every string of a composite mention must be right
+union      (BioSyn's rule) a string is right when its concept has any of the mention's gold ids
+each       every string must hit a gold concept, and every gold concept must be hit by one of the strings
+NIL        a mention none of whose gold ids is in the dictionary is wrong, or left out (and counted)
+ids        a concept is right under any of its ids
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.linking.linkers import DEPTH, Names, Ranking
+from datamodules.linking import Dictionary, Mention
+from kg.files import InputError
+from models.metrics import bootstrap_interval, score
+
+COMPOSITE, NIL = ("union", "each"), ("wrong", "left out")
+METRICS = ("acc@1", "acc@5", "mrr")
+
+
+def _first(ranking: Ranking, concepts: frozenset[str]) -> int | None:
+    return next((i for i, c in enumerate(ranking, 1) if c.concept in concepts), None)
+
+
+def rank_of(mention: Mention, rankings: Sequence[Ranking], dictionary: Dictionary, composite: str = "union") -> int:
+    """The rank of a mention, from the ranking of each of its parts."""
+    gold = [dictionary.concepts_of(ids) for ids in mention.gold]
+    ranks: list[int | None]
+    if composite == "union":
+        every = frozenset().union(*gold)
+        ranks = [_first(r, every) for r in rankings]
+    else:
+        places = [[_first(r, g) for g in gold] for r in rankings]  # (parts, gold concepts)
+        lines = [*places, *(list(column) for column in zip(*places, strict=True))]
+        ranks = [min((p for p in line if p is not None), default=None) for line in lines]
+    return 0 if any(r is None for r in ranks) else max(r for r in ranks if r is not None)
+
+
+def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
+    """{metric: (n, 2) per mention: what it counts, 1}, as models.metrics takes them."""
+    one = np.ones(len(ranks))
+    hits = {
+        "acc@1": ranks == 1,
+        "acc@5": (ranks >= 1) & (ranks <= 5),
+        "mrr": np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0),
+    }
+    return {metric: np.stack([values.astype(float), one], axis=1) for metric, values in hits.items()}
+
+
+def scores(ranks: np.ndarray) -> dict[str, float]:
+    return {metric: score(t) for metric, t in tallies(ranks).items()} if len(ranks) else {}
+
+
+def interval(ranks: np.ndarray, metric: str = "acc@1") -> tuple[float, float]:
+    return bootstrap_interval(tallies(ranks)[metric])
+
+
+# sub-populations (GenBioEL, Table 8)
+
+
+def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Names) -> dict[str, np.ndarray]:
+    """{name: which mentions belong to it}. Strings are compared normalised, concepts by their gold ids.
+
+    direct match: each string is a name of one of the mention's gold concepts in the dictionary; top 100: one of its
+    ids is among the 100 that train has most often (of equally frequent ones those that sort first).
+    """
+    normalised = names.normalised
+    strings = {normalised(m.mention) for m in train}
+    frequent: Counter[str] = Counter(i for m in train for g in m.gold for i in g)
+    top = {i for i, _ in sorted(frequent.items(), key=lambda item: (-item[1], item[0]))[:100]}
+    rows = []
+    for m in mentions:
+        ids = {i for g in m.gold for i in g}
+        concepts = names.dictionary.concepts_of(ids)
+        direct = all(concepts & set(names.concepts.get(normalised(p), ())) for p in m.parts)
+        seen = normalised(m.mention) in strings
+        several = len(m.mention.split()) > 1
+        known = bool(ids & set(frequent))
+        rows.append((not several, several, seen, not seen, known, not known, direct, not direct, bool(ids & top),
+                     len(m.parts) > 1))  # fmt: skip
+    table = np.array(rows, dtype=bool).reshape(-1, 10)
+    titles = ("single word", "multi-word", "seen mention", "unseen mention", "seen concept", "unseen concept",
+              "direct match", "not direct match", "top 100", "composite")  # fmt: skip
+    return {title: table[:, i] for i, title in enumerate(titles)}
+
+
+# errors
+
+
+def reason(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Names) -> str:
+    """Why a mention is wrong, as far as data can tell; "right" when it is not. The first that holds, in this order."""
+    if rank == 1:
+        return "right"
+    dictionary = names.dictionary
+    gold = frozenset().union(*(dictionary.concepts_of(g) for g in mention.gold))
+    if not gold:
+        return "gold not in the dictionary"
+    if len(mention.parts) > 1:
+        return "composite"
+    if not rankings[0]:
+        return "no candidate"
+    best = rankings[0][0]
+    if gold & set(names.concepts[best.name]):
+        return "one name, several concepts"
+    if names.normalised(mention.parts[0]) == best.name:
+        return "exact name of another concept"
+    above = dictionary.broader.get(best.concept, ())
+    if gold & set(above):
+        return "near miss: narrower than gold"
+    if any(best.concept in dictionary.broader.get(g, ()) for g in gold):
+        return "near miss: broader than gold"
+    if any(set(above) & set(dictionary.broader.get(g, ())) for g in gold):
+        return "near miss: beside gold"
+    return "gold among the first 5" if 0 < rank <= 5 else f"gold among the first {DEPTH}" if rank else "far off"
+
+
+def prediction(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Names) -> dict[str, Any]:
+    """A line of predictions.jsonl: gold and prediction with their names, rank and reason."""
+    dictionary = names.dictionary
+    return {
+        "id": mention.id, "document": mention.document, "mention": mention.mention, "parts": mention.parts,
+        "gold": mention.gold, "gold_names": [_names_of(g, names) for g in mention.gold],
+        "predicted": [r[0].concept if r else None for r in rankings],
+        "predicted_names": [r[0].name if r else None for r in rankings],
+        "score": [r[0].score if r else None for r in rankings],
+        "first5": [[c.concept for c in r[:5]] for r in rankings],
+        "rank": rank, "reason": reason(mention, rankings, rank, names),
+        "in_dictionary": bool(dictionary.concepts_of(i for g in mention.gold for i in g)),
+    }  # fmt: skip
+
+
+def _names_of(gold: Sequence[str], names: Names, most: int = 3) -> list[str]:
+    concepts = names.dictionary.concepts_of(gold)
+    own = _owned(names)
+    return [name for concept in sorted(concepts) for name in own.get(concept, ())][:most]
+
+
+def _owned(names: Names) -> dict[str, list[str]]:
+    kept: dict[str, list[str]] | None = names.__dict__.get("_owned")
+    if kept is None:
+        made: dict[str, list[str]] = defaultdict(list)
+        for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
+            made[concept].append(name)
+        kept = names.__dict__["_owned"] = dict(made)
+    return kept
+
+
+# the protocol stamp
+
+
+class Result(NamedTuple):
+    """A score in a table. A measured one has a stamp; one `as published` has none."""
+
+    task: str
+    model: str
+    scores: Mapping[str, float]
+    stamp: Mapping[str, Any] | None
+    interval: tuple[float, float] | None = None
+
+
+#: What a stamp says of the linker, not of the protocol: it may differ within a column.
+OWN = ("linker",)
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """The parts in which two stamps differ."""
+    return sorted(k for k in set(first) | set(second) if k not in OWN and first.get(k) != second.get(k))
+
+
+def table(results: Sequence[Result], metric: str = "acc@1") -> str:
+    """Models (rows) by tasks (columns), in order of appearance; published numbers marked.
+
+    Raises InputError when two measured scores of one column have different stamps, saying in which part.
+    """
+    columns: dict[str, Result] = {}
+    for result in results:
+        if result.stamp is None:
+            continue
+        first = columns.setdefault(result.task, result)
+        assert first.stamp is not None
+        if parts := differing(first.stamp, result.stamp):
+            told = "; ".join(f"{p}: {first.stamp.get(p)!r} and {result.stamp.get(p)!r}" for p in parts)
+            raise InputError(
+                f"{result.task}: {first.model} and {result.model} were measured by different protocols ({told}). "
+                "Measure both by one protocol, or put them in two tables."
+            )
+    tasks = list(dict.fromkeys(r.task for r in results))
+    cells = {(r.model, r.task): r for r in results}
+    models = list(dict.fromkeys(r.model for r in results))
+    lines = [["", *tasks]]
+    for model in models:
+        row = [model]
+        for task in tasks:
+            r = cells.get((model, task))
+            row.append("" if r is None else f"{100 * r.scores[metric]:.1f}" + ("" if r.stamp else " as published"))
+        lines.append(row)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(tasks) + 1)]
+    text = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip()
+            for line in lines]  # fmt: skip
+    closed = [
+        f"{t}: {r.stamp['not_comparable']}" for t, r in columns.items() if r.stamp and r.stamp.get("not_comparable")
+    ]
+    return "\n".join([*text, *closed])

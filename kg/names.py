@@ -1,0 +1,92 @@
+"""Names as strings: normalisation by stated rules, and character 3-gram TF-IDF with its nearest names.
+
+    lower        str.lower
+    punctuation  runs of white space and ASCII punctuation become one space; none at either end (BioSyn's rule)
+    whitespace   runs of white space become one space; none at either end
+
+Rules are joined by + and applied in that order ("lower+punctuation"); "none" leaves a name as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from kg.files import InputError
+
+_PUNCTUATION = re.compile(rf"[\s{re.escape(string.punctuation)}]+")
+RULES: dict[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "punctuation": lambda name: _PUNCTUATION.sub(" ", name).strip(),
+    "whitespace": lambda name: " ".join(name.split()),
+}
+#: What BioSyn does to dictionaries and mentions beside its abbreviations and spelling corrections.
+BIOSYN = "lower+punctuation"
+
+
+def normaliser(rules: str) -> Callable[[str], str]:
+    """The function of rules joined by +, or of "none".
+
+    A name of which nothing would be left ("+", "?") keeps what it was before the rule that would empty it.
+    Raises InputError for a rule that is not known.
+    """
+    names = [] if rules == "none" else rules.split("+")
+    if unknown := [name for name in names if name not in RULES]:
+        raise InputError(f"no normalisation {unknown[0]!r}; choose from: none, or {', '.join(RULES)} joined by +")
+    chosen = [rule for name, rule in RULES.items() if name in names]
+
+    def normalised(name: str) -> str:
+        for rule in chosen:
+            name = rule(name) or name
+        return name
+
+    return normalised
+
+
+def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(scores (q, k), columns (q, k)) of the k highest of each row of (q, n); of equal ones the lowest columns.
+
+    k is cut to n.
+    """
+    k = min(k, scores.shape[1])
+    if k == 0:
+        return scores[:, :0], np.zeros((len(scores), 0), np.int64)
+    last = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
+    columns = np.empty((len(scores), k), np.int64)
+    for row, (values, threshold) in enumerate(zip(scores, last, strict=True)):
+        at = np.flatnonzero(values >= threshold)  # ascending: the stable sort keeps equal ones in this order
+        columns[row] = at[np.argsort(-values[at], kind="stable")][:k]
+    return np.take_along_axis(scores, columns, axis=1), columns
+
+
+class TfIdf:
+    """Cosine of character 3-gram TF-IDF vectors between queries and `names`.
+
+    3-grams of the whole string, across words (scikit-learn's analyzer "char"); idf smoothed and counted over `names`;
+    raw term counts; vectors of unit length. A name of fewer than three characters is padded with blanks to three.
+    """
+
+    def __init__(self, names: Sequence[str], block: int = 256) -> None:
+        self.block = block
+        self.vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False, dtype=np.float32)
+        try:
+            matrix = self.vectors.fit_transform([name.ljust(3) for name in names])
+        except ValueError as error:
+            raise InputError("TF-IDF: no name to search. Check the dictionary.") from error
+        self.columns: sparse.csc_matrix = matrix.T.tocsr()
+
+    def search(self, queries: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """(cosines (q, k), numbers of names (q, k)), best first; equal ones by number. Unlike names score 0."""
+        found = []
+        for start in range(0, len(queries), self.block):
+            part = self.vectors.transform([q.ljust(3) for q in queries[start : start + self.block]])
+            found.append(top_k((part @ self.columns).toarray(), k))
+        if not found:
+            return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
+        scores, numbers = zip(*found, strict=True)
+        return np.concatenate(scores), np.concatenate(numbers)

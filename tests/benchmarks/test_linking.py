@@ -1,0 +1,411 @@
+"""The linking benchmark: tasks from fake files, linkers, scores by stated rules, `evaluate`, and floors on real data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.linking import evaluate as module
+from benchmarks.linking import scores as s
+from benchmarks.linking.evaluate import evaluate, result_of
+from benchmarks.linking.linkers import (
+    BackOff,
+    Candidate,
+    Embedder,
+    Encoded,
+    Exact,
+    Names,
+    NearestByTfIdf,
+    index_made_of,
+)
+from benchmarks.linking.tasks import TASKS, prepared, task, tasks
+from benchmarks.run import main
+from datamodules.linking import Dictionary, Mention, load_linking
+from datamodules.tokenizers import load_tokenizer
+from kg.files import InputError, read_json
+from kg.graph import KnowledgeGraph, table
+from kg.search import Index
+from models.encoders import BertEncoder
+from tests.fakes import bert
+from tests.fakes import linking as fakes
+
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data in {REAL}")
+PLAIN = "lower+punctuation"
+
+
+def mention(parts=("x",), gold=(("C1",),), name="m", text=None):
+    return Mention(name, "d", None, None, text or "|".join(parts), list(parts), [list(g) for g in gold])
+
+
+def ranking(*concepts):
+    return [Candidate(c, f"name of {c}", 1.0 - i / 10) for i, c in enumerate(concepts)]
+
+
+OWN = Dictionary(
+    ["C1", "C1", "C2", "C3", "C4"],
+    ["Heart attack", "infarction", "heart-attack", "renal failure", "fever"],
+    {"C3": ["X3"]},
+    {"C1": ["C4"], "C3": ["C4"], "C2": ["C1"]},
+)
+
+
+# rules
+
+
+def test_rank_of_a_single_mention():
+    assert s.rank_of(mention(), [ranking("C2", "C1")], OWN) == 2
+    assert s.rank_of(mention(), [ranking("C2")], OWN) == 0 and s.rank_of(mention(), [[]], OWN) == 0
+    assert s.rank_of(mention(gold=[["X3"]]), [ranking("C3")], OWN) == 1  # under any of its ids
+    assert s.rank_of(mention(gold=[["C9", "C2"]]), [ranking("C2")], OWN) == 1
+    assert s.rank_of(mention(gold=[["C9"]]), [ranking("C1")], OWN) == 0  # NIL: never right
+
+
+def test_composite_rules():
+    two = mention(("a", "b"), (("C1",), ("C2",)))
+    assert s.rank_of(two, [ranking("C1"), ranking("C2")], OWN) == 1
+    assert s.rank_of(two, [ranking("C1"), ranking("C3", "C2")], OWN) == 2  # every part must be right
+    assert s.rank_of(two, [ranking("C1"), ranking("C3")], OWN) == 0
+    same = [ranking("C1"), ranking("C1", "C2")]  # union: any gold id will do; each: both concepts must be hit
+    assert s.rank_of(two, same, OWN, "union") == 1 and s.rank_of(two, same, OWN, "each") == 2
+    crossed = [ranking("C2"), ranking("C1")]
+    assert s.rank_of(two, crossed, OWN, "union") == s.rank_of(two, crossed, OWN, "each") == 1
+    one = mention(("a",), (("C1",), ("C2",)))  # one string, two concepts
+    assert s.rank_of(one, [ranking("C2", "C1")], OWN, "union") == 1
+    assert s.rank_of(one, [ranking("C2", "C1")], OWN, "each") == 2
+    assert s.rank_of(mention(("a",), (("C1",), ("C9",))), [ranking("C1")], OWN, "each") == 0
+
+
+def test_tallies():
+    ranks = np.array([1, 2, 0, 5, 6])
+    t = s.tallies(ranks)
+    assert t["acc@1"][:, 0].tolist() == [1, 0, 0, 0, 0] and t["acc@5"][:, 0].tolist() == [1, 1, 0, 1, 0]
+    assert s.scores(ranks) == pytest.approx({"acc@1": 0.2, "acc@5": 0.6, "mrr": (1 + 0.5 + 0.2 + 1 / 6) / 5})
+    low, high = s.interval(ranks)
+    assert 0 <= low < 0.2 < high <= 1
+
+
+def test_sub_populations():
+    names = Names(OWN, PLAIN)
+    train = [mention(("Fever",), (("C4",),), "t"), mention(("infarct",), (("C1",),), "u")]
+    tested = [mention(("fever!",), (("C4",),)), mention(("acute renal failure",), (("C3",),)),
+              mention(("heart attack", "fever"), (("C1",), ("C4",)), text="heart attack|fever")]  # fmt: skip
+    groups = s.populations(tested, train, names)
+    rows = {title: inside.tolist() for title, inside in groups.items()}
+    assert rows["single word"] == [True, False, False] and rows["multi-word"] == [False, True, True]
+    assert rows["seen mention"] == [True, False, False] and rows["unseen mention"] == [False, True, True]
+    assert rows["seen concept"] == [True, False, True] and rows["unseen concept"] == [False, True, False]
+    assert rows["direct match"] == [True, False, True] and rows["not direct match"] == [False, True, False]
+    assert rows["top 100"] == [True, False, True] and rows["composite"] == [False, False, True]
+
+
+def test_top_100_breaks_ties_by_id():
+    train = [mention((f"m{i}",), ((f"C{i:03d}",),), str(i)) for i in range(150)]
+    tested = [mention(("x",), (("C099",),)), mention(("y",), (("C100",),))]
+    assert s.populations(tested, train, Names(OWN, PLAIN))["top 100"].tolist() == [True, False]
+
+
+def test_reasons():
+    names = Names(OWN, PLAIN)
+
+    def why(m, *rankings):
+        return s.reason(m, rankings, s.rank_of(m, rankings, OWN), names)
+
+    def at(*pairs):
+        return [Candidate(c, n, 0.5) for c, n in pairs]
+
+    assert why(mention(), at(("C1", "infarction"))) == "right"
+    assert why(mention(gold=[["C9"]]), at(("C1", "infarction"))) == "gold not in the dictionary"
+    assert why(mention(("a", "b")), at(("C2", "heart attack")), []) == "composite"
+    assert why(mention(), []) == "no candidate"
+    assert why(mention(gold=[["C2"]]), at(("C1", "heart attack"))) == "one name, several concepts"
+    assert why(mention(("Renal-failure",)), at(("C3", "renal failure"))) == "exact name of another concept"
+    assert why(mention(gold=[["C4"]]), at(("C3", "renal failure"))) == "near miss: narrower than gold"
+    assert why(mention(gold=[["C3"]]), at(("C4", "fever"))) == "near miss: broader than gold"
+    assert why(mention(gold=[["C1"]]), at(("C3", "renal failure"))) == "near miss: beside gold"
+    near = at(("C3", "renal failure"), ("C2", "heart attack"))
+    assert why(mention(gold=[["C2"]]), near) == "gold among the first 5"
+    assert why(mention(gold=[["C2"]]), at(("C3", "renal failure"))) == "far off"
+
+
+# linkers
+
+
+def test_names_collapse_and_ties():
+    names = Names(OWN, PLAIN)
+    assert names.strings == ["fever", "heart attack", "infarction", "renal failure"]
+    assert names.concepts["heart attack"] == ["C1", "C2"]  # two concepts of one string: by id
+    found = names.ranking([(1, 0.9), (2, 0.9), (0, 0.1)])
+    assert [(c.concept, c.name) for c in found] == [("C1", "heart attack"), ("C2", "heart attack"), ("C4", "fever")]
+
+
+def test_ranked_asks_for_more_until_there_are_enough_concepts():
+    many = Dictionary([f"C{i // 30:02d}" for i in range(900)], [f"{i:03d}" for i in range(900)])
+    names = Names(many, "none")
+    asked = []
+
+    def search(some, k):
+        asked.append((len(some), k))
+        order = np.tile(np.arange(k), (len(some), 1))
+        return 1.0 - order / 1000, order
+
+    (found,) = names.ranked(search, 1)
+    assert [c.concept for c in found] == [f"C{i:02d}" for i in range(20)] and [k for _, k in asked] == [40, 160, 640]
+
+
+def test_exact_and_tfidf():
+    names = Names(OWN, PLAIN)
+    found = Exact(names).link(["HEART, attack", "nothing"], [None, None])
+    assert [c.concept for c in found[0]] == ["C1", "C2"] and found[1] == []
+    found = NearestByTfIdf(names).link(["acute renal failure", "feverish"], [None, None])
+    assert found[0][0].concept == "C3" and found[1][0].concept == "C4" and len(found[0]) == 4
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return bert.write(tmp_path_factory.mktemp("bert"), ["heart", "attack", "renal", "failure", "fever"], dropout=0.0)
+
+
+def embedder(folder, pooling="cls", **more):
+    return Embedder(BertEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", pooling, **more)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("dot", [False, True])
+def test_an_embedding_does_not_depend_on_its_batch(tiny, pooling, dot):
+    texts = [
+        "fever",
+        "heart attack of the heart",
+        "x",
+        "renal failure",
+        "a b c d e f g h i j k l m n o p q r s t u v w x y z",
+    ]
+    embed = embedder(tiny, pooling, dot=dot, tokens=30)
+    together = embed(texts)
+    tokenizer, encoder = embed.tokenizer, embed.encoder
+    for text, vector in zip(texts, together, strict=True):
+        ids = torch.tensor([tokenizer(text, truncation=True, max_length=25)["input_ids"]])
+        with torch.no_grad():
+            states = encoder(ids, torch.ones_like(ids))[0]
+        wanted = states[0] if pooling == "cls" else states.mean(0)
+        wanted = wanted if dot else wanted / wanted.norm()
+        assert torch.allclose(vector, wanted, atol=1e-5)
+    assert len(embed.vectors) == 5 and torch.equal(embed(texts[::-1]), together.flip(0)) and len(embed.vectors) == 5
+
+
+def test_encoded_and_back_off(tiny, tmp_path):
+    names, embed = Names(OWN, PLAIN), embedder(tiny)
+    linker = Encoded(names, embed)
+    found = linker.link(["Heart attack", "renal"], [None, None])
+    assert found[0][0] == Candidate("C1", "heart attack", pytest.approx(1.0)) and len(found[1]) == 4
+    assert [c.concept for c in found[0]][:2] == ["C1", "C2"]
+    linker.index.save(tmp_path / "index")
+    again = Encoded(names, embed, Index.load(tmp_path / "index", index_made_of(names, embed)))
+    assert again.link(["Heart attack", "renal"], [None, None]) == found
+    other = Names(OWN.with_names([("C1", "new")]), PLAIN)
+    with pytest.raises(InputError, match="does not fit: its dictionary is"):
+        Index.load(tmp_path / "index", index_made_of(other, embed))
+    with pytest.raises(InputError, match="this index does not fit"):
+        Encoded(other, embed, linker.index)
+    backed = BackOff(names, linker).link(["fever", "renal"], [None, None])
+    assert backed[0][0].concept == "C4" and [c.concept for c in backed[1]] == [c.concept for c in found[1]]
+    assert len({c.concept for c in backed[0]}) == len(backed[0])
+    with pytest.raises(InputError, match="POOLING=max: choose from: cls, mean"):
+        embedder(tiny, "max")
+
+
+# tasks
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return fakes.write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def graph(tmp_path):
+    ids = ["D001", "D002", "D003", "D004", "UMLS:D999", "193462001"]
+    names = ["retinal tumor", "pineal tumor", "heart attack", "kidney failure", "fever", "Insomnia"]
+    rows = {"id": ids, "name": names, "kind": ["preferred"] * 6, "language": ["en"] * 6, "source": ["x"] * 6}
+    made = KnowledgeGraph(table("entities", {"id": ids, "name": names, "type": ["t"] * 6}), table("names", rows),
+                          table("definitions", {"id": [], "text": []}),
+                          table("triples", {"head": [], "relation": [], "tail": []}))  # fmt: skip
+    return made.save(tmp_path / "graph")
+
+
+def test_the_issues_tasks_are_all_there():
+    wanted = {"NCBI-EL", "BC5CDR-disease-EL", "BC5CDR-chemical-EL", "BC5CDR-EL", "MedMentions-EL", "COMETA-EL",
+              "COMETA:closed", "AAP-EL", "TwADR-L-EL", "HPO-EL"}  # fmt: skip
+    assert wanted <= set(tasks())
+    with pytest.raises(InputError, match="no linking task 'NCBI'; choose from: NCBI-EL, "):
+        task("NCBI")
+
+
+@pytest.mark.parametrize("name", [t.name for t in TASKS if t.dataset])
+def test_every_task_is_prepared_from_fake_files(name, data, graph, tmp_path, capsys):
+    definition = task(name)
+    place = data / definition.dataset
+    own = graph if definition.needs_graph else None
+    if own:
+        with pytest.raises(InputError, match=re.escape("give its folder: GRAPH=<folder>")):
+            prepared(name, place, tmp_path / "out")
+    folds = prepared(name, place, tmp_path / "out", own)
+    assert len(folds) == (10 if name in ("AAP-EL", "TwADR-L-EL") else 1)
+    loaded = load_linking(folds[0]["dev"])
+    assert loaded.splits["train"] and loaded.splits["dev"] and loaded.manifest["name"] == name
+    assert f"{name}: dev: " in capsys.readouterr().err
+    stamp = (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns
+    prepared(name, place, tmp_path / "out", own)
+    assert (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns == stamp and not capsys.readouterr().err
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(InputError, match=re.escape("and task NCBI-EL needs it. Get it with `make data TASK=NCBI-EL`")):
+        prepared("NCBI-EL", tmp_path, tmp_path / "out")
+
+
+# evaluate
+
+
+def run(name, data, **given):
+    return evaluate(name, {"DATA": str(data / task(name).dataset)} | given)
+
+
+def test_evaluate_counts_what_the_files_say(data, runs, capsys):
+    summary = run("NCBI-EL", data)
+    said = capsys.readouterr().out
+    # exact: "retinal tumor|pineal tumors" misses, kidney failure hits, failure is D004|D005's name
+    assert summary["results"]["exact"]["acc@1"] == pytest.approx(2 / 3)
+    assert summary["results"]["tfidf"]["acc@1"] == 1.0
+    assert set(summary["results"]) == {"exact", "tfidf"} and summary["against"]["floor"] == "exact"
+    stamp = summary["stamp"]
+    assert (stamp["split"], stamp["mentions"], stamp["dictionary_names"]) == ("test", 3, 8)
+    assert stamp["train_mentions_in_dictionary"].startswith("BioSyn's") and stamp["linker"] == "tfidf"
+    assert "exact" in said and "paired bootstrap p" in said and "composite" in said
+    lines = [json.loads(x) for x in (Path(summary["folder"]) / "predictions.jsonl").read_text().splitlines()]
+    assert [x["reason"] for x in lines] == ["right"] * 3 and lines[0]["predicted"] == ["D001", "D002"]
+    assert lines[1]["gold_names"] == [["kidney failure", "renal failure", "failure"]] or lines[1]["gold_names"][0]
+    from mlflow import MlflowClient
+
+    from kg.tracking import tracking_uri
+
+    tracked = MlflowClient(tracking_uri()).get_run(summary["mlflow_run"])
+    assert tracked.data.metrics["test/acc_1"] == 1.0 and tracked.data.metrics["test/acc_1_exact"] == pytest.approx(
+        2 / 3
+    )
+    assert tracked.data.params["composite"] == "union" and tracked.data.params["dictionary"] == stamp["dictionary"]
+    files = [f.path for f in MlflowClient(tracking_uri()).list_artifacts(summary["mlflow_run"])]
+    assert files == ["predictions.jsonl"]
+
+
+def test_evaluate_an_encoder_and_compare(data, runs, tiny, capsys):
+    first = run("NCBI-EL", data, MODEL=str(tiny))
+    second = run("NCBI-EL", data, MODEL=str(tiny), POOLING="mean", BACKOFF="yes")
+    said = capsys.readouterr().out
+    assert first["stamp_digest"] == second["stamp_digest"] and f"against {first['model']} [" in said
+    assert second["model"].endswith("mean + back-off") and set(second["results"]) >= {"exact", "tfidf", second["model"]}
+    assert s.table([result_of(first), result_of(second)]).count("\n") == 2
+    kept = sorted((runs / "linking" / "index").iterdir())
+    assert len(kept) == 2  # one for each pooling
+    broken = read_json(kept[0] / "manifest.json")
+    assert broken["made_of"]["similarity"] == "cosine"
+    keep = runs / "own-index"
+    run("NCBI-EL", data, MODEL=str(tiny), INDEX=str(keep))
+    with pytest.raises(InputError, match="this index does not fit: its pooling is 'cls', wanted 'mean'"):
+        run("NCBI-EL", data, MODEL=str(tiny), INDEX=str(keep), POOLING="mean")
+
+
+def test_abbreviations_are_written_out(data, runs):
+    plain = run("NCBI-EL:medic", data, ABBREVIATIONS="no")
+    assert plain["stamp"]["abbreviations"] == "as given"
+    documents = {"d": "Acute renal failure (ARF) is rare. ARF again."}
+    asked = [
+        Mention("a", "d", 35, 38, "ARF", ["ARF"], [["D"]]),
+        Mention("b", "d", 35, 38, "x", ["chronic ARF"], [["D"]]),
+    ]
+    assert module.expanded(asked, documents) == [["Acute renal failure"], ["chronic Acute renal failure"]]
+    assert module.expanded(asked, {}) == [["ARF"], ["chronic ARF"]]
+
+
+def test_nil_rules(data, runs):
+    closed = run("COMETA:closed", data)
+    assert (closed["stamp"]["nil"], closed["stamp"]["nil_left_out"], closed["stamp"]["mentions"]) == ("left out", 1, 1)
+    assert closed["results"]["exact"]["acc@1"] == 1.0 and "not comparable" in closed["stamp"]["not_comparable"]
+    wrong = run("COMETA:closed", data, NIL="wrong")
+    assert wrong["results"]["exact"]["acc@1"] == 0.5 and wrong["reasons"]["gold not in the dictionary"] == 1
+    assert closed["stamp_digest"] != wrong["stamp_digest"]
+
+
+def test_folds_and_train_names(data, runs):
+    plain = run("AAP-EL", data)
+    assert plain["stamp"]["folds"] == 10 and plain["stamp"]["mentions"] == 20
+    assert plain["results"]["exact"]["acc@1"] == 0.0
+    more = run("AAP-EL", data, TRAIN_NAMES="yes")
+    assert more["results"]["exact"]["acc@1"] == 0.5  # "head hurts" is in train
+    assert more["stamp"]["train_mentions_in_dictionary"] == "added: train's"
+    assert more["stamp"]["dictionary_names"] == plain["stamp"]["dictionary_names"] + 3
+
+
+def test_a_graph_replaces_the_dictionary(data, runs, graph):
+    summary = run("MedMentions-EL", data, GRAPH=str(graph), SPLIT="dev")
+    assert summary["stamp"]["dictionary_names"] == 6
+    assert (
+        summary["results"]["exact"]["acc@1"] == 0.5
+    )  # heart attack is 600001 here, which the graph lacks; fever is there
+
+
+def test_table_refuses_two_protocols(data, runs):
+    one = result_of(run("COMETA:closed", data))
+    two = result_of(run("COMETA:closed", data, NIL="wrong"))
+    with pytest.raises(
+        InputError, match=r"COMETA:closed: tfidf and tfidf were measured by different protocols \(.*nil: "
+    ):
+        s.table([one, two])
+    published = s.Result("COMETA:closed", "paper", {"acc@1": 0.7}, None)
+    text = s.table([one, published, s.Result("other", "paper", {"acc@1": 0.5}, None)])
+    assert (
+        "70.0 as published" in text
+        and "not comparable" in text
+        and text.splitlines()[0].split() == ["COMETA:closed", "other"]
+    )
+
+
+def test_what_evaluate_refuses(data, runs, capsys):
+    place = f"DATA={data / 'NCBI-EL'}"
+    for words, message in (
+        (["evaluate", "NCBI"], "no linking task 'NCBI'"),
+        (["evaluate"], "wanted one TASK, got 0"),
+        (["evaluate", "NCBI-EL", "COLOUR=red"], "no setting 'COLOUR'"),
+        (["evaluate", "NCBI-EL", place, "COMPOSITE=any"], "COMPOSITE=any: choose from: union, each"),
+        (["evaluate", "NCBI-EL", place, "SPLIT=train"], "SPLIT=train: NCBI-EL has test and dev here"),
+        (["evaluate", "NCBI-EL", place, "NORMALISE=upper"], "no normalisation 'upper'"),
+        (["evaluate", "NCBI-EL", place, "BACKEND=annoy"], "BACKEND=annoy: choose from"),
+        (["evaluate", "NCBI-EL", place, "MODEL=./nowhere"], "no model './nowhere'"),
+        (["evaluate", "NCBI-EL", "DATA=nowhere"], "DATA=nowhere: no such folder"),
+        (["evaluate", "COMETA-EL", f"DATA={data / 'COMETA-EL'}"], "or take COMETA:closed"),
+    ):
+        assert main(words) == 2, words
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.data
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "given", "exact", "tfidf"),
+    [
+        ("NCBI-EL", {}, 76.88, 87.40),
+        ("BC5CDR-disease-EL", {}, 78.60, 88.39),
+        ("AAP-EL", {}, 35.51, 60.12),  # 60.7 has been measured before, by an unknown TF-IDF variant
+        ("AAP-EL", {"TRAIN_NAMES": "yes"}, 64.79, 82.91),  # the same: 83.8
+    ],
+)
+def test_real_floors(name, given, exact, tfidf, runs):
+    results = evaluate(name, {"MIRROR": str(REAL)} | given)["results"]
+    assert 100 * results["exact"]["acc@1"] == pytest.approx(exact, abs=0.01)
+    assert 100 * results["tfidf"]["acc@1"] == pytest.approx(tfidf, abs=0.05)
