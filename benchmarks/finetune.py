@@ -13,6 +13,8 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +238,8 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
         "suite": definition.suite,
         "model": chosen.name,
         "profile": profile,
-        "settings": settings,
+        "settings": as_run(chosen_base / f"seed{seeds[0]}" / "config.yaml", settings),
+        "args": given.get("ARGS", ""),
         "task_digest": request["task"],
         "mlflow_run": parent,
         "folder": str(chosen_base),
@@ -257,6 +260,12 @@ def machine(given: dict[str, str], profile: str) -> tuple[int, list[str]]:
     devices = min(int(given.get("DEVICES") or found), found)
     words = ["--config", f"experiments/common/{'gpu' if devices else 'cpu'}.yaml", "--trainer.devices", "1"]
     return devices, words + (["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else [])
+
+
+def as_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` with the values that the run in whose folder `file` lies really had: ARGS= may have changed them."""
+    config = yaml.safe_load(file.read_text())
+    return {key: reduce(lambda part, name: part[name], key.split("."), config) for key in settings}
 
 
 def selected_score(scores: dict[str, Any]) -> float:

@@ -87,10 +87,13 @@ def all_pairs_loss(scores: Tensor, gold: Tensor, valid: Tensor) -> Tensor:
 
 
 class NestedTagger(nn.Module):
-    """Every span of units scored for every type: s = start' U end + w [start; end] + b. A span is an entity where s > 0.
+    """Every span of units scored for every type: s = start' U end + w [start; end] + b + l(length). Where s > 0 is an entity.
 
-    Entities may nest, overlap and have several types.
+    Entities may nest, overlap and have several types. Without l, a bias for each length in units (those of LENGTHS and
+    more share one), the first epochs go into learning that nearly all pairs of a start and an end lie far apart.
     """
+
+    LENGTHS = 32
 
     def __init__(self, hidden: int, labels: int, size: int = 64, dropout: float = 0.1) -> None:
         super().__init__()
@@ -99,6 +102,9 @@ class NestedTagger(nn.Module):
         self.end = nn.Sequential(nn.Linear(hidden, size), nn.GELU())
         self.biaffine = nn.Parameter(torch.randn(labels, size, size) / size)
         self.from_start, self.from_end = nn.Linear(size, labels), nn.Linear(size, labels, bias=False)
+        self.length = nn.Embedding(self.LENGTHS, labels)
+        with torch.no_grad():  # a prior: nothing is an entity, and long spans least of all
+            self.length.weight.copy_(-1 - torch.arange(1, self.LENGTHS + 1)[:, None].log().expand(-1, labels) * 2)
 
     def scores(self, states: Tensor, batch: FinetuneBatch) -> tuple[Tensor, Tensor]:
         """((B, labels, U, U) scores of spans first unit x last unit, (B, 1, U, U) which of them are spans)."""
@@ -110,6 +116,9 @@ class NestedTagger(nn.Module):
             scores = torch.einsum("btsj,bej->btse", crossed, end)
             scores = scores + self.from_start(start).transpose(1, 2)[..., None]
             scores = scores + self.from_end(end).transpose(1, 2)[:, :, None]
+            place = torch.arange(start.shape[1], device=start.device)
+            between = (place[None] - place[:, None]).clamp(0, self.LENGTHS - 1)
+            scores = scores + self.length(between).permute(2, 0, 1)
         valid = (batch.unit_mask[:, :, None] & batch.unit_mask[:, None]).triu()
         return scores, valid[:, None]
 

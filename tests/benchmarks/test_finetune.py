@@ -40,6 +40,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     printed = capsys.readouterr().out
     assert "24 training examples" in printed and "5 epochs x 2 runs: about" in printed
     assert re.search(r"seed 0 +\d\.\d{4} +\d\.\d{4}   \d\n", printed) and "95 % interval of the test score" in printed
+    assert first["settings"]["model.init_args.lr"] == 0.003  # what ran, not what ARGS overrode
     low, high = first["interval"]
     assert low <= first["score"]["mean"] <= high and len(first["score"]["values"]) == 2
     assert first["score"]["mean"] == pytest.approx(np.mean(first["score"]["values"]))

@@ -82,8 +82,13 @@ def test_nested_scores_and_loss_are_their_formulas() -> None:
     batch = batch_of(unit=unit, unit_mask=mask, spans=spans)
     scores, valid = head.scores(states, batch)
     assert valid.shape == (2, 1, 3, 3) and int(valid.sum()) == 6 + 3
+    far = NestedTagger(6, 2)
+    assert far.scores(torch.randn(1, 50, 6), batch_of(unit=torch.arange(50)[None], unit_mask=torch.ones(1, 50).bool()))
     s, e = head.start(states[0, 1]), head.end(states[0, 3])
-    by_hand = s @ head.biaffine[1] @ e + head.from_start(s)[1] + head.from_end(e)[1]
+    with torch.no_grad():
+        head.length.weight.normal_()
+    scores, valid = head.scores(states, batch)
+    by_hand = s @ head.biaffine[1] @ e + head.from_start(s)[1] + head.from_end(e)[1] + head.length.weight[2, 1]
     assert torch.allclose(scores[0, 1, 0, 2], by_hand, atol=1e-5)
     gold = {(0, 0, 0, 2), (0, 0, 1, 1), (0, 1, 0, 2)}
     total = 0.0
