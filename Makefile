@@ -15,9 +15,9 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
-FINETUNE := $(foreach v,MODEL SEEDS CKPT PROFILE MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
-EVALUATE := $(foreach v,MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
-SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
+FINETUNE := $(foreach v,MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
+EVALUATE := $(foreach v,MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
+SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
 .PHONY: help setup finetune evaluate data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
 
-pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER DEVICES NODES PRECISION SEED FRESH ARGS)
+pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARGS)
 	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
 
 finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= DEVICES= PRECISION= FRESH ARGS)

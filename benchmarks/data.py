@@ -559,16 +559,23 @@ def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = ()
     return result.folder
 
 
+def dataset_of(name: str) -> str | None:
+    """The data set of a task, or the data set of that name; None for a task that needs none. Raises InputError."""
+    if name in linking_tasks():
+        return linking_task(name).dataset
+    return name if name in sources() else task(name).dataset
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.data", description=cast(str, __doc__).splitlines()[0])
-    parser.add_argument("task", help="a task's name, such as cMedQANER or NCBI-EL")
+    parser.add_argument("task", help="a task's name, such as cMedQANER or NCBI-EL, or a data set's")
     parser.add_argument(
         "--mirror", nargs="*", action="extend", default=[], help="folders or archives that hold the files"
     )
     parser.add_argument("--data", default=str(place()), help=f"where data sets lie (default: {place()})")
     given = parser.parse_args(argv)
     try:
-        dataset = linking_task(given.task).dataset if given.task in linking_tasks() else task(given.task).dataset
+        dataset = dataset_of(given.task)
         if dataset is None:
             print(f"{given.task}: nothing to fetch; its data come with the installed packages")
             return 0

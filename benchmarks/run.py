@@ -1,6 +1,7 @@
 """Benchmarks from the command line.
 
 python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|paper] [MIRROR=…] …   (make finetune)
+python -m benchmarks.run finetune LINKING-TASK [MODEL=sapbert] [FOLDS=0] …   mention-synonym pairs (make finetune)
 python -m benchmarks.run evaluate TASK MODEL=… [POOLING=cls|mean] [MIRROR=…] …   entity linking   (make evaluate)
 python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
@@ -37,7 +38,14 @@ def _one_task(plain: list[str]) -> str:
 
 def run_finetune(words: Sequence[str]) -> None:
     from benchmarks.finetune import SETTINGS, finetune
+    from benchmarks.linking.tasks import tasks as linking_tasks
 
+    if any(word in linking_tasks() for word in words):
+        from benchmarks.linking import finetune as linking
+
+        plain, given = settings_of(words, linking.SETTINGS)
+        linking.finetune(_one_task(plain), given)
+        return
     plain, given = settings_of(words, SETTINGS)
     finetune(_one_task(plain), given)
 

@@ -43,6 +43,7 @@ from kg.graph import KnowledgeGraph
 from kg.linking.documents import pubtator_annotations
 from kg.names import BIOSYN, normaliser
 from kg.sources import hpo, obo
+from kg.sources import mesh as mesh_source
 
 SPLITS = ("train", "dev", "test")
 NO_ID = "mentions left out: their source gives them no concept"
@@ -503,14 +504,9 @@ def medic(path: Path, found: Counter[str] | None = None) -> Dictionary:
 def mesh(path: Path, found: Counter[str] | None = None) -> Dictionary:
     """MeSH as a table: id, label, synonym|synonym."""
     rows = _Rows(found)
-    for number, line in lines(path):
-        part = line.split("\t")
-        if len(part) != 3:
-            raise InputError(f"{path}:{number}: wanted id, label, synonyms, tabs between them, got {line!r:.60}")
-        rows.add(f"{path}:{number}", [bare(part[0])], part[1].strip())
-        for name in part[2].split("|"):
-            if name.strip():
-                rows.add(f"{path}:{number}", [bare(part[0])], name.strip())
+    for where, identifier, names in mesh_source.table_rows(path):
+        for name in names:
+            rows.add(where, [bare(identifier)], name)
     return rows.whole(path)
 
 

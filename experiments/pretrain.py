@@ -23,8 +23,9 @@ from kg.files import InputError, digest, read_json
 from kg.tracking import ROOT, runs_folder
 
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
-SEVERAL = ("CORPUS", "LINKER")  #: settings that may hold several words, quoted as in a shell
-INPUTS = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER", "SEED", "FRESH", "ARGS", *MACHINE)
+SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
+CHOICES = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER")  #: each combination has a folder of its own
+INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", *MACHINE)
 
 
 def papers() -> list[str]:
@@ -64,6 +65,11 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
     return chosen
 
 
+def several(value: str) -> list[str]:
+    """The words of a setting that may hold several; one that is a path as it stands is one word."""
+    return [value] if value and Path(value).exists() else shlex.split(value)
+
+
 def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[Stage]:
     """Every stage to run, in order.
 
@@ -94,8 +100,8 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
         for word in stage["run"].split():
             if word == "{machine}":
                 words += extra
-            elif word.strip("{}") in SEVERAL:
-                words += shlex.split(values[word.strip("{}")])
+            elif (name := word.strip("{}")) in SEVERAL and (given.get(name) or not values.get(name)):
+                words += several(given.get(name, ""))
             else:
                 words.append(word.format(**values))
         if result := stage.get("result"):
@@ -119,7 +125,7 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
 
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved."""
-    choice = {k: v for k, v in given.items() if k in ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER") and v}
+    choice = {k: v for k, v in given.items() if k in CHOICES and v}
     work = runs_folder() / "data" / f"{paper}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
     plan = commands(paper, profile, given, work)
     pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())

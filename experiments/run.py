@@ -44,6 +44,10 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--paper", type=dict | None, default=None, help="where each number of a config comes from")
+        parser.add_argument(
+            "--epochs", type=dict | None, default=None, help="of tasks, by profile; who starts runs reads it"
+        )
+        parser.add_argument("--small", type=dict | None, default=None, help="settings of PROFILE=small; likewise")
         parser.add_argument("--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints")
         parser.add_argument(
             "--fresh", type=bool, default=False, help="start again even if the run is finished or begun"

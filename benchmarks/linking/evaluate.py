@@ -4,7 +4,8 @@
 
     MODEL          exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder, a hub name; CKPT one exact run
     SPLIT          dev or test (default: test, or dev where no test is to be had)
-    POOLING        cls, mean;  SIMILARITY  cosine, dot;  MAX_LENGTH  tokens of a name;  PRECISION  fp32, bf16
+    POOLING        cls, mean (default: what an encoder of names says of itself, or cls);  SIMILARITY  cosine, dot
+    MAX_LENGTH     tokens of a name;  PRECISION  fp32, bf16
     BACKOFF        yes: an exact match goes before what the model finds
     NORMALISE      rules of kg.names, joined by +
     ABBREVIATIONS  yes: words of a mention that its text defines as abbreviations are written out (Schwartz-Hearst)
@@ -12,6 +13,7 @@
     COMPOSITE      union, each;  NIL  wrong, left-out;  GRAPH  a knowledge graph as dictionary
     BACKEND        torch, flat, ivf;  INDEX  folder that keeps the vectors of the dictionary's names (default: one of
                    its own in runs/linking/index for each encoder and dictionary)
+    FOLDS          numbers of the folds to score, of tasks that have several (default: all)
     MIRROR, DATA   where files come from: folders or archives; the data set's folder itself;  DEVICE  cpu, cuda
 
 Everything but the linker itself is the protocol: it is stamped on the score, and only scores of one stamp are compared.
@@ -19,6 +21,7 @@ Everything but the linker itself is the protocol: it is stamped on the score, an
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -48,6 +51,8 @@ from benchmarks.linking.linkers import (
 )
 from benchmarks.linking.tasks import Task, prepared, task, tasks
 from datamodules.linking import Linking, Mention, context_of, load_linking
+from experiments.encoders import Encoder as EncoderName
+from experiments.encoders import encoder
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import definitions
@@ -58,7 +63,7 @@ from models.metrics import compared
 
 SETTINGS = (
     "MODEL", "CKPT", "SPLIT", "POOLING", "SIMILARITY", "MAX_LENGTH", "PRECISION", "BACKOFF", "NORMALISE", "ABBREVIATIONS",
-    "TRAIN_NAMES", "COMPOSITE", "NIL", "GRAPH", "BACKEND", "INDEX", "MIRROR", "DATA", "DEVICE",
+    "TRAIN_NAMES", "COMPOSITE", "NIL", "GRAPH", "BACKEND", "INDEX", "FOLDS", "MIRROR", "DATA", "DEVICE",
 )  # fmt: skip
 FLOORS = ("exact", "tfidf")
 TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"
@@ -175,13 +180,11 @@ def measured(label: str, identity: Any, make: Any, folds: Sequence[Prepared], co
     return Measured(label, identity, ranks, rankings, time.perf_counter() - started)
 
 
-def embedder_of(given: Mapping[str, str], name: str) -> tuple[str, Embedder]:
-    """(label, the encoder that MODEL= names, as an embedder)."""
+def embedder_of(given: Mapping[str, str], name: str, chosen: EncoderName | None = None) -> tuple[str, Embedder]:
+    """(label, the encoder that MODEL= names, or the one `chosen`, as an embedder)."""
     from datamodules.tokenizers import load_tokenizer
-    from experiments.encoders import encoder
 
-    chosen = encoder(name, given.get("CKPT"))
-    pooling = choice(given, "POOLING", ("cls", "mean"), "cls")
+    chosen = chosen or encoder(name, given.get("CKPT"))
     dot = choice(given, "SIMILARITY", ("cosine", "dot"), "cosine") == "dot"
     bf16 = choice(given, "PRECISION", ("fp32", "bf16"), "fp32") == "bf16"
     length = given.get("MAX_LENGTH") or str(MAX_LENGTH)
@@ -194,6 +197,7 @@ def embedder_of(given: Mapping[str, str], name: str) -> tuple[str, Embedder]:
         if not torch.cuda.is_available():
             raise InputError(f"DEVICE={device}: no GPU here; take DEVICE=cpu")
     module = imported(chosen.load, "models")(chosen.folder)
+    pooling = choice(given, "POOLING", ("cls", "mean"), getattr(module, "pooling", "cls"))
     embedder = Embedder(
         module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, int(length), device=device, bf16=bf16
     )
@@ -238,7 +242,21 @@ def folds_of(definition: Task, given: Mapping[str, str]) -> tuple[str, list[Link
     split = given.get("SPLIT") or there[0]
     if split not in there:
         raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(there)} here")
-    return split, [load_linking(fold[split]) for fold in folds]
+    chosen = fold_numbers(given, len(folds)) or range(len(folds))
+    return split, [load_linking(folds[number][split]) for number in chosen]
+
+
+def fold_numbers(given: Mapping[str, str], count: int) -> list[int] | None:
+    """The folds that FOLDS= names, None for all. Raises InputError for one that is not there."""
+    if not given.get("FOLDS"):
+        return None
+    words = [word for word in given["FOLDS"].split(",") if word.strip()]
+    if not all(word.strip().isdigit() for word in words) or not words:
+        raise InputError(f"FOLDS={given['FOLDS']}: wanted numbers of folds, commas between them")
+    numbers = sorted({int(word) for word in words})
+    if numbers[-1] >= count:
+        raise InputError(f"FOLDS={given['FOLDS']}: there are {count} folds, 0 to {count - 1}")
+    return numbers
 
 
 def stamp_of(definition: Task, split: str, folds: Sequence[Prepared], protocol: Protocol) -> dict[str, Any]:
@@ -269,32 +287,44 @@ def stamp_of(definition: Task, split: str, folds: Sequence[Prepared], protocol: 
     }  # fmt: skip
 
 
-def evaluate(name: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """Score a linker and both floors; returns the summary that it writes and logs. Raises InputError."""
+def evaluate(
+    name: str, given: Mapping[str, str], tuned: tuple[str, Sequence[Embedder]] | None = None
+) -> dict[str, Any]:
+    """Score a linker and both floors; returns the summary that it writes and logs. Raises InputError.
+
+    tuned: (label, embedder of each fold) instead of MODEL, where every fold has its own encoder.
+    """
     definition = task(name)
     protocol = protocol_of(definition, given)
     model = given.get("MODEL") or "tfidf"
     backend = choice(given, "BACKEND", BACKENDS, "torch")
     backoff = choice(given, "BACKOFF", ("yes", "no"), "no") == "yes"
-    chosen = None if model in FLOORS else embedder_of(given, model)
+    label, embedders = tuned or ("", [])
+    if not tuned and model not in FLOORS:
+        label, embedder = embedder_of(given, model)
+        embedders = [embedder]
     split, loaded = folds_of(definition, given)
     folds = [ready(fold, split, protocol) for fold in loaded]
+    if len(embedders) not in (0, 1, len(folds)):
+        raise InputError(f"{name}: {len(embedders)} encoders for {len(folds)} folds")
     if not sum(len(fold.mentions) for fold in folds):
         raise InputError(
             f"{name}: no mention of {split} is in the dictionary, so there is nothing to score (NIL=wrong)"
         )
-    stamp = stamp_of(definition, split, folds, protocol)
+    stamp = stamp_of(definition, split, folds, protocol) | {"fold_numbers": given.get("FOLDS") or "all"}
     makers: dict[str, tuple[Any, Any]] = {"exact": ("exact", Exact), "tfidf": ("tfidf", NearestByTfIdf)}
-    if chosen is not None:
-        label, embedder = chosen
+    if embedders:
         keep = Path(given["INDEX"]) if given.get("INDEX") else None
         if keep and len({fold.names.digest for fold in folds}) > 1:
             raise InputError(f"INDEX={keep}: the folds have different dictionaries; an index keeps one")
+        one_each = dict(zip((id(fold.names) for fold in folds), itertools.cycle(embedders), strict=False))
 
         def make(names: Names) -> Linker:
-            return encoded(names, embedder, backend, keep)
+            return encoded(names, one_each[id(names)], backend, keep)
 
-        identity: Any = embedder.settings | {"backend": backend}
+        different = [embedder.identity for embedder in embedders]
+        identity: Any = embedders[0].settings | {"backend": backend}
+        identity |= {"encoder": different[0] if len(different) == 1 else digest(different)}
         makers[label] = identity, make
         if backoff:
             label += " + back-off"

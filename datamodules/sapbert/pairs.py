@@ -1,6 +1,6 @@
 """Pairs of names for SapBERT (Liu et al., NAACL 2021, Appendix A.2 and A.3).
 
-    python -m datamodules.sapbert --graph GRAPH [--graph GRAPH ...] --tokenizer NAME --out FOLDER
+    python -m datamodules.sapbert --graph GRAPH [GRAPH ...] --tokenizer NAME --out FOLDER
 
 writes, from the names of one or more graphs, lower-cased, with single spaces, once a concept:
 
@@ -12,9 +12,10 @@ writes, from the names of one or more graphs, lower-cased, with single spaces, o
     pairs-00000.npy …  (rows, 3)             name, name, concept
     manifest.json                            recipe and counts
 
-Concepts of several graphs are one where their ids are equal. Trade names (UMLS): a has_tradename or tradename_of triple
-gives the names of the trade concept to its ingredient too. The authors' script keeps the last such concept of an
-ingredient only; here all count.
+Concepts of several graphs are one where their ids are equal, and with --unite also where they have the same name
+(`united`): what ontologies without common ids call the same is otherwise trained apart. Trade names (UMLS): a
+has_tradename or tradename_of triple gives the names of the trade concept to its ingredient too. The authors' script
+keeps the last such concept of an ingredient only; here all count.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from datamodules.linking import load_linking
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.files import InputError, lines, read_json, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
@@ -63,6 +65,43 @@ def _listed(path: str | None) -> pa.Array:
     return pa.array([] if path is None else [line for _, line in lines(path) if line.strip()], pa.string())
 
 
+SAME = ("preferred", "exact", "synonym")  #: kinds of names that a concept of another graph may be known by
+
+
+def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
+    """(concepts,) for each its own number, or that of the concept of an earlier graph that it is one with.
+
+    One with it is the concept of earlier graphs that alone has the same preferred name; or else that alone has its
+    preferred name among its SAME names, or the other way round. No two concepts of one graph become one, so a chain of
+    loose synonyms joins nothing. Names are compared normalised.
+    """
+    number = {name: i for i, name in enumerate(concepts.to_pylist())}
+    one = np.arange(len(concepts))
+    labelled: dict[str, set[int]] = {}  # of the earlier graphs: preferred name -> concepts
+    known: dict[str, set[int]] = {}  # any SAME name -> concepts
+    for graph in loaded:
+        table = graph.names.filter(pc.is_in(graph.names["kind"], value_set=pa.array(SAME)))
+        rows = zip(*(c.to_pylist() for c in (table["id"], normalised(table["name"]), table["kind"])), strict=True)
+        label: dict[int, list[str]] = {}
+        own: dict[int, list[str]] = {}
+        for concept, name, kind in rows:
+            (label if kind == "preferred" else own).setdefault(number[concept], []).append(name)
+        taken: set[int] = set()
+        for names, among in ((label, labelled), (label, known), (own, labelled)):
+            for concept, each in names.items():
+                if one[concept] != concept:
+                    continue
+                found = set().union(*(among.get(name, ()) for name in each))
+                if len(found) == 1 and concept not in found and not found & taken:
+                    one[concept] = next(iter(found))
+                    taken |= found
+        for names, among in ((label, labelled), (label, known), (own, known)):
+            for concept, each in names.items():
+                for name in each:
+                    among.setdefault(name, set()).add(int(one[concept]))
+    return one
+
+
 class _Names(NamedTuple):
     concepts: pa.Array  # ids
     names: pa.Array  # distinct strings, sorted
@@ -72,11 +111,12 @@ class _Names(NamedTuple):
 
 def _names(
     graphs: list[str], languages: tuple[str, ...], kinds: tuple[str, ...] | None, trade_names: bool,
-    exclude_names: str | None, exclude_concepts: str | None,
+    exclude_names: str | None, exclude_concepts: str | None, unite: bool,
 ) -> _Names:  # fmt: skip
     owners, texts, traded, heard, counts = [], [], [], set(), {"names": 0, "names of other languages or kinds": 0}
     loaded = [KnowledgeGraph.load(folder) for folder in graphs]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
+    one = united(loaded, concepts) if unite else np.arange(len(concepts))
     for graph in loaded:
         table = graph.names
         counts["names"] += len(table)
@@ -86,12 +126,14 @@ def _names(
             keep = pc.and_(keep, pc.is_in(table["kind"], value_set=pa.array(kinds, pa.string())))
         kept = table.filter(keep)
         counts["names of other languages or kinds"] += len(table) - len(kept)
-        owners.append(pc.index_in(kept["id"], value_set=concepts).to_numpy())
+        owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
         texts += normalised(kept["name"]).chunks
         for relation, tail_is_trade in TRADE.items() if trade_names else ():
             found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
             ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in ("head", "tail")]
-            traded.append(np.stack(ends if tail_is_trade else ends[::-1], 1))  # ingredient, trade concept
+            traded.append(one[np.stack(ends if tail_is_trade else ends[::-1], 1)])  # ingredient, trade concept
+    if unite:
+        counts["concepts united with one of an earlier graph"] = int((one != np.arange(len(one))).sum())
     owner, text = np.concatenate(owners).astype(np.int64), pa.chunked_array(texts, pa.string())
 
     def dropped(reason: str, drop: pa.ChunkedArray | np.ndarray) -> None:
@@ -102,7 +144,7 @@ def _names(
 
     dropped("empty names", pc.equal(text, ""))
     dropped("names that --exclude_names lists", pc.is_in(text, value_set=normalised(_listed(exclude_names))))
-    out = pc.index_in(_listed(exclude_concepts), value_set=concepts).drop_null().to_numpy()
+    out = one[pc.index_in(_listed(exclude_concepts), value_set=concepts).drop_null().to_numpy()]
     dropped("names of concepts that --exclude_concepts lists", np.isin(owner, out))
     if not len(owner):
         raise InputError(
@@ -193,6 +235,34 @@ def _tokens(names: pa.Array, tokenizer: PreTrainedTokenizerFast, piece: int = 20
     return np.concatenate(parts), np.concatenate(sizes).cumsum()
 
 
+def _write(
+    folder: Path, concepts: pa.Array, names: pa.Array, tokenizer: PreTrainedTokenizerFast, rows: dict[str, np.ndarray],
+    pairs: np.ndarray, manifest: dict[str, Any],
+) -> None:  # fmt: skip
+    """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
+    tokens, offsets = _tokens(names, tokenizer)
+    with written_folder(folder) as partial:
+        pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
+        pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
+        arrays = {"tokens": tokens, "offsets": offsets} | {k: v.astype(np.int32) for k, v in rows.items()}
+        arrays |= {f"pairs-{i:05d}": pairs[i * SHARD : (i + 1) * SHARD] for i in range(-(-len(pairs) // SHARD))}
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
+        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
+        write_json(partial / "manifest.json", manifest | {"sha256": files})
+
+
+def _kept(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
+    """Whether `folder` holds pairs of this recipe. Raises InputError when it holds something else than pairs."""
+    if (folder / "manifest.json").is_file():
+        return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: there is something here that is no set of pairs; it is left alone. Choose another --out."
+        )
+    return False
+
+
 def build(
     graph: list[str],
     tokenizer: str,
@@ -204,6 +274,7 @@ def build(
     exclude_names: str | None = None,
     exclude_concepts: str | None = None,
     trade_names: bool = True,
+    unite: bool = False,
     seed: int = 0,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
@@ -225,16 +296,14 @@ def build(
         "exclude_names": _listed(exclude_names).to_pylist() and sha256(str(exclude_names)),
         "exclude_concepts": _listed(exclude_concepts).to_pylist() and sha256(str(exclude_concepts)),
         "trade_names": trade_names,
+        "unite": unite,
         "seed": seed,
     }
-    if (folder / "manifest.json").is_file():
-        if not fresh and read_json(folder / "manifest.json").get("recipe") == recipe:
-            return folder, True
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{out}: there is something here that is no set of pairs; it is left alone. Choose another --out."
-        )
-    concepts, names, member, counts = _names(graph, languages, kinds, trade_names, exclude_names, exclude_concepts)
+    if _kept(folder, recipe, fresh):
+        return folder, True
+    concepts, names, member, counts = _names(
+        graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
+    )
     owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
     kept_out = _held_out(member, concepts, held_out, seed)
     rest = np.delete(member, kept_out, axis=0)
@@ -254,17 +323,69 @@ def build(
         "pairs left out there": lost,
         "pairs": len(pairs),
     }
-    tokens, offsets = _tokens(names, loaded)
-    with written_folder(folder) as partial:
-        pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
-        pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
-        arrays = {"tokens": tokens, "offsets": offsets}
-        arrays |= {"members": rest[:, ::-1].astype(np.int32), "held_out": member[kept_out][:, ::-1].astype(np.int32)}
-        arrays |= {f"pairs-{i:05d}": pairs[i * SHARD : (i + 1) * SHARD] for i in range(-(-len(pairs) // SHARD))}
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
-        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
-        write_json(partial / "manifest.json", {"recipe": recipe, "counts": counts, "sha256": files})
+    arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
+    _write(folder, concepts, names, loaded, arrays, pairs, {"recipe": recipe, "counts": counts})
+    return folder, False
+
+
+def build_mentions(
+    task: str, tokenizer: str, out: str, held_out: int = 500, seed: int = 0, fresh: bool = False
+) -> tuple[Path, bool]:
+    """(the folder with pairs for fine-tuning on an entity-linking task, whether it was there already).
+
+    Section 3.2's fine-tuning: each training mention with each name that the dictionary of the task folder `task`
+    (datamodules.linking) has for its concept; identical strings make no pair. Composite mentions, and those of several
+    concepts or of none in the dictionary, are left out and counted. Names are lower-cased as in pre-training. A
+    twentieth of the mentions, `held_out` at most, are kept for validation, searched among the dictionary's names.
+
+    Raises InputError for a task without train mentions, and when nothing is left to pair.
+    """
+    folder, loaded, linking = Path(out), load_tokenizer(tokenizer), load_linking(task)
+    recipe = {
+        "format": FORMAT, "task": sha256(Path(task) / "manifest.json"), "tokenizer": tokenizer_fingerprint(loaded),
+        "held_out": held_out, "seed": seed,
+    }  # fmt: skip
+    if _kept(folder, recipe, fresh):
+        return folder, True
+    dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
+    if not mentions:
+        raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
+    counts = {"train mentions": len(mentions), "composite mentions": 0, "mentions of no or several concepts": 0}
+    known: list[tuple[str, str]] = []
+    for mention in mentions:
+        found = [dictionary.concepts_of(gold) for gold in mention.gold]
+        if len(mention.parts) > 1:
+            counts["composite mentions"] += 1
+        elif len(found) != 1 or len(found[0]) != 1:
+            counts["mentions of no or several concepts"] += 1
+        else:
+            known.append((mention.parts[0], next(iter(found[0]))))
+    concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
+    rows = [("", one, name) for one, name in zip(dictionary.ids, dictionary.names, strict=True)]
+    rows += [("mention", concept, name) for name, concept in known]
+    text = normalised(pa.array([name for *_, name in rows], pa.string()))
+    names = pc.unique(text)
+    names = names.take(pc.sort_indices(names))
+    number = pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
+    owner = pc.index_in(pa.array([o for _, o, _ in rows], pa.string()), value_set=concepts).to_numpy().astype(np.int64)
+    own = len(dictionary.ids)
+    members = np.unique(np.stack([number[:own], owner[:own]], 1), axis=0)  # name, concept of the dictionary
+    said = np.unique(np.stack([number[own:], owner[own:]], 1), axis=0)  # of mentions
+    said = said[~np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])]
+    counts["distinct mentions that are no name of their concept"] = len(said)
+    chosen = np.random.default_rng(seed).permutation(len(said))
+    most = min(held_out, max(1, len(said) // 20))
+    kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
+    order = np.argsort(members[:, 1], kind="stable")
+    begin, end = (np.searchsorted(members[order, 1], trained[:, 1], side) for side in ("left", "right"))
+    size = end - begin
+    place = order[np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)]
+    pairs = np.stack([np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1)
+    if not len(pairs):
+        raise InputError(f"{task}: no training mention differs from the names of its concept, so there is no pair")
+    counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
+    _write(folder, concepts, names, loaded, {"members": members, "held_out": kept_out}, pairs.astype(np.int32),
+           {"recipe": recipe, "counts": counts})  # fmt: skip
     return folder, False
 
 
@@ -324,9 +445,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m datamodules.sapbert", description=str(__doc__).split("\n")[0])
-    parser.add_argument(
-        "--graph", required=True, action="append", help="folder of a knowledge graph; may be given several times"
-    )
+    parser.add_argument("--graph", required=True, nargs="+", action="extend", help="folders of knowledge graphs")
     parser.add_argument("--tokenizer", required=True, help="the encoder's tokenizer: a folder or hub name")
     parser.add_argument("--out", required=True, help="folder for the pairs")
     parser.add_argument("--languages", type=_words, default=("en",), metavar="A,B", help="languages of names (en)")
@@ -338,10 +457,12 @@ def main() -> None:
     parser.add_argument(
         "--trade_names", action=argparse.BooleanOptionalAction, default=True, help="the UMLS rule above"
     )
+    parser.add_argument("--unite", action="store_true", help="concepts of different graphs with the same name are one")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
+    given = vars(parser.parse_args())
     try:
-        folder, was_there = build(**vars(parser.parse_args()))
+        folder, was_there = build(**given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

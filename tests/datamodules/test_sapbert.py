@@ -303,3 +303,48 @@ def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
     assert "there already" in again.stdout
     bad = subprocess.run([*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT)
     assert bad.returncode == 2 and bad.stderr == "error: nowhere.txt: no such file or folder. Check the path.\n"
+
+
+def named_graph(rows: list[tuple[str, str, str]]) -> KnowledgeGraph:
+    ids, names, kinds = (list(column) for column in zip(*rows, strict=True))
+    every = list(dict.fromkeys(ids))
+    return KnowledgeGraph(
+        table("entities", {"id": every, "name": every, "type": ["t"] * len(every)}),
+        table(
+            "names",
+            {"id": ids, "name": names, "kind": kinds, "language": ["en"] * len(ids), "source": ["s"] * len(ids)},
+        ),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": [], "relation": [], "tail": []}),
+        {"source": "fake", "version": "1", "licence": "none"},
+    )
+
+
+def test_concepts_of_graphs_with_the_same_name_are_united(fake_sapbert: Folders, tmp_path: Path) -> None:
+    first = named_graph([
+        ("A1", "Heart Attack", "preferred"), ("A1", "MI", "synonym"), ("A2", "Cold", "preferred"),
+        ("A3", "chill", "preferred"), ("A3", "ague", "exact"), ("A4", "fit", "preferred"), ("A4", "shared", "synonym"),
+        ("A5", "shared", "synonym"), ("A5", "kept", "preferred"), ("A6", "loose", "narrow"), ("A6", "tight", "preferred"),
+    ])  # fmt: skip
+    second = named_graph([
+        ("B1", "myocardial infarction", "preferred"), ("B1", "heart  attack", "exact"),  # its synonym is A1's label
+        ("B2", "cold", "preferred"), ("B2b", "Common cold", "preferred"), ("B2b", "cold", "synonym"),  # A2 is taken by B2
+        ("B3", "AGUE", "preferred"),  # its label is A3's synonym
+        ("B4", "shared", "preferred"),  # two concepts have it: neither
+        ("B6", "loose", "preferred"),  # a narrow name is no other name of the same
+    ])  # fmt: skip
+    third = named_graph([("C1", "myocardial infarction", "preferred"), ("C2", "common cold", "preferred")])
+    graphs = [first, second, third]
+    concepts = pa.array([i for g in graphs for i in g.ids.to_pylist()])
+    one = module.united(graphs, concepts)
+    joined = {concepts[i].as_py(): concepts[int(j)].as_py() for i, j in enumerate(one) if i != j}
+    assert joined == {"B1": "A1", "B2": "A2", "B3": "A3", "C1": "A1", "C2": "B2b"}
+    for name, graph in zip("abc", graphs, strict=True):
+        graph.save(tmp_path / name)
+    folders = [str(tmp_path / name) for name in "abc"]
+    folder, _ = build(folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True)
+    assert read_json(folder / "manifest.json")["counts"]["concepts united with one of an earlier graph"] == 5
+    found = {row[-1]: set() for row in every(Pairs(str(folder)))}
+    for *names, concept in [*every(Pairs(str(folder))), *spelled(Pairs(str(folder)), Pairs(str(folder)).held_out)]:
+        found.setdefault(concept, set()).update(names)
+    assert found["A1"] == {"heart attack", "mi", "myocardial infarction"}

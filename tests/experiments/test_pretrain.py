@@ -24,10 +24,13 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
         "UMLS": "/data/META",
         "CORPUS": "/data/a.jsonl '/data/b c.jsonl'",
         "WORKERS": "3",
+        "MIRROR": "/data/mirror",
         "ARGS": "--trainer.max_steps 7",
     }
     for paper in papers():
-        for profile in ("small", "paper"):
+        profiles = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
+        assert {"small", "paper", "report"} <= set(profiles)
+        for profile in set(profiles) - {"report"}:
             plan = commands(paper, profile, given, Path("/w"))
             assert len(plan) > 2 and plan[-1].result
             for words in (s.words for s in plan):
@@ -53,6 +56,15 @@ def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
     assert all("/g" in s.words for s in own)
 
 
+def test_several_graphs(tmp_path: Path) -> None:
+    plan = commands("sapbert", "small", {"GRAPH": "/a '/b c'"}, Path("/w"))
+    pairs = next(s.words for s in plan if s.words[0] == "datamodules.sapbert")
+    assert pairs[pairs.index("--graph") + 1 : pairs.index("--unite")] == ["/a", "/b c"]
+    (tmp_path / "my graph").mkdir()
+    own = commands("sapbert", "small", {"GRAPH": str(tmp_path / "my graph")}, Path("/w"))
+    assert any(str(tmp_path / "my graph") in s.words for s in own)
+
+
 def test_a_start_encoders_corpus_comes_beside_its_own_text() -> None:
     plan = commands("zh", "small", {"CORPUS": "/a.txt '/b c.txt'"}, Path("/w"))
     for stage in (s.words for s in plan if s.words[0] in ("datamodules.vocabulary", "kg.linking")):
@@ -76,6 +88,7 @@ def test_every_report_fills_in() -> None:
         ("kebiolm", "big", {}, "no profile 'big'; choose from: small, paper"),
         ("kebiolm", "paper", {"CORPUS": "x"}, "needs UMLS=.*MRCONSO"),
         ("kebiolm", "paper", {"UMLS": "x"}, "needs CORPUS=.*PubMed"),
+        ("sapbert", "ontologies", {}, "needs MIRROR=.*MeSH"),
     ],
 )
 def test_what_is_missing_is_said(paper: str, profile: str, given: dict[str, str], message: str) -> None:

