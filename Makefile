@@ -17,9 +17,10 @@ export PYTHONUNBUFFERED := 1
 
 FINETUNE := $(foreach v,MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
+FIGURES := $(foreach v,MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate data compare counts dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -45,6 +46,12 @@ finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SE
 
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
+
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER=sapbert TABLE=2 SPLIT= FOLDS=)
+	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS,$(if $($(v)),$(v)="$($(v))"))
+
+figures: $(STAMP)  ## a paper's figures (PAPER=sapbert MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap)
+	@$(RUN) -m benchmarks.run figures $(or $(PAPER),sapbert) $(FIGURES)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")

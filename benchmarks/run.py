@@ -4,6 +4,8 @@ python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|pa
 python -m benchmarks.run finetune LINKING-TASK [MODEL=sapbert] [FOLDS=0] …   mention-synonym pairs (make finetune)
 python -m benchmarks.run evaluate TASK MODEL=… [POOLING=cls|mean] [MIRROR=…] …   entity linking   (make evaluate)
 python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
+python -m benchmarks.run figures sapbert [MODEL=… BASE=…]   a paper's figures   (make figures)
+python -m benchmarks.run table PAPER N   a paper's table, reported beside measured   (make table)
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
 python -m benchmarks.run tasks                        what there is
 """
@@ -63,6 +65,24 @@ def run_evaluate(words: Sequence[str]) -> None:
     run_evaluate(words)
 
 
+def run_figures(words: Sequence[str]) -> None:
+    from benchmarks.similarity import SETTINGS, figures
+
+    plain, given = settings_of(words, SETTINGS)
+    if plain != ["sapbert"]:
+        raise InputError(f"wanted one PAPER with figures, got {' '.join(plain) or 'none'}; choose from: sapbert")
+    figures(given)
+
+
+def run_table(words: Sequence[str]) -> None:
+    from benchmarks.table import SETTINGS, markdown
+
+    plain, given = settings_of(words, SETTINGS)
+    if len(plain) != 2:
+        raise InputError(f"wanted PAPER and TABLE, such as sapbert 2, got {' '.join(plain) or 'nothing'}")
+    print(markdown(plain[0], plain[1], given))
+
+
 def run_counts(words: Sequence[str]) -> None:
     from benchmarks.counts import count_rows, counts_table
     from benchmarks.data import fetched, place
@@ -93,6 +113,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "finetune": run_finetune,
     "evaluate": run_evaluate,
     "compare": run_compare,
+    "figures": run_figures,
+    "table": run_table,
     "counts": run_counts,
     "tasks": run_tasks,
 }

@@ -246,7 +246,7 @@ def folds_of(definition: Task, given: Mapping[str, str]) -> tuple[str, list[Link
     return split, [load_linking(folds[number][split]) for number in chosen]
 
 
-def fold_numbers(given: Mapping[str, str], count: int) -> list[int] | None:
+def fold_numbers(given: Mapping[str, str], count: int | None = None) -> list[int] | None:
     """The folds that FOLDS= names, None for all. Raises InputError for one that is not there."""
     if not given.get("FOLDS"):
         return None
@@ -254,7 +254,7 @@ def fold_numbers(given: Mapping[str, str], count: int) -> list[int] | None:
     if not all(word.strip().isdigit() for word in words) or not words:
         raise InputError(f"FOLDS={given['FOLDS']}: wanted numbers of folds, commas between them")
     numbers = sorted({int(word) for word in words})
-    if numbers[-1] >= count:
+    if count is not None and numbers[-1] >= count:
         raise InputError(f"FOLDS={given['FOLDS']}: there are {count} folds, 0 to {count - 1}")
     return numbers
 

@@ -67,7 +67,7 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         "POOLING": pooling
     }
     _, folds = scoring.folds_of(definition, scored)
-    numbers = scoring.fold_numbers(scored, len(folds)) or range(len(folds))
+    numbers = scoring.fold_numbers(scored) or range(len(folds))
     exports = []
     for number, fold in zip(numbers, folds, strict=True):
         place = re.sub(r"[^\w.@-]+", "-", name) + "-" + digest([str(fold.folder), chosen.identity])[:12]

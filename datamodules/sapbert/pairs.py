@@ -373,6 +373,9 @@ def build_mentions(
     said = np.unique(np.stack([number[own:], owner[own:]], 1), axis=0)  # of mentions
     said = said[~np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])]
     counts["distinct mentions that are no name of their concept"] = len(said)
+    nothing = InputError(f"{task}: no training mention differs from the names of its concept, so there is no pair")
+    if not len(said):
+        raise nothing
     chosen = np.random.default_rng(seed).permutation(len(said))
     most = min(held_out, max(1, len(said) // 20))
     kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
@@ -382,7 +385,7 @@ def build_mentions(
     place = order[np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)]
     pairs = np.stack([np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1)
     if not len(pairs):
-        raise InputError(f"{task}: no training mention differs from the names of its concept, so there is no pair")
+        raise nothing
     counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
     _write(folder, concepts, names, loaded, {"members": members, "held_out": kept_out}, pairs.astype(np.int32),
            {"recipe": recipe, "counts": counts})  # fmt: skip

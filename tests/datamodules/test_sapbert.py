@@ -15,9 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, length_groups
 from datamodules.sapbert import pairs as module
-from datamodules.sapbert.pairs import Pairs, build, drawn_pairs, normalised
+from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs, normalised
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
@@ -348,3 +349,50 @@ def test_concepts_of_graphs_with_the_same_name_are_united(fake_sapbert: Folders,
     for *names, concept in [*every(Pairs(str(folder))), *spelled(Pairs(str(folder)), Pairs(str(folder)).held_out)]:
         found.setdefault(concept, set()).update(names)
     assert found["A1"] == {"heart attack", "mi", "myocardial infarction"}
+
+
+def linking_task(folder: Path, train: list[tuple[list[str], list[list[str]]]]) -> Path:
+    dictionary = Dictionary(
+        ["C1", "C1", "C2", "C2", "C3"], ["Heart attack", "MI", "cold", "Common cold", "fever"], {"C3": ["X3"]}
+    )
+
+    def mentions(rows: list[tuple[list[str], list[list[str]]]], name: str) -> list[Mention]:
+        return [Mention(f"{name}{i}", "d", None, None, "|".join(p), p, g) for i, (p, g) in enumerate(rows)]
+
+    splits = {"train": mentions(train, "t"), "dev": mentions([(["secret words"], [["C1"]])], "d")}
+    save_linking(folder, dictionary, splits, {}, name="X-EL")
+    return folder
+
+
+def test_mention_pairs_are_train_mentions_with_every_name_of_their_concept(
+    fake_sapbert: Folders, tmp_path: Path
+) -> None:
+    train = [
+        (["Cardiac  arrest thing"], [["C1"]]), (["my heart stopped"], [["C1"]]), (["MI"], [["C1"]]),  # a name already
+        (["runny nose"], [["C2"]]), (["RUNNY nose"], [["C2"]]), (["hot"], [["X3"]]),  # an alternative id
+        (["both", "parts"], [["C1"], ["C2"]]), (["either"], [["C1"], ["C2"]]), (["gone"], [["C9"]]),
+    ]  # fmt: skip
+    task = linking_task(tmp_path / "task", train)
+    folder, there = build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
+    pairs = Pairs(str(folder))
+    held = spelled(pairs, np.asarray(pairs.held_out))
+    wanted = {("cardiac arrest thing", "C1"), ("my heart stopped", "C1"), ("runny nose", "C2"), ("hot", "C3")}
+    assert len(held) == 1 and set(held) < wanted and not there
+    names = {"C1": ["heart attack", "mi"], "C2": ["cold", "common cold"], "C3": ["fever"]}
+    assert set(every(pairs)) == {(m, n, c) for m, c in wanted - set(held) for n in names[c]}
+    counts = read_json(folder / "manifest.json")["counts"]
+    assert (counts["composite mentions"], counts["mentions of no or several concepts"]) == (1, 2)
+    assert build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))[1]
+    data = SapBERTData(str(folder), fake_sapbert.bert, batch_size=2)
+    data.setup()
+    assert sum(int(b.query.sum()) for b in data.val_dataloader()) == 1  # the dictionary's names are searched
+    assert sum(int((~b.query).sum()) for b in data.val_dataloader()) == 5
+
+
+def test_nothing_to_fine_tune_on(fake_sapbert: Folders, tmp_path: Path) -> None:
+    task = linking_task(tmp_path / "task", [(["MI"], [["C1"]]), (["mi"], [["C1"]])])
+    with pytest.raises(InputError, match="no training mention differs from the names of its concept"):
+        build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
+    none = linking_task(tmp_path / "none", [])
+    with pytest.raises(InputError, match="no train split"):
+        build_mentions(str(none), fake_sapbert.bert, str(tmp_path / "other"))
