@@ -66,7 +66,7 @@ dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
 	  --backend-store-uri "$$($(RUN) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
 
-speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches; all without)
+speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|sapbert_step|retrieval; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(RUN) -m benchmarks.speed $$n --json || exit 1; done
 
 test: $(STAMP)  ## tests that need no GPU and no long training

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 SHARD = 1 << 22  # pairs in a file
+WORD = re.compile(r"\w+")
 #: relation -> whether its tail is the trade concept (else its head is)
 TRADE = {"has_tradename": True, "tradename_of": False}
 
@@ -195,8 +197,22 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     return np.array(sorted(chosen), np.int64)
 
 
-def _pairs(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> tuple[np.ndarray, int, int]:
-    """((pairs, 3) name, name, concept by concept; concepts with more than `most` pairs; pairs that these lose)."""
+def same_words(names: list[str]) -> np.ndarray:
+    """(names,) numbers that are equal where names have the same words, in whatever order and whether or not they end in s."""
+    bags = [" ".join(sorted(word.rstrip("s") or word for word in WORD.findall(name))) or name for name in names]
+    return np.unique(np.array(bags, dtype=object).astype(str), return_inverse=True)[1]
+
+
+def _pairs(
+    member: np.ndarray, concepts: pa.Array, most: int, seed: int, bags: np.ndarray | None = None
+) -> tuple[np.ndarray, int, int]:
+    """((pairs, 3) name, name, concept by concept; concepts with more than `most` pairs; pairs that these lose).
+
+    With `bags` (:func:`same_words`) every name of a concept but the first of each bag is left out before.
+    """
+    if bags is not None:
+        first = np.unique(np.stack([member[:, 0], bags[member[:, 1]]], 1), axis=0, return_index=True)[1]
+        member = member[np.sort(first)]
     concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
     parts, trimmed, lost = [np.zeros((0, 3), np.int64)], 0, 0
     for k in np.unique(size[size > 1]):
@@ -275,6 +291,7 @@ def build(
     exclude_concepts: str | None = None,
     trade_names: bool = True,
     unite: bool = False,
+    distinct_words: bool = False,
     seed: int = 0,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
@@ -297,6 +314,7 @@ def build(
         "exclude_concepts": _listed(exclude_concepts).to_pylist() and sha256(str(exclude_concepts)),
         "trade_names": trade_names,
         "unite": unite,
+        "distinct_words": distinct_words,
         "seed": seed,
     }
     if _kept(folder, recipe, fresh):
@@ -307,7 +325,8 @@ def build(
     owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
     kept_out = _held_out(member, concepts, held_out, seed)
     rest = np.delete(member, kept_out, axis=0)
-    pairs, trimmed, lost = _pairs(rest, concepts, max_pairs, seed)
+    bags = same_words(names.to_pylist()) if distinct_words else None
+    pairs, trimmed, lost = _pairs(rest, concepts, max_pairs, seed, bags)
     if not len(pairs):
         raise InputError(
             f"{', '.join(graph)}: no concept has two names, so there is no pair. Take a graph with synonyms."
@@ -461,6 +480,10 @@ def main() -> None:
         "--trade_names", action=argparse.BooleanOptionalAction, default=True, help="the UMLS rule above"
     )
     parser.add_argument("--unite", action="store_true", help="concepts of different graphs with the same name are one")
+    parser.add_argument(
+        "--distinct_words", action="store_true",
+        help="of a concept's names that differ in the order of words or an s, take one (MeSH's permuted entry terms)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     given = vars(parser.parse_args())
