@@ -69,8 +69,8 @@ dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|sapbert_step|retrieval; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(RUN) -m benchmarks.speed $$n --json || exit 1; done
 
-test: $(STAMP)  ## tests that need no GPU and no long training
-	@$(RUN) -m pytest $(ARGS)
+test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2, one core each)
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(or $(TESTS_AT_ONCE),2) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
 	@$(RUN) -m pytest -m slow $(ARGS)
