@@ -47,11 +47,11 @@ finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SE
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER=sapbert TABLE=2 SPLIT= FOLDS=)
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS=)
 	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS,$(if $($(v)),$(v)="$($(v))"))
 
-figures: $(STAMP)  ## a paper's figures (PAPER=sapbert MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap)
-	@$(RUN) -m benchmarks.run figures $(or $(PAPER),sapbert) $(FIGURES)
+figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap)
+	@$(RUN) -m benchmarks.run figures $(PAPER) $(FIGURES)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
@@ -66,7 +66,7 @@ dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
 	  --backend-store-uri "$$($(RUN) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
 
-speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|sapbert_step|retrieval; all without)
+speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(RUN) -m benchmarks.speed $$n --json || exit 1; done
 
 test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2, one core each)

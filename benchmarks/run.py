@@ -66,12 +66,20 @@ def run_evaluate(words: Sequence[str]) -> None:
 
 
 def run_figures(words: Sequence[str]) -> None:
-    from benchmarks.similarity import SETTINGS, figures
+    import yaml
 
-    plain, given = settings_of(words, SETTINGS)
-    if plain != ["sapbert"]:
-        raise InputError(f"wanted one PAPER with figures, got {' '.join(plain) or 'none'}; choose from: sapbert")
-    figures(given)
+    from kg.dotted import imported
+    from kg.tracking import ROOT
+
+    there = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/figures.yaml"))}
+    plain = [w for w in words if "=" not in w]
+    if len(plain) != 1 or plain[0] not in there:
+        raise InputError(
+            f"wanted one PAPER with figures, got {' '.join(plain) or 'none'}; choose from: {', '.join(there)}"
+        )
+    recipe = yaml.safe_load(there[plain[0]].read_text())
+    _, given = settings_of(words, imported(recipe["settings"], "benchmarks"))
+    imported(recipe["draw"], "benchmarks")(given)
 
 
 def run_table(words: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ import yaml
 from benchmarks import data
 from benchmarks.counts import count_rows
 from benchmarks.linking.tasks import tasks as linking_tasks
-from benchmarks.tasks import prepared, tasks
+from benchmarks.tasks import prepared, task, tasks
 from kg.files import InputError
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
@@ -503,11 +503,11 @@ def test_the_list_holds_every_file_of_every_task():
             if file.url:
                 commit = file.url.split("/")[5]
                 assert len(commit) in (7, 40) and int(commit, 16)
-    for task in linking_tasks().values():
-        if task.dataset is not None:
-            assert set(task.files) | set(task.optional) <= {f.path for f in known[task.dataset].files}, task.name
+    for one in linking_tasks().values():
+        if one.dataset is not None:
+            assert set(one.files) | set(one.optional) <= {f.path for f in known[one.dataset].files}, one.name
     linking = {t.dataset for t in linking_tasks().values() if t.dataset}
-    assert {t.dataset for t in tasks().values()} | linking == set(known)
+    assert {t.dataset for t in tasks().values()} | linking | {"Ontologies"} == set(known)  # the last is pre-trained on
     for name in linking:
         source = known[name]
         assert source.licence and source.citation and source.how
@@ -555,3 +555,10 @@ def test_real_mirror_gives_every_task_that_it_holds(tmp_path):
     }  # fmt: skip
     for name in sorted(there):
         prepared(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
+
+
+def test_a_data_set_by_its_own_name() -> None:
+    assert data.dataset_of("Ontologies") == "Ontologies" and data.dataset_of("NCBI") == task("NCBI").dataset
+    assert data.dataset_of("HPO-EL") is None and data.dataset_of("AAP-EL") == "AAP-EL"
+    with pytest.raises(InputError, match="no task 'nothing'"):
+        data.dataset_of("nothing")
