@@ -77,8 +77,10 @@ def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
     preferred name among its SAME names, or the other way round. No two concepts of one graph become one, so a chain of
     loose synonyms joins nothing. Names are compared normalised.
     """
-    number = {name: i for i, name in enumerate(concepts.to_pylist())}
     one = np.arange(len(concepts))
+    if len(loaded) == 1:
+        return one
+    number = {name: i for i, name in enumerate(concepts.to_pylist())}
     labelled: dict[str, set[int]] = {}  # of the earlier graphs: preferred name -> concepts
     known: dict[str, set[int]] = {}  # any SAME name -> concepts
     for graph in loaded:
