@@ -201,7 +201,7 @@ def embedder_of(given: Mapping[str, str], name: str, chosen: EncoderName | None 
     embedder = Embedder(
         module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, int(length), device=device, bf16=bf16
     )
-    label = f"{chosen.name} {pooling}" + (" dot" if dot else "")
+    label = f"{chosen.name.partition('@')[0].replace('/', '-')} {pooling}" + (" dot" if dot else "")
     return label, embedder
 
 

@@ -85,7 +85,7 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         words += ["--fresh", "true"] if given.get("FRESH") else []
         run_stages([Stage(f"fold {number}", words + shlex.split(given.get("ARGS", "")), "sapbert")], work)
         exports.append(read_json(work / "result.json")["export"])
-    title = f"{chosen.name} fine-tuned"
+    title = f"{chosen.name.partition('@')[0].replace('/', '-')} fine-tuned"
     embedders = [scoring.embedder_of(scored, title, encoder(title, folder))[1] for folder in exports]
     return [
         scoring.evaluate(name, scored | {"BACKOFF": backoff}, (f"{title} {pooling}", embedders))

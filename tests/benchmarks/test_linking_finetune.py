@@ -63,6 +63,11 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
         c["model"]["init_args"]["lr"] for c in trained
     } == {1e-4}
     assert len({encoder("x", str(e)).identity for e in exports}) == 2
+    place = [f"DATA={own}", "FOLDS=0", "MODEL=sapbert/finetune"]
+    for export in exports:  # runs of one label, whichever run it was: seeds of a table's row
+        assert main(["evaluate", "AAP-EL", *place, f"CKPT={export}"]) == 0
+    alone = [read_json(f) for f in (runs / "linking" / "AAP-EL").glob("*/*/summary.json")]
+    assert [s["model"] for s in alone if s["stamp"]["fold_numbers"] == "0"] == ["sapbert-finetune cls"] * 2
     text = table.markdown("sapbert", "2", {"FOLDS": "0,3"})
     assert "AskAPatient @1 measured" in text and "TF-IDF" in text
 
