@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,31 @@ def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
         order = start.cumsum(1)[first[:, 0], first[:, 1]]
         spans = spans[order <= max_spans]
     return spans
+
+
+class _UnitLength(torch.autograd.Function):
+    """x / ||x|| whose backward pass holds one tensor beside its input and output; torch's own holds four."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12)
+        unit = x / norm
+        ctx.save_for_backward(unit, norm)
+        return unit
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        unit, norm = ctx.saved_tensors
+        along = torch.einsum("...h,...h->...", gradients[0], unit)[..., None]
+        result: Tensor = torch.addcmul(gradients[0], along, unit, value=-1).div_(norm)
+        return result
+
+
+def unit_length(x: Tensor) -> Tensor:
+    """x (..., H) scaled to length 1 along its last dimension, in float32; zeros stay zeros."""
+    with torch.autocast(x.device.type, enabled=False):
+        unit: Tensor = _UnitLength.apply(x.float())
+    return unit
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str = "cls") -> Tensor:

@@ -32,7 +32,7 @@ from datamodules.sapbert import SapBERTBatch
 from kg.files import InputError, read_json, write_json
 from models.base import PaperModule
 from models.encoders import BertEncoder
-from models.layers import pooled
+from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
 POOLING = ("cls", "mean")
@@ -127,7 +127,7 @@ def mined_multi_similarity(
     alpha: float = 60.0,
     beta: float = 1.0,
     epsilon: float = 0.5,
-    chunk: int = 128,
+    chunk: int = 32,
 ) -> tuple[Tensor, Tensor]:
     """(Eq. (2) over the hard pairs of unit vectors f (N, H), (2,) how many positive and negative ones), in float32.
 
@@ -244,7 +244,7 @@ class SapBERT(PaperModule):
         assert self.encoder is not None
         groups = zip(batch.input_ids, batch.attention_mask, strict=True)
         f = torch.cat([self.encoder.vectors(ids, mask) for ids, mask in groups])  # (N, H)
-        return nn.functional.normalize(f.float(), dim=1)
+        return unit_length(f)
 
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,); in float32."""

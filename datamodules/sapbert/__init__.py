@@ -36,6 +36,31 @@ def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
     return groups[::-1]
 
 
+def beside_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
+    """The pairs `chosen` (n,) in another order: each not yet placed one, then one of up to `together` - 1 neighbours.
+
+    concept (n,) of each of them; neighbours (concepts, K), nearest first, -1 for none. A neighbour without a pair left is
+    passed over.
+    """
+    waiting: dict[int, list[int]] = {}  # places of `chosen` by concept, the next one last
+    for place in range(len(chosen) - 1, -1, -1):
+        waiting.setdefault(int(concept[place]), []).append(place)
+    placed, order = np.zeros(len(chosen), bool), []
+    for place in range(len(chosen)):
+        if placed[place]:
+            continue
+        group = [place]
+        waiting[int(concept[place])].pop()
+        for near in neighbours[concept[place]].tolist():
+            if len(group) == together:
+                break
+            if near >= 0 and waiting.get(near):
+                group.append(waiting[near].pop())
+        placed[group] = True
+        order += group
+    return chosen[np.array(order, np.int64)]
+
+
 class SapBERTBatch(NamedTuple):
     """Names sorted by length in groups, each padded to its own longest; N in all."""
 
@@ -67,6 +92,8 @@ class SapBERTData(pl.LightningDataModule):
     batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in
+    together     pairs of similar concepts that stand in a batch together, 1: none (all pairs of a batch drawn alike);
+                 more needs pairs made with --neighbours
     val_names    names that validation searches, those of the held-out names' concepts among them
 
     Raises InputError when pairs and tokenizer do not belong together, or the batch size does not divide.
@@ -79,6 +106,7 @@ class SapBERTData(pl.LightningDataModule):
         batch_size: int = 240,
         max_length: int = 25,
         groups: int = 4,
+        together: int = 1,
         val_names: int = 5000,
         eval_batch_size: int = 512,
         num_workers: int = 0,
@@ -88,20 +116,26 @@ class SapBERTData(pl.LightningDataModule):
         self.folder, self.tokenizer_name = pairs, tokenizer
         self.batch_size, self.max_length, self.groups = batch_size, max_length, groups
         self.val_names, self.eval_batch_size = val_names, eval_batch_size
-        self.num_workers, self.seed = num_workers, seed
+        self.together, self.num_workers, self.seed = together, num_workers, seed
         self.pairs: Pairs | None = None
 
     def setup(self, stage: str | None = None) -> None:
         if self.pairs is not None:
             return
-        if self.max_length < 3 or self.groups < 1:
-            raise InputError(f"max_length {self.max_length}, groups {self.groups}: wanted 3 and 1 at least")
+        if self.max_length < 3 or self.groups < 1 or self.together < 1:
+            raise InputError(
+                f"max_length {self.max_length}, groups {self.groups}, together {self.together}: wanted 3, 1 and 1 at least"
+            )
         self.tokenizer = load_tokenizer(self.tokenizer_name)
         pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))
         if len(pairs) < self.batch_size:
             raise InputError(
                 f"{self.folder}: {len(pairs)} pairs are fewer than one batch of {self.batch_size}. "
                 "Use a graph with more synonyms or a smaller batch_size."
+            )
+        if self.together > 1 and pairs.neighbours is None:
+            raise InputError(
+                f"{self.folder}: together {self.together} wants pairs with neighbours. Build them with --neighbours, or take 1."
             )
         self.pairs = pairs
 
@@ -113,9 +147,15 @@ class SapBERTData(pl.LightningDataModule):
 
     @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
     def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) pair numbers of an epoch, shuffled: what is mined together is drawn from all pairs."""
+        """(steps, batch_size) pair numbers of an epoch, shuffled: what is mined together is drawn from all pairs.
+
+        With `together` > 1 each drawn pair brings a pair of each of its concept's nearest neighbours that still have one.
+        """
         assert self.pairs is not None
         chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
+        if self.together > 1:
+            assert self.pairs.neighbours is not None
+            chosen = beside_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
         return chosen[: self.steps_per_epoch * self.batch_size].reshape(-1, self.batch_size)
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:

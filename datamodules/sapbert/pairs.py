@@ -10,6 +10,7 @@ writes, from the names of one or more graphs, lower-cased, with single spaces, o
     members.npy        (rows, 2)             name, concept: what may be trained on
     held_out.npy       (rows, 2)             name, concept: one name of some concepts, for validation, in no pair
     pairs-00000.npy …  (rows, 3)             name, name, concept
+    neighbours.npy     (concepts, K)         with --neighbours K: concepts with similar names, nearest first; -1 where fewer
     manifest.json                            recipe and counts
 
 Concepts of several graphs are one where their ids are equal, and with --unite also where they have the same name
@@ -22,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,21 +35,15 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.linking import load_linking
+from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.files import InputError, lines, read_json, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 SHARD = 1 << 22  # pairs in a file
-WORD = re.compile(r"\w+")
 #: relation -> whether its tail is the trade concept (else its head is)
 TRADE = {"has_tradename": True, "tradename_of": False}
-
-
-def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Names in lower case, runs of white space as one space, none at the ends."""
-    lower = pc.utf8_lower(names)
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s\p{Z}]+", " "))
 
 
 def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
@@ -65,45 +59,6 @@ def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
 def _listed(path: str | None) -> pa.Array:
     """The lines of a file, none without one."""
     return pa.array([] if path is None else [line for _, line in lines(path) if line.strip()], pa.string())
-
-
-SAME = ("preferred", "exact", "synonym")  #: kinds of names that a concept of another graph may be known by
-
-
-def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
-    """(concepts,) for each its own number, or that of the concept of an earlier graph that it is one with.
-
-    One with it is the concept of earlier graphs that alone has the same preferred name; or else that alone has its
-    preferred name among its SAME names, or the other way round. No two concepts of one graph become one, so a chain of
-    loose synonyms joins nothing. Names are compared normalised.
-    """
-    one = np.arange(len(concepts))
-    if len(loaded) == 1:
-        return one
-    number = {name: i for i, name in enumerate(concepts.to_pylist())}
-    labelled: dict[str, set[int]] = {}  # of the earlier graphs: preferred name -> concepts
-    known: dict[str, set[int]] = {}  # any SAME name -> concepts
-    for graph in loaded:
-        table = graph.names.filter(pc.is_in(graph.names["kind"], value_set=pa.array(SAME)))
-        rows = zip(*(c.to_pylist() for c in (table["id"], normalised(table["name"]), table["kind"])), strict=True)
-        label: dict[int, list[str]] = {}
-        own: dict[int, list[str]] = {}
-        for concept, name, kind in rows:
-            (label if kind == "preferred" else own).setdefault(number[concept], []).append(name)
-        taken: set[int] = set()
-        for names, among in ((label, labelled), (label, known), (own, labelled)):
-            for concept, each in names.items():
-                if one[concept] != concept:
-                    continue
-                found = set().union(*(among.get(name, ()) for name in each))
-                if len(found) == 1 and concept not in found and not found & taken:
-                    one[concept] = next(iter(found))
-                    taken |= found
-        for names, among in ((label, labelled), (label, known), (own, known)):
-            for concept, each in names.items():
-                for name in each:
-                    among.setdefault(name, set()).add(int(one[concept]))
-    return one
 
 
 class _Names(NamedTuple):
@@ -199,12 +154,6 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     return np.array(sorted(chosen), np.int64)
 
 
-def same_words(names: list[str]) -> np.ndarray:
-    """(names,) numbers that are equal where names have the same words, in whatever order and whether or not they end in s."""
-    bags = [" ".join(sorted(word.rstrip("s") or word for word in WORD.findall(name))) or name for name in names]
-    return np.unique(np.array(bags, dtype=object).astype(str), return_inverse=True)[1]
-
-
 def _pairs(
     member: np.ndarray, concepts: pa.Array, most: int, seed: int, bags: np.ndarray | None = None
 ) -> tuple[np.ndarray, int, int]:
@@ -255,9 +204,11 @@ def _tokens(names: pa.Array, tokenizer: PreTrainedTokenizerFast, piece: int = 20
 
 def _write(
     folder: Path, concepts: pa.Array, names: pa.Array, tokenizer: PreTrainedTokenizerFast, rows: dict[str, np.ndarray],
-    pairs: np.ndarray, manifest: dict[str, Any],
+    pairs: np.ndarray, manifest: dict[str, Any], neighbours: int = 0,
 ) -> None:  # fmt: skip
     """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
+    if neighbours:
+        rows = rows | {"neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)}
     tokens, offsets = _tokens(names, tokenizer)
     with written_folder(folder) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
@@ -294,6 +245,7 @@ def build(
     trade_names: bool = True,
     unite: bool = False,
     distinct_words: bool = False,
+    neighbours: int = 0,
     seed: int = 0,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
@@ -303,6 +255,8 @@ def build(
     """
     if max_pairs < 1 or held_out < 1:
         raise InputError(f"--max_pairs {max_pairs} --held_out {held_out}: wanted 1 or more of each")
+    if neighbours < 0:
+        raise InputError(f"--neighbours {neighbours}: wanted 0 or more")
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     recipe = {
         "format": FORMAT,
@@ -317,6 +271,7 @@ def build(
         "trade_names": trade_names,
         "unite": unite,
         "distinct_words": distinct_words,
+        "neighbours": neighbours,
         "seed": seed,
     }
     if _kept(folder, recipe, fresh):
@@ -345,7 +300,7 @@ def build(
         "pairs": len(pairs),
     }
     arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
-    _write(folder, concepts, names, loaded, arrays, pairs, {"recipe": recipe, "counts": counts})
+    _write(folder, concepts, names, loaded, arrays, pairs, {"recipe": recipe, "counts": counts}, neighbours)
     return folder, False
 
 
@@ -435,6 +390,7 @@ class Pairs:
         )
         self.shards = [self._array(p.stem) for p in sorted(self.folder.glob("pairs-*.npy"))]
         self.lengths = np.diff(self.offsets)  # (names,) tokens
+        self.neighbours = self._array("neighbours") if recipe.get("neighbours") else None  # (concepts, K)
 
     def _array(self, name: str) -> np.ndarray:
         file = self.folder / f"{name}.npy"
@@ -485,6 +441,10 @@ def main() -> None:
     parser.add_argument(
         "--distinct_words", action="store_true",
         help="of a concept's names that differ in the order of words or an s, take one (MeSH's permuted entry terms)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--neighbours", type=int, default=0, metavar="K",
+        help="note each concept's K nearest by name, for batches of similar concepts (0: none)",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")

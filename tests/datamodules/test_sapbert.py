@@ -14,11 +14,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from datamodules.linking import Dictionary, Mention, save_linking
-from datamodules.sapbert import SapBERTBatch, SapBERTData, length_groups
+from datamodules.sapbert import SapBERTBatch, SapBERTData, beside_similar, length_groups
 from datamodules.sapbert import pairs as module
-from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs, normalised
+from datamodules.sapbert.alike import normalised
+from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
@@ -281,7 +283,7 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
         made(fake_sapbert, batch_size=5000)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
         made(fake_sapbert, 3).train_dataloader()
-    with pytest.raises(InputError, match="max_length 2, groups 4: wanted 3 and 1"):
+    with pytest.raises(InputError, match="max_length 2, groups 4, together 1: wanted 3, 1 and 1"):
         made(fake_sapbert, max_length=2)
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
@@ -410,3 +412,67 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
     found = every(Pairs(str(folder)))
     assert {row[-1] for row in found} == {"A"}  # all names of B are the same words
     assert all("slaughter" not in a or "slaughter" not in b for a, b, _ in found) and 1 <= len(found) <= 3
+
+
+def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_path: Path) -> None:
+    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=3)
+    near = Pairs(folder)
+    assert near.neighbours is not None and near.neighbours.shape == (len(near.concepts), 3)
+    strings, concepts = near.names, near.concepts
+    own: dict[int, set[str]] = {}
+    for first, second, concept in near[np.arange(len(near))]:
+        own.setdefault(int(concept), set()).update((strings[first], strings[second]))
+    texts = {concept: " ".join(sorted(found)) for concept, found in own.items()}
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False).fit_transform(texts.values())
+    cosine = (vectors @ vectors.T).toarray()
+    order = list(texts)
+    for number, concept in enumerate(order):
+        found = [order.index(other) for other in near.neighbours[concept] if other >= 0]
+        assert number not in found and len(set(found)) == len(found)
+        best = np.sort(np.delete(cosine[number], number))[::-1]
+        np.testing.assert_allclose(cosine[number][found], best[: len(found)], atol=1e-6)
+        assert len(found) == 3 or best[len(found)] == 0
+    without = [i for i in range(len(concepts)) if i not in own]
+    assert without and (near.neighbours[without] == -1).all()
+
+
+def share_of_neighbours(data: SapBERTData) -> float:
+    """How often two pairs that stand side by side are of a concept and one of the concepts nearest to it."""
+    assert data.pairs is not None
+    near = np.load(data.pairs.folder / "neighbours.npy")
+    concept = data.pairs[data.order(0).ravel()][:, 2]
+    return float(np.mean([b in near[a] or a in near[b] for a, b in itertools.pairwise(concept)]))
+
+
+def test_a_batch_holds_pairs_of_similar_concepts_together(fake_sapbert: Folders, tmp_path: Path) -> None:
+    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6)
+    fake = fake_sapbert._replace(pairs=str(folder))
+    data = made(fake, together=4, batch_size=8)
+    assert data.pairs is not None and data.pairs.neighbours is not None
+    assert sorted(set(data.order(0).ravel())) == sorted(data.order(0).ravel())  # none twice
+    assert not np.array_equal(data.order(0), data.order(1))
+    plain = made(fake, batch_size=8)
+    alone = [np.mean([len(set(plain.pairs[row][:, 2])) for row in d.order(0)]) for d in (plain, data)]  # type: ignore[index]
+    assert alone[1] > 7  # neighbours are other concepts, so a batch hardly holds one twice
+    beside = [share_of_neighbours(d) for d in (plain, data)]
+    assert beside[1] > 2 * beside[0]
+    with pytest.raises(InputError, match="together 4 wants pairs with neighbours"):
+        made(fake_sapbert, together=4)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 99))
+def test_beside_similar_places_every_pair_once(concepts: list[int], together: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    neighbours = np.stack([rng.permutation(np.append(np.delete(np.arange(6), c), -1))[:4] for c in range(6)])
+    concept = np.array(concepts)
+    order = beside_similar(np.arange(len(concept)), concept, neighbours, together)
+    slow: list[int] = []
+    for place in range(len(concept)):
+        if place in slow:
+            continue
+        group = [place]
+        for near in neighbours[concept[place]]:
+            left = [i for i in range(len(concept)) if concept[i] == near and i not in slow + group]
+            group += left[: 1 if len(group) < together else 0]
+        slow += group
+    assert order.tolist() == slow

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.layers import added_to_spans, bio_spans, boundary_states
+from models.layers import added_to_spans, bio_spans, boundary_states, unit_length
 
 
 def brute_spans(labels: list[int]) -> list[tuple[int, int]]:
@@ -65,3 +65,26 @@ def test_no_span_at_all_changes_nothing_and_keeps_the_gradient() -> None:
     out = added_to_spans(hidden, torch.zeros(0, 3, dtype=torch.long), addition)
     out.sum().backward()
     assert torch.equal(out, hidden) and addition.grad is not None
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 999), st.floats(1e-3, 1e3))
+def test_unit_length_is_torch_s_with_its_gradient(seed: int, scale: float) -> None:
+    x = scale * torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(seed))
+    weight = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(seed + 1))
+    results = []
+    for function in (lambda x: torch.nn.functional.normalize(x, dim=-1), unit_length):
+        argument = x.clone().requires_grad_()
+        value = function(argument)
+        (weight * value).sum().backward()
+        results.append((value.detach(), argument.grad * scale))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_unit_length_of_zeros_is_zeros() -> None:
+    x = torch.zeros(2, 4, requires_grad=True)
+    unit = unit_length(x)
+    assert torch.equal(unit, torch.zeros(2, 4))
+    unit.sum().backward()
+    assert torch.isfinite(x.grad).all()
