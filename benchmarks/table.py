@@ -1,16 +1,22 @@
 """``make table``: a paper's table, reported beside measured. Only reads runs.
 
-    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev]
+    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev MIRROR=FOLDER]
 
 experiments/<paper>/table<N>.yaml has the rows and the reported numbers; what was measured stands in
 runs/linking/<task>/<stamp>/*/summary.json (`make evaluate`). Runs of one label under one protocol are seeds: mean ± sd (n).
-A column with runs of several protocols is refused, saying in which part they differ. FOLDS and SPLIT choose among them.
+A column with runs of several protocols is refused, saying in which part they differ; `varies` names the parts that a
+table is about. FOLDS and SPLIT choose among them. `kind` of a table:
+
+    scores       (default) systems by tasks: `measured` of a row is the label of its runs
+    populations  sub-populations by systems, on one task: `population` of a row, `measured` of a column
+    sizes        names, concepts and mentions by tasks, counted in the files at hand (MIRROR=)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +24,11 @@ import numpy as np
 import yaml
 
 from benchmarks.linking.scores import differing
+from benchmarks.linking.sizes import sizes
 from kg.files import InputError, read_json
 from kg.tracking import ROOT, runs_folder
 
-SETTINGS = ("FOLDS", "SPLIT")
+SETTINGS = ("FOLDS", "SPLIT", "MIRROR")
 
 
 def definition_of(paper: str, number: str) -> dict[str, Any]:
@@ -33,14 +40,13 @@ def definition_of(paper: str, number: str) -> dict[str, Any]:
     return found
 
 
-def measured(task: str, split: str, folds: str) -> dict[str, list[dict[str, Any]]]:
-    """{label: its runs' scores} of a column, from every run under the one protocol there is. Raises InputError for two.
+def summaries_of(task: str, split: str, folds: str, varies: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """What `make evaluate` found on a task's split, every run under the one protocol there is. Raises InputError for two.
 
-    A run also measured both floors; they count once, under their own labels.
+    `varies` names the parts of the protocol that may differ.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
-    floors: dict[str, dict[str, Any]] = {}
     place = runs_folder() / "linking" / re.sub(r"[^\w.@-]+", "-", task)
     for file in sorted(Path(place).glob("*/*/summary.json")):
         summary = read_json(file)
@@ -48,31 +54,45 @@ def measured(task: str, split: str, folds: str) -> dict[str, list[dict[str, Any]
         if stamp["split"] != split or stamp.get("fold_numbers", "all") != folds:
             continue
         first = first or stamp
-        if parts := differing(first, stamp):
+        if parts := [part for part in differing(first, stamp) if part not in varies]:
             told = "; ".join(f"{p}: {first.get(p)!r} and {stamp.get(p)!r}" for p in parts)
             raise InputError(
                 f"{task}: runs of different protocols ({told}) in {place}. Move those aside that are not meant."
             )
+        found.append(summary)
+    return found
+
+
+def measured(task: str, split: str, folds: str, varies: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """{label: its runs' scores} of a column. A run also measured both floors; they count once, under their own labels."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    floors: dict[str, dict[str, Any]] = {}
+    for summary in summaries_of(task, split, folds, varies):
         found.setdefault(summary["model"], []).append(summary["results"][summary["model"]])
         floors |= {k: v for k, v in summary["results"].items() if k in ("exact", "tfidf")}
     return found | {k: [v] for k, v in floors.items()}
+
+
+def spread(values: Sequence[float]) -> str:
+    """mean ± sd (n); one value as it is; nothing without any."""
+    if len(values) < 2:
+        return "".join(f"{v:.1f}" for v in values)
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f} ({len(values)})"
 
 
 def cell(runs: list[dict[str, Any]], metric: str) -> str:
     """mean ± sd (n) in percent; one run: its score and, for Acc@1, the interval."""
     values = [100 * run[metric] for run in runs]
     if len(values) > 1:
-        return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f} ({len(values)})"
+        return spread(values)
     low, high = (100 * runs[0][k] for k in ("low", "high"))
     return f"{values[0]:.1f}" + (f" [{low:.1f}, {high:.1f}]" if metric == "acc@1" else "")
 
 
-def markdown(paper: str, number: str, given: Mapping[str, str]) -> str:
-    """The table as Markdown: per column and metric what is reported (r) and measured (m). Raises InputError."""
-    table = definition_of(paper, number)
-    columns, metrics = table["columns"], table["metrics"]
+def _scores(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    columns, metrics, varies = table["columns"], table["metrics"], table.get("varies", ())
     runs = {
-        name: measured(c["task"], given.get("SPLIT") or c["split"], given.get("FOLDS") or "all")
+        name: measured(c["task"], given.get("SPLIT") or c["split"], given.get("FOLDS") or "all", varies)
         for name, c in columns.items()
     }
     heads = [
@@ -90,6 +110,59 @@ def markdown(paper: str, number: str, given: Mapping[str, str]) -> str:
             for metric, value in zip(metrics, reported, strict=True):
                 line += ["" if value is None else f"{value:.1f}", cell(own, metric) if own else ""]
         lines.append(line)
+    return lines
+
+
+def _populations(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    split, folds = given.get("SPLIT") or table["split"], given.get("FOLDS") or "all"
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for summary in summaries_of(table["task"], split, folds):
+        own = summary["results"][summary["model"]]["acc@1"]
+        whole = {"overall": {"mentions": summary["stamp"]["mentions"], "model": own}}
+        runs.setdefault(summary["model"], []).append(summary["populations"] | whole)
+    columns = table["columns"]
+    kinds = ("as published", "measured")
+    lines = [["", "mentions as published", "mentions", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    for row in table["rows"]:
+        sizes = [p[row["population"]]["mentions"] for each in runs.values() for p in each if row["population"] in p]
+        line = [row["name"], str(row.get("mentions", "")), f"{sizes[0]:,}" if sizes else ""]
+        for name, column in columns.items():
+            value = row["reported"].get(name)
+            each = [100 * p[row["population"]]["model"] for p in runs.get(column.get("measured", ""), ())
+                    if row["population"] in p]  # fmt: skip
+            line += ["" if value is None else f"{value:.1f}", spread(each)]
+        lines.append(line)
+    return lines
+
+
+def _sizes(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    columns, here = table["columns"], {}
+    for name, column in columns.items():
+        try:
+            here[name] = sizes(column["task"], given)
+        except InputError as error:  # told under the table: a data set that is not at hand leaves its cells empty
+            here[name] = {"missing": str(error)}
+    kinds = ("as published", "here")
+    lines = [["", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    for row in table["rows"]:
+        line = [row["name"]]
+        for name in columns:
+            published, counted = row.get("reported", {}).get(name), here[name].get(row["counts"])
+            line += [f"{n:,}" if isinstance(n, int) else "" for n in (published, counted)]
+        lines.append(line)
+    for name, found in here.items():
+        if "missing" in found:
+            print(f"{name}: not counted: {found['missing']}", file=sys.stderr)
+    return lines
+
+
+KINDS = {"scores": _scores, "populations": _populations, "sizes": _sizes}
+
+
+def markdown(paper: str, number: str, given: Mapping[str, str]) -> str:
+    """The table as Markdown, reported beside measured. Columns without anything stay out. Raises InputError."""
+    table = definition_of(paper, number)
+    lines = KINDS[table.get("kind", "scores")](table, given)
     used = [0] + [i for i in range(1, len(lines[0])) if any(line[i] for line in lines[1:])]
     text = [f"{table['title']}", ""]
     for place, line in enumerate(lines):

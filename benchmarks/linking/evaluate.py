@@ -231,13 +231,18 @@ def data_folder(definition: Task, given: Mapping[str, str]) -> Path | None:
     return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw", mirrors)
 
 
-def folds_of(definition: Task, given: Mapping[str, str]) -> tuple[str, list[Linking]]:
-    """(the split that is scored, its folds)."""
+def prepared_folds(definition: Task, given: Mapping[str, str]) -> list[dict[str, Path]]:
+    """[{scored split: task folder}] for each fold, from what MIRROR=, DATA= and GRAPH= give."""
     own = Path(given["GRAPH"]).resolve() if given.get("GRAPH") else None
     data = data_folder(definition, given)
     place = f"{definition.name}-{digest([str(data), str(own)])[:8]}" if given.get("DATA") or own else definition.name
     out = runs_folder() / "data" / "benchmarks" / "linking" / re.sub(r"[^\w.@-]+", "-", place)
-    folds = prepared(definition.name, data, out, own)
+    return prepared(definition.name, data, out, own)
+
+
+def folds_of(definition: Task, given: Mapping[str, str]) -> tuple[str, list[Linking]]:
+    """(the split that is scored, its folds)."""
+    folds = prepared_folds(definition, given)
     there = [split for split in ("test", "dev") if all(split in fold for fold in folds)]
     split = given.get("SPLIT") or there[0]
     if split not in there:

@@ -1,0 +1,28 @@
+"""How large a linking task is: its dictionary's names and concepts, and the mentions of each split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarks.linking.evaluate import prepared_folds
+from benchmarks.linking.tasks import task
+from datamodules.linking import Linking, load_linking
+
+
+def sizes(name: str, given: Mapping[str, str]) -> dict[str, int]:
+    """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is scored with.
+
+    Distinct names; of a task in folds the mean over them, rounded. A split that is not at hand is left out. Raises
+    InputError where the data set is not at hand.
+    """
+    each: list[dict[str, int]] = []
+    for fold in prepared_folds(task(name), given):
+        loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
+        last = loaded.get("test") or loaded["dev"]
+        found = {"names": len(set(last.dictionary.names)), "concepts": len(set(last.dictionary.ids))}
+        found["train"] = len(last.splits.get("train", ()))
+        found |= {split: len(one.splits[split]) for split, one in loaded.items()}
+        each.append(found)
+    return {key: round(float(np.mean([one[key] for one in each]))) for key in each[0]}
