@@ -17,10 +17,10 @@ export PYTHONUNBUFFERED := 1
 
 FINETUNE := $(foreach v,MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
-FIGURES := $(foreach v,MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
+FIGURES := $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate table figures data compare counts dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures cases data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -47,10 +47,13 @@ finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SE
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS=)
-	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS,$(if $($(v)),$(v)="$($(v))"))
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= MIRROR=)
+	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS MIRROR,$(if $($(v)),$(v)="$($(v))"))
 
-figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap)
+cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
+	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
+
+figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap; or TASK= OF= of scored runs)
 	@$(RUN) -m benchmarks.run figures $(PAPER) $(FIGURES)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)

@@ -3,6 +3,7 @@
 python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|paper] [MIRROR=…] …   (make finetune)
 python -m benchmarks.run finetune LINKING-TASK [MODEL=sapbert] [FOLDS=0] …   mention-synonym pairs (make finetune)
 python -m benchmarks.run evaluate TASK MODEL=… [POOLING=cls|mean] [MIRROR=…] …   entity linking   (make evaluate)
+python -m benchmarks.run cases TASK [OF=LABEL]     what a scored linker gets wrong, most frequent first   (make cases)
 python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
 python -m benchmarks.run figures sapbert [MODEL=… BASE=…]   a paper's figures   (make figures)
 python -m benchmarks.run table PAPER N   a paper's table, reported beside measured   (make table)
@@ -65,6 +66,16 @@ def run_evaluate(words: Sequence[str]) -> None:
     run_evaluate(words)
 
 
+def run_cases(words: Sequence[str]) -> None:
+    from benchmarks.linking.study import SETTINGS, show_cases
+    from benchmarks.linking.tasks import tasks
+
+    plain, given = settings_of(words, tuple(s for s in SETTINGS if s not in ("TASK", "OUT")))
+    if len(plain) != 1:
+        raise InputError(f"wanted one TASK, got {len(plain)}; choose from: {', '.join(tasks())}")
+    show_cases(plain[0], given)
+
+
 def run_figures(words: Sequence[str]) -> None:
     import yaml
 
@@ -120,6 +131,7 @@ def run_tasks(words: Sequence[str]) -> None:
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "finetune": run_finetune,
     "evaluate": run_evaluate,
+    "cases": run_cases,
     "compare": run_compare,
     "figures": run_figures,
     "table": run_table,
