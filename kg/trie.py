@@ -94,7 +94,9 @@ def _level_order(names: Ragged, root: np.ndarray, roots: int) -> tuple[np.ndarra
     return np.concatenate(tokens), np.concatenate([*counts, np.zeros(0, np.int64)]), ends
 
 
-def _checked(names: Ragged, vocabulary: int, skip: bool, max_length: int | None, texts: Sequence[str] | None) -> np.ndarray:
+def _checked(
+    names: Ragged, vocabulary: int, skip: bool, max_length: int | None, texts: Sequence[str] | None
+) -> np.ndarray:
     """The rows of `names` that a trie can hold. Raises InputError as :meth:`Trie.build` says."""
     offsets, lengths = np.asarray(names.offsets), np.diff(names.offsets)
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(names.tokens) or (lengths < 0).any():
@@ -311,7 +313,9 @@ class Trie:
         lists = [np.asarray(leaves, np.int64).reshape(-1) for leaves in candidates]
         leaves = np.concatenate([np.zeros(0, np.int64), *lists])
         if len(leaves) and not 0 <= leaves.min() <= leaves.max() < len(self):
-            raise InputError(f"candidates: leaves run from {leaves.min()} to {leaves.max()}; wanted 0 to {len(self) - 1}")
+            raise InputError(
+                f"candidates: leaves run from {leaves.min()} to {leaves.max()}; wanted 0 to {len(self) - 1}"
+            )
         root = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
         return Trie._of(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
 
@@ -321,7 +325,12 @@ class Trie:
             for name in ARRAYS:
                 np.save(partial / f"{name}.npy", getattr(self, name), allow_pickle=False)
             facts = {key: getattr(self, key) for key in ("vocabulary", "identity", "skipped", "roots", "depth")}
-            facts |= {"format": FORMAT, "nodes": len(self.tokens), "leaves": len(self), "more_concepts": len(self.others)}
+            facts |= {
+                "format": FORMAT,
+                "nodes": len(self.tokens),
+                "leaves": len(self),
+                "more_concepts": len(self.others),
+            }
             facts["sha256"] = {name: sha256(partial / f"{name}.npy") for name in ARRAYS}
             write_json(partial / "manifest.json", facts)
         return Path(folder)
@@ -341,9 +350,9 @@ class Trie:
         if manifest.get("identity") != identity:
             raise InputError(f"{folder}: this trie does not fit: it was made with {manifest.get('identity')!r}, "
                              f"wanted {identity!r}. Build it again with this tokenizer.")  # fmt: skip
-        arrays = {name: cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS}
+        arrays = [cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS]
         try:
-            trie = cls(**arrays, **{key: manifest[key] for key in ("vocabulary", "identity", "skipped")})
+            trie = cls(*arrays, vocabulary=manifest["vocabulary"], identity=identity, skipped=manifest["skipped"])
             trie._check(manifest)
         except (KeyError, IndexError, TypeError) as error:
             raise InputError(f"{folder}: its files do not make up a trie ({error!r}). Build it again.") from error
@@ -365,14 +374,19 @@ class Trie:
         """Raise InputError unless shapes and types are those of a trie of the size that the manifest gives."""
         nodes, leaves = manifest["nodes"], manifest["leaves"]
         token = np.dtype(np.uint16 if self.vocabulary <= 2**16 else np.uint32)
+        wanted: dict[str, tuple[np.dtype, tuple[int, ...]]]
         wanted = {"tokens": (token, (nodes,)), "starts": (np.dtype(np.uint32), (nodes + 1,))}
         wanted |= {name: (np.dtype(np.uint32), (leaves,)) for name in ("leaf_nodes", "concepts")}
         wanted["others"] = np.dtype(np.uint32), (manifest["more_concepts"], 2)
         for name, (dtype, shape) in wanted.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != shape:
-                raise InputError(f"trie: {name} is {array.dtype} {array.shape}, wanted {dtype} {shape}. Build it again.")
-        rising = bool((self.starts[1:] >= self.starts[:-1]).all() and (self.leaf_nodes[1:] > self.leaf_nodes[:-1]).all())
+                raise InputError(
+                    f"trie: {name} is {array.dtype} {array.shape}, wanted {dtype} {shape}. Build it again."
+                )
+        rising = bool(
+            (self.starts[1:] >= self.starts[:-1]).all() and (self.leaf_nodes[1:] > self.leaf_nodes[:-1]).all()
+        )
         inside = self.starts[-1] == nodes and self.starts[0] == manifest["roots"] and self.leaf_nodes[-1] < nodes
         forward = bool((self.starts[:-1] > np.arange(nodes)).all())  # children follow their parents, so levels end
         if not (rising and inside and forward):

@@ -45,6 +45,8 @@ SCORES = ("sum", "mean", "name")
 NEVER = float("-inf")
 #: Steps between two looks at what is finished, on an accelerator: each look waits for the device.
 STEPS = 4
+#: Rows of the output embedding that the CPU multiplies at a time.
+BLOCK = 1024
 
 Ranking = list[tuple[int, float]]
 
@@ -107,8 +109,14 @@ class Decoder:
         self.cache.batch_select_indices(rows)
 
     def logits(self, states: Tensor) -> Tensor:
-        """(n, hidden) -> (n, vocabulary) float32."""
-        found = functional.linear(states, self.model.lm_head.weight, self.model.final_logits_bias[0].to(states.dtype))
+        """(n, hidden) -> (n, vocabulary) float32, a new tensor."""
+        weight, bias = self.model.lm_head.weight, self.model.final_logits_bias[0].to(states.dtype)
+        if states.device.type != "cpu":
+            return functional.linear(states, weight, bias).float()
+        found = states.new_empty(len(states), len(weight))
+        for first in range(0, len(weight), BLOCK):  # a block's product stays in the cache: up to twice as fast
+            part = slice(first, first + BLOCK)
+            torch.addmm(bias[part], states, weight[part].T, out=found[:, part])
         return found.float()
 
 
@@ -140,32 +148,39 @@ def _next(
     decoder: Decoder, state: _Beams, trie: Tensors, width: int | None, beams: int, eos: int, renormalised: bool
 ) -> _Step:
     """Score the children of every beam. `width` is the most children that a node of this level has; None: ask the device."""
-    rows, now = state.node.shape
-    start = trie.starts[state.node].long()  # (M, K)
-    count = trie.starts[state.node + 1].long() - start
-    if width is None:
-        width = int(count.max())
-    width = max(width, -(-beams // now))  # so that there are `beams` to choose from
-    offset = torch.arange(width, device=start.device)
-    real = (offset < count[..., None]) & (state.total[..., None] > NEVER)  # (M, K, width)
-    child = (start[..., None] + offset).clamp(max=len(trie.tokens) - 1)
-    token = trie.tokens[child].long() & trie.mask
+    mentions, now = state.node.shape
+    node, before = state.node.flatten(), state.total.flatten()
+    live = torch.arange(len(node), device=node.device) if width is not None else (before > NEVER).nonzero().flatten()
+    node, before = node[live], before[live]
+    start = trie.starts[node].long()  # (n,)
+    count = trie.starts[node + 1].long() - start
+    width = max(
+        int(count.max()) if width is None else width, -(-beams // now)
+    )  # so that there are `beams` to choose from
+    offset = torch.arange(width, device=node.device)
+    token = trie.tokens[(start[:, None] + offset).clamp(max=len(trie.tokens) - 1)].long() & trie.mask  # (n, width)
 
-    at = torch.searchsorted(trie.leaf_nodes, state.node.to(trie.leaf_nodes.dtype)).clamp(max=len(trie.leaf_nodes) - 1)
-    ends = (trie.leaf_nodes[at] == state.node) & (state.total > NEVER)  # (M, K)
-
-    logits = decoder.logits(state.states.flatten(0, 1)).view(rows, now, -1)
+    at = torch.searchsorted(trie.leaf_nodes, node.to(trie.leaf_nodes.dtype)).clamp(max=len(trie.leaf_nodes) - 1)
+    logp = decoder.logits(state.states.flatten(0, 1)[live])  # (n, vocabulary)
     if not renormalised:
-        logits = logits.log_softmax(-1)
-    into = logits.gather(2, token).masked_fill(~real, NEVER)
-    close = logits[..., eos].masked_fill(~ends, NEVER)
+        torch.log_softmax(logp, -1, out=logp)
+    into = logp.gather(1, token).masked_fill_(offset >= count[:, None], NEVER)
+    close = logp[:, eos].masked_fill(trie.leaf_nodes[at] != node, NEVER)
     if renormalised:
-        whole = torch.cat([into, close[..., None]], dim=2).logsumexp(2).nan_to_num(neginf=0.0)
-        into, close = into - whole[..., None], close - whole
-    total, best = (state.total[..., None] + into).flatten(1).topk(beams, dim=1)
-    return _Step(
-        state.total + close, at, total, best // width, child.flatten(1).gather(1, best), token.flatten(1).gather(1, best)
-    )
+        whole = torch.cat([into, close[:, None]], dim=1).logsumexp(1)
+        whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
+        into, close = into - whole[:, None], close - whole
+
+    def of_all(values: Tensor) -> Tensor:
+        """(n, ...) of live beams -> (mentions, now, ...)"""
+        every = values.new_full((mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0)
+        return every.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
+
+    total, best = of_all(into + before[:, None]).flatten(1).topk(beams, dim=1)
+    parent = best // width
+    node = trie.starts[state.node.gather(1, parent)].long() + best % width
+    node = node.clamp(max=len(trie.tokens) - 1)  # where there is no child
+    return _Step(of_all(close + before), of_all(at), total, parent, node, trie.tokens[node].long() & trie.mask)
 
 
 def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
@@ -175,11 +190,18 @@ def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
     if rule == "best":
         return ends, runs
     order = torch.cat([step.total, step.closed], dim=1).argsort(dim=1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)
+    )
     if rule == "transformers":
         return ends & (rank[:, beams:] < beams), runs
     had = (state.score > NEVER).sum(1, keepdim=True)
     return ends & (rank[:, beams:] < beams - had), runs & (rank[:, :beams] < beams)
+
+
+def _looks(device: torch.device) -> bool:
+    """Whether reading a value is free, so that work can be cut to what lives. An accelerator would have to be waited for."""
+    return device.type == "cpu"
 
 
 T = TypeVar("T", _Beams, _Step)
@@ -187,7 +209,7 @@ T = TypeVar("T", _Beams, _Step)
 
 def _rows(of: T, rows: Tensor) -> T:
     """The same of some mentions (n,) only."""
-    return of._make(field[rows] for field in of)
+    return type(of)(*(field[rows] for field in of))
 
 
 def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Tensor:
@@ -200,8 +222,8 @@ def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Te
 def _advanced(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth: int) -> _Beams:
     """The state in which the beams have read their new token, the `depth`-th of the name. `total` (M, K) says which live."""
     beams = total.shape[1]
-    if total.device.type == "cpu":  # live beams come first; without a device to wait for, the rest can be cut off
-        beams = max(1, int((total > NEVER).sum(1).max()))
+    if _looks(total.device):  # leave out beams that are dead in every mention
+        beams = 1 + int((total > NEVER).any(0).nonzero().max())
     parent = step.parent[:, :beams]
     own = torch.eye(beams, dtype=torch.bool, device=total.device).expand(len(total), -1, -1)
     seen = torch.cat([state.seen.gather(1, parent[..., None].expand(-1, -1, state.seen.shape[2])), own], dim=2)
@@ -244,10 +266,14 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
     if beams < 1:
         raise InputError(f"search: wanted 1 beam or more, got {beams}")
     if model.training:
-        raise InputError("search: the model is in training mode, where dropout falsifies scores; call model.eval() first")
+        raise InputError(
+            "search: the model is in training mode, where dropout falsifies scores; call model.eval() first"
+        )
     attention = model.config._attn_implementation
     if attention not in ("eager", "sdpa"):
-        raise InputError(f"search: attention {attention!r} takes no mask of the beams; load the model with sdpa or eager")
+        raise InputError(
+            f"search: attention {attention!r} takes no mask of the beams; load the model with sdpa or eager"
+        )
     if trie.vocabulary > model.lm_head.out_features:
         raise InputError(f"search: the trie's vocabulary has {trie.vocabulary} tokens, the model's "
                          f"{model.lm_head.out_features}; wanted the same tokenizer")  # fmt: skip
@@ -280,7 +306,7 @@ def constrained_search(
 ) -> list[Ranking]:
     """For each mention its best names, best first: at most `beams` pairs (leaf of the trie, final score).
 
-    input_ids, attention_mask  (M, L) contexts, on the model's device
+    input_ids, attention_mask  (M, L) contexts, on the model's device, padded on the right (BART counts positions from the left)
     prompts                    M lists of tokens that the decoder has read before the name, the first being its start
                                token; of any length, not empty
     candidates                 M lists of leaves to which a mention's names are restricted; an empty list gives an empty
@@ -299,9 +325,10 @@ def constrained_search(
     if not len(prompts):
         return []
     names = trie if candidates is None else trie.forest(candidates)
+    if not len(names):  # nothing but empty lists of candidates
+        return [[] for _ in prompts]
     device, longest = input_ids.device, model.config.max_position_embeddings
     nodes = names.tensors(device)
-    on_cpu = device.type == "cpu"
     eos = int(model.config.eos_token_id)  # type: ignore[arg-type]
 
     decoder = Decoder(model, input_ids, attention_mask)
@@ -309,20 +336,22 @@ def constrained_search(
     scores = torch.full((len(prompts), beams), NEVER, device=device)
     leaves = torch.zeros((len(prompts), beams), dtype=torch.long, device=device)
     for depth in range(names.depth + 1):  # of the nodes that the beams stand at
-        step = _next(decoder, state, nodes, None if on_cpu else names.widths[depth], beams, eos, renormalised)
+        step = _next(decoder, state, nodes, None if _looks(device) else names.widths[depth], beams, eos, renormalised)
         ends, runs = _finished(step, state, finish_rule)
         found = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
         best, at = torch.cat([state.score, found], dim=1).topk(beams, dim=1)
         state = state._replace(score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at))
 
         total = step.total.masked_fill(~runs | (state.prompt + depth + 1 > longest)[:, None], NEVER)
-        done = best[:, -1] > NEVER  # the ranking is full
+        over = best[:, -1:] > NEVER  # the ranking is full
         if finish_rule != "fairseq":
             # At best, every further token of a beam is certain, and a mean is over as many of them as there can be.
             most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
-            done = done & (most.amax(1) <= best[:, -1])
-        total = total.masked_fill(done[:, None], NEVER)
-        if on_cpu or depth % STEPS == STEPS - 1 or depth == names.depth:
+            over = over & (most <= best[:, -1:])
+        if finish_rule == "transformers":  # there a beam also counts when others are ranked, so all of them end or none
+            over = over.all(1, keepdim=True)
+        total = total.masked_fill(over, NEVER)
+        if _looks(device) or depth % STEPS == STEPS - 1 or depth == names.depth:
             lives = (total > NEVER).any(1)
             rows = lives.nonzero().flatten()
             if len(rows) < len(total):

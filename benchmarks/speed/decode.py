@@ -41,8 +41,7 @@ def bart(size: int, layers: int) -> BartForConditionalGeneration:
         decoder_attention_heads=max(1, size // 64),
         encoder_ffn_dim=4 * size,
         decoder_ffn_dim=4 * size,
-        forced_eos_token_id=None,
-        forced_bos_token_id=None,
+        forced_eos_token_id=None,  # generate would close every sequence at the last step, also in the middle of a name
         init_std=2 / size**0.5,
     )
     return BartForConditionalGeneration(config).eval()
@@ -74,7 +73,9 @@ def inputs(count: int, context: int) -> tuple[Tensor, list[list[int]]]:
     return ids, [[EOS, *random.integers(FIRST, VOCABULARY, 3).tolist(), ROOT] for _ in range(count)]
 
 
-def ours(model: BartForConditionalGeneration, trie: Trie, ids: Tensor, prompts: list[list[int]], **rule: str) -> list[Ranking]:
+def ours(
+    model: BartForConditionalGeneration, trie: Trie, ids: Tensor, prompts: list[list[int]], **rule: str
+) -> list[Ranking]:
     return constrained_search(model, trie, ids, torch.ones_like(ids), prompts, beams=BEAMS, **rule)  # type: ignore[arg-type]
 
 
@@ -91,7 +92,7 @@ def reference(
         return list(node) or [EOS]  # behind a complete name; generate refuses an empty list
 
     with torch.inference_mode():
-        found: Any = model.generate(  # type: ignore[operator]
+        found: Any = model.generate(  # type: ignore[misc]
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             decoder_input_ids=torch.tensor(prompts),
@@ -164,10 +165,12 @@ def measured(
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, default=100_000, help="names of the trie (100000)")
-    parser.add_argument("--mentions", type=int, default=32, help="mentions for the tiny model, of base size a quarter (32)")
+    parser.add_argument(
+        "--mentions", type=int, default=32, help="mentions for the tiny model, of base size a quarter (32)"
+    )
     parser.add_argument("--context", type=int, default=160, help="tokens of a context (160)")
     parser.add_argument("--batch", type=int, default=8, help="mentions a batch (8)")
-    parser.add_argument("--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="batch sizes of the curve, tiny model")
+    parser.add_argument("--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="its batch sizes")
     parser.add_argument("--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)")
     parser.add_argument("--tiny", action="store_true", help="leave the model of base size out")
 
