@@ -24,6 +24,7 @@ import yaml
 
 from benchmarks.linking.evaluate import embedder_of
 from benchmarks.linking.linkers import Embedder
+from benchmarks.linking.settings import number
 from datamodules.sapbert.pairs import Pairs
 from experiments.encoders import encoder
 from kg.files import InputError, write_json, written
@@ -34,13 +35,6 @@ SETTINGS = ("MODEL", "CKPT", "BASE", "PAIRS", "OUT", "METHOD", "POOLING", "CONCE
 METHODS = ("tsne", "umap")
 BATCH = 240  # pairs, the paper's batch
 BINS = np.linspace(-1, 1, 81)
-
-
-def number(given: Mapping[str, str], name: str, default: int) -> int:
-    value = given.get(name) or str(default)
-    if not value.isdigit() or not int(value):
-        raise InputError(f"{name}={value}: wanted a number of at least 1")
-    return int(value)
 
 
 def inputs(given: Mapping[str, str]) -> tuple[str, str, Path]:

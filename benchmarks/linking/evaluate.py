@@ -11,9 +11,11 @@
     ABBREVIATIONS  yes: words of a mention that its text defines as abbreviations are written out (Schwartz-Hearst)
     TRAIN_NAMES    yes: the mentions of train join the dictionary
     COMPOSITE      union, each;  NIL  wrong, left-out;  GRAPH  a knowledge graph as dictionary
+    NAMES          of each concept of the dictionary: all, shortest, sample (one, the same whenever it is drawn)
     BACKEND        torch, flat, ivf;  INDEX  folder that keeps the vectors of the dictionary's names (default: one of
                    its own in runs/linking/index for each encoder and dictionary)
     FOLDS          numbers of the folds to score, of tasks that have several (default: all)
+    BEAMS, FINISH, SCORE, CANDIDATES, TOKENS   of a generator (benchmarks.linking.generator)
     MIRROR, DATA   where files come from: folders or archives; the data set's folder itself;  DEVICE  cpu, cuda
 
 Everything but the linker itself is the protocol: it is stamped on the score, and only scores of one stamp are compared.
@@ -36,45 +38,58 @@ import numpy as np
 from mlflow import MlflowClient
 
 from benchmarks.linking import scores as s
+from benchmarks.linking.generator import SETTINGS as GENERATOR
 from benchmarks.linking.linkers import (
     DEPTH,
     MAX_LENGTH,
     BackOff,
     Embedder,
-    Encoded,
     Exact,
     Linker,
     Names,
     NearestByTfIdf,
     Ranking,
-    index_made_of,
 )
+from benchmarks.linking.settings import choice, device_of, number
 from benchmarks.linking.tasks import Task, prepared, task, tasks
-from datamodules.linking import Linking, Mention, context_of, load_linking
+from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from experiments.encoders import Encoder as EncoderName
 from experiments.encoders import encoder
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import definitions
 from kg.names import BIOSYN, normaliser
-from kg.search import BACKENDS, Index
 from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
 from models.metrics import compared
 
 SETTINGS = (
     "MODEL", "CKPT", "SPLIT", "POOLING", "SIMILARITY", "MAX_LENGTH", "PRECISION", "BACKOFF", "NORMALISE", "ABBREVIATIONS",
-    "TRAIN_NAMES", "COMPOSITE", "NIL", "GRAPH", "BACKEND", "INDEX", "FOLDS", "MIRROR", "DATA", "DEVICE",
+    "TRAIN_NAMES", "COMPOSITE", "NIL", "NAMES", "GRAPH", "BACKEND", "INDEX", "FOLDS", "MIRROR", "DATA", "DEVICE",
+    *GENERATOR,
 )  # fmt: skip
 FLOORS = ("exact", "tfidf")
 TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"
 
 
-def choice(given: Mapping[str, str], key: str, allowed: Sequence[str], default: str) -> str:
-    """A setting's value. Raises InputError for one that is not among those allowed."""
-    value = given.get(key) or default
-    if value not in allowed:
-        raise InputError(f"{key}={value}: choose from: {', '.join(allowed)}")
-    return value
+def _one_name(key: Any) -> Any:
+    """A dictionary -> the same with one name a concept, that with the lowest `key` (of equal ones the first in order)."""
+
+    def kept(dictionary: Dictionary) -> Dictionary:
+        own: dict[str, list[str]] = {}
+        for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
+            own.setdefault(concept, []).append(text)
+        chosen = [(concept, min(own[concept], key=lambda text: (key(concept, text), text))) for concept in own]
+        return Dictionary([c for c, _ in chosen], [n for _, n in chosen], dictionary.alternatives, dictionary.broader)
+
+    return kept
+
+
+#: NAMES= -> what is left of a dictionary (GenBioEL, Table 4)
+KEPT = {
+    "all": lambda dictionary: dictionary,
+    "shortest": _one_name(lambda concept, text: len(text)),
+    "sample": _one_name(lambda concept, text: digest([concept, text])),
+}
 
 
 class Protocol(NamedTuple):
@@ -85,6 +100,7 @@ class Protocol(NamedTuple):
     train_names: bool
     composite: str
     nil: str
+    names: str = "all"
 
 
 def protocol_of(definition: Task, given: Mapping[str, str]) -> Protocol:
@@ -97,6 +113,7 @@ def protocol_of(definition: Task, given: Mapping[str, str]) -> Protocol:
         choice(given, "TRAIN_NAMES", yes, "no") == "yes",
         choice(given, "COMPOSITE", s.COMPOSITE, "union"),
         choice(given, "NIL", ("wrong", "left-out"), definition.nil.replace(" ", "-")).replace("-", " "),
+        choice(given, "NAMES", tuple(KEPT), "all"),
     )
 
 
@@ -134,6 +151,7 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
         dictionary = dictionary.with_names(
             (i, p) for m in train if len(m.parts) == 1 and len(m.gold) == 1 for p in m.parts for i in m.gold[0]
         )
+    dictionary = KEPT[protocol.names](dictionary)
     mentions = fold.splits[split]
     kept = mentions
     if protocol.nil == "left out":
@@ -187,33 +205,23 @@ def embedder_of(given: Mapping[str, str], name: str, chosen: EncoderName | None 
     chosen = chosen or encoder(name, given.get("CKPT"))
     dot = choice(given, "SIMILARITY", ("cosine", "dot"), "cosine") == "dot"
     bf16 = choice(given, "PRECISION", ("fp32", "bf16"), "fp32") == "bf16"
-    length = given.get("MAX_LENGTH") or str(MAX_LENGTH)
-    if not length.isdigit() or int(length) < 3:
-        raise InputError(f"MAX_LENGTH={length}: wanted a number of tokens, at least 3")
-    device = given.get("DEVICE") or "cpu"
-    if device.startswith("cuda"):
-        import torch
-
-        if not torch.cuda.is_available():
-            raise InputError(f"DEVICE={device}: no GPU here; take DEVICE=cpu")
+    length, device = number(given, "MAX_LENGTH", MAX_LENGTH, 3), device_of(given)
     module = imported(chosen.load, "models")(chosen.folder)
     pooling = choice(given, "POOLING", ("cls", "mean"), getattr(module, "pooling", "cls"))
     embedder = Embedder(
-        module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, int(length), device=device, bf16=bf16
+        module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, length, device=device, bf16=bf16
     )
     label = f"{chosen.name.partition('@')[0].replace('/', '-')} {pooling}" + (" dot" if dot else "")
     return label, embedder
 
 
-def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None) -> Encoded:
-    """The nearest-name linker; its index is read from `folder` where it lies there, or kept there."""
-    made_of = index_made_of(names, embedder)
-    folder = folder or runs_folder() / "linking" / "index" / digest(made_of)[:16]
-    if (folder / "manifest.json").is_file():
-        return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
-    linker = Encoded(names, embedder, backend=backend)
-    linker.index.save(folder)
-    return linker
+def linker_of(given: Mapping[str, str], name: str) -> tuple[str, Any]:
+    """(label, what links) of the model that MODEL= names: an embedder, or whatever its paper's encoder.yaml says."""
+    chosen = encoder(name, given.get("CKPT"))
+    if chosen.links is None:
+        raise InputError(f"MODEL={name}: nothing links with it (experiments/{chosen.paper}/encoder.yaml, links)")
+    found: tuple[str, Any] = imported(chosen.links, "benchmarks")(given, name, chosen)
+    return found
 
 
 def data_folder(definition: Task, given: Mapping[str, str]) -> Path | None:
@@ -289,47 +297,50 @@ def stamp_of(definition: Task, split: str, folds: Sequence[Prepared], protocol: 
         "depth": DEPTH,
         "ties": TIES,
         "not_comparable": definition.not_comparable,
-    }  # fmt: skip
+    } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})  # fmt: skip
 
 
 def evaluate(
-    name: str, given: Mapping[str, str], tuned: tuple[str, Sequence[Embedder]] | None = None
+    name: str, given: Mapping[str, str], tuned: tuple[str, Sequence[Any]] | None = None
 ) -> dict[str, Any]:
     """Score a linker and both floors; returns the summary that it writes and logs. Raises InputError.
 
-    tuned: (label, embedder of each fold) instead of MODEL, where every fold has its own encoder.
+    tuned: (label, what links of each fold) instead of MODEL, where every fold has its own model.
     """
     definition = task(name)
     protocol = protocol_of(definition, given)
     model = given.get("MODEL") or "tfidf"
-    backend = choice(given, "BACKEND", BACKENDS, "torch")
     backoff = choice(given, "BACKOFF", ("yes", "no"), "no") == "yes"
-    label, embedders = tuned or ("", [])
+    label, models = tuned or ("", [])
     if not tuned and model not in FLOORS:
-        label, embedder = embedder_of(given, model)
-        embedders = [embedder]
+        label, one = linker_of(given, model)
+        models = [one]
+    if models and protocol.names != "all":
+        label += f", names {protocol.names}"
     split, loaded = folds_of(definition, given)
     folds = [ready(fold, split, protocol) for fold in loaded]
-    if len(embedders) not in (0, 1, len(folds)):
-        raise InputError(f"{name}: {len(embedders)} encoders for {len(folds)} folds")
+    if len(models) not in (0, 1, len(folds)):
+        raise InputError(f"{name}: {len(models)} models for {len(folds)} folds")
     if not sum(len(fold.mentions) for fold in folds):
         raise InputError(
             f"{name}: no mention of {split} is in the dictionary, so there is nothing to score (NIL=wrong)"
         )
     stamp = stamp_of(definition, split, folds, protocol) | {"fold_numbers": given.get("FOLDS") or "all"}
     makers: dict[str, tuple[Any, Any]] = {"exact": ("exact", Exact), "tfidf": ("tfidf", NearestByTfIdf)}
-    if embedders:
-        keep = Path(given["INDEX"]) if given.get("INDEX") else None
+    if models:
+        keep = given.get("INDEX")
         if keep and len({fold.names.digest for fold in folds}) > 1:
             raise InputError(f"INDEX={keep}: the folds have different dictionaries; an index keeps one")
-        one_each = dict(zip((id(fold.names) for fold in folds), itertools.cycle(embedders), strict=False))
+        one_each = dict(zip((id(fold.names) for fold in folds), itertools.cycle(models), strict=False))
 
         def make(names: Names) -> Linker:
-            return encoded(names, one_each[id(names)], backend, keep)
+            linker: Linker = one_each[id(names)].on(names, given)
+            return linker
 
-        different = [embedder.identity for embedder in embedders]
-        identity: Any = embedders[0].settings | {"backend": backend}
-        identity |= {"encoder": different[0] if len(different) == 1 else digest(different)}
+        different = [one.identity for one in models]
+        identity: Any = dict(models[0].settings) | ({"backend": given["BACKEND"]} if given.get("BACKEND") else {})
+        if len(different) > 1:
+            identity["folds"] = digest(different)
         makers[label] = identity, make
         if backoff:
             label += " + back-off"

@@ -8,8 +8,9 @@ the id that sorts first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,10 +18,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from benchmarks.linking.settings import choice
 from datamodules.linking import Dictionary
 from kg.files import InputError, digest
 from kg.names import TfIdf, normaliser
-from kg.search import Index
+from kg.search import BACKENDS, Index
+from kg.tracking import runs_folder
 
 DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as not found
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
@@ -152,6 +155,11 @@ class Embedder:
             self.vectors = torch.cat([self.vectors, made])
         return self.vectors[[self.known[name] for name in names]]
 
+    def on(self, names: Names, given: Mapping[str, str]) -> Encoded:
+        """The nearest-name linker of a dictionary, with BACKEND= and INDEX= of `given`."""
+        keep = Path(given["INDEX"]) if given.get("INDEX") else None
+        return encoded(names, self, choice(given, "BACKEND", BACKENDS, "torch"), keep)
+
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
         ids = self.tokenizer(names, truncation=True, max_length=self.max_length, padding=False)["input_ids"]
@@ -202,6 +210,17 @@ class Encoded:
 def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
     """What an index of these names by this encoder is made of: an index of anything else is refused."""
     return {"dictionary": names.digest, **embedder.settings}
+
+
+def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None) -> Encoded:
+    """The nearest-name linker; its index is read from `folder` where it lies there, or kept there."""
+    made_of = index_made_of(names, embedder)
+    folder = folder or runs_folder() / "linking" / "index" / digest(made_of)[:16]
+    if (folder / "manifest.json").is_file():
+        return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
+    linker = Encoded(names, embedder, backend=backend)
+    linker.index.save(folder)
+    return linker
 
 
 class BackOff:

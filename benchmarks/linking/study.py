@@ -200,7 +200,8 @@ def figure(given: Mapping[str, str]) -> list[tuple[float, float, int, float | No
     rows: list[tuple[float, float, int, float | None]] = []
     for i in range(BINS):
         inside = place == i
-        rows.append((float(edges[i]), float(edges[i + 1]), int(inside.sum()), float(right[inside].mean()) if inside.any() else None))  # fmt: skip
+        accuracy = float(right[inside].mean()) if inside.any() else None
+        rows.append((float(edges[i]), float(edges[i + 1]), int(inside.sum()), accuracy))
     out = Path(given.get("OUT") or Path(run.summary["folder"]))
     out.mkdir(parents=True, exist_ok=True)
     with written(out / "figure2.csv") as handle:
