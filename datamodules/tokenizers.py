@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from kg.files import InputError, digest
@@ -51,3 +53,32 @@ def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
     first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")  # first token that ends after the span begins
     last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")  # first token that begins at or after its end
     return np.stack([first, np.maximum(first, last)], axis=1)
+
+
+def token_rows(
+    texts: pa.Array | pa.ChunkedArray,
+    tokenizer: PreTrainedTokenizerFast,
+    before: str = "",
+    most: int | None = None,
+    piece: int = 20_000,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(token ids of all texts end to end, (texts + 1,) where each begins), without special tokens.
+
+    before: put before each text; most: tokens of a text at most, the first ones. uint16 where the vocabulary allows.
+    """
+    kind = np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
+    parts, sizes = [np.zeros(0, kind)], [np.zeros(1, np.int64)]
+    for begin in tqdm(range(0, len(texts), piece), unit_scale=piece, unit=" texts", desc="tokens", disable=None):
+        ids = tokenizer(
+            [before + text for text in texts[begin : begin + piece].to_pylist()],
+            add_special_tokens=False,
+            padding=False,
+            truncation=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )["input_ids"]
+        ids = [one[:most] for one in ids]
+        sizes.append(np.array([len(one) for one in ids], np.int64))
+        parts.append(np.array([token for one in ids for token in one], kind))
+    return np.concatenate(parts), np.concatenate(sizes).cumsum()

@@ -6,6 +6,8 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     load    dotted name, in `models`, of what makes the encoder of an export folder
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
     stem    the run that the bare name means
+    links   dotted name, in `benchmarks`, of what links mentions with it; null where nothing does yet. Without the key,
+            the nearest names by their vectors
     small   settings that fine-tuning in PROFILE=small changes for it
 """
 
@@ -22,6 +24,7 @@ from kg.pretrained import PACKAGED
 from kg.tracking import ROOT, newest_export
 
 PLAIN = "models.encoders.BertEncoder"
+EMBEDDED = "benchmarks.linking.evaluate.embedder_of"
 
 
 class NotTrained(InputError):
@@ -41,6 +44,8 @@ class Encoder(NamedTuple):
     linker: str | None
     identity: str  # the same for the same weights
     small: dict[str, Any]
+    paper: str | None = None  # whose export it is
+    links: str | None = EMBEDDED
 
 
 def recipes() -> list[str]:
@@ -64,7 +69,8 @@ def _of_export(name: str, folder: Path) -> Encoder:
         raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
     recipe = _recipe(paper)
     return Encoder(
-        name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {}
+        name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
+        paper, recipe.get("links", EMBEDDED),
     )  # fmt: skip
 
 

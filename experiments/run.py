@@ -48,6 +48,8 @@ class CLI(LightningCLI):
             "--epochs", type=dict | None, default=None, help="of tasks, by profile; who starts runs reads it"
         )
         parser.add_argument("--small", type=dict | None, default=None, help="settings of PROFILE=small; likewise")
+        parser.add_argument("--tasks", type=dict | None, default=None, help="settings by profile and task; likewise")
+        parser.add_argument("--finetune", type=dict | None, default=None, help="what makes its data; likewise")
         parser.add_argument("--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints")
         parser.add_argument(
             "--fresh", type=bool, default=False, help="start again even if the run is finished or begun"

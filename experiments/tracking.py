@@ -41,6 +41,8 @@ MACHINE = {
     "result",
     "config",
     "paper",
+    "finetune",
+    "tasks",
     "seed_everything",
     "run_folder",
     "seed",

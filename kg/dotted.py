@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 from kg.files import InputError
@@ -18,9 +19,9 @@ def imported(name: str, room: str) -> Any:
         raise InputError(f"{name}: wanted {room}.<file>.<function>")
     try:
         found: Any = importlib.import_module(".".join(parts[:2]))
-        for place, part in enumerate(parts[2:], 2):
-            if not hasattr(found, part) and hasattr(found, "__path__"):  # a file of a folder that is not yet imported
-                importlib.import_module(".".join(parts[: place + 1]))
+        for place, part in enumerate(parts[2:], 3):
+            if isinstance(found, ModuleType) and not hasattr(found, part):
+                importlib.import_module(".".join(parts[:place]))  # a file of a package that nothing has imported yet
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}: {error}. Wanted {room}.<file>.<function>.") from error

@@ -2,6 +2,7 @@
 
     lower        str.lower
     punctuation  runs of white space and ASCII punctuation become one space; none at either end (BioSyn's rule)
+    symbols      runs of white space and of , . ; { } [ ] ( ) + - _ * / ? ! ` " ' = % > < become one space; none at either end
     whitespace   runs of white space become one space; none at either end
 
 Rules are joined by + and applied in that order ("lower+punctuation"); "none" leaves a name as it is.
@@ -20,9 +21,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from kg.files import InputError
 
 _PUNCTUATION = re.compile(rf"[\s{re.escape(string.punctuation)}]+")
+SYMBOLS = r"""[\s,.;{}\[\]()+\-_*/?!`"'=%><]+"""  #: as a pattern, for Arrow too
+_SYMBOLS = re.compile(SYMBOLS)
 RULES: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
     "punctuation": lambda name: _PUNCTUATION.sub(" ", name).strip(),
+    "symbols": lambda name: _SYMBOLS.sub(" ", name).strip(),
     "whitespace": lambda name: " ".join(name.split()),
 }
 #: What BioSyn does to dictionaries and mentions beside its abbreviations and spelling corrections.
@@ -90,3 +94,9 @@ class TfIdf:
             return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
         scores, numbers = zip(*found, strict=True)
         return np.concatenate(scores), np.concatenate(numbers)
+
+    def cosines(self, queries: Sequence[str], numbers: np.ndarray) -> np.ndarray:
+        """(q,) cosine of each query with the one name whose number stands beside it."""
+        asked = self.vectors.transform([q.ljust(3) for q in queries])
+        names = self.columns.T.tocsr()[numbers]
+        return np.asarray(asked.multiply(names).sum(1)).ravel()

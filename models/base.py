@@ -37,6 +37,10 @@ class PaperModule(pl.LightningModule):
         """Whether weight decay applies to the parameter."""
         return parameter.dim() > 1
 
+    def factor(self, step: int, warmup: int, total: int) -> float:
+        """Factor on the learning rate at `step` of `total`, where there is a warm-up of `warmup` steps."""
+        return warmup_linear(step, warmup, total)
+
     def configure_optimizers(self) -> Any:
         groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
@@ -53,6 +57,6 @@ class PaperModule(pl.LightningModule):
         steps = self.warmup_steps
         warmup = None if steps is None else int(steps if steps >= 1 else steps * total)
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda s: 1.0 if warmup is None else warmup_linear(s, warmup, total)
+            optimizer, lambda s: 1.0 if warmup is None else self.factor(s, warmup, total)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import mlflow
 import pytest
 
-from tests.fakes import kebiolm, mlm, sapbert
+from tests.fakes import genbioel, kebiolm, mlm, sapbert
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +41,9 @@ def fake_mlm(tmp_path_factory: pytest.TempPathFactory) -> mlm.Folders:
 def fake_sapbert(tmp_path_factory: pytest.TempPathFactory) -> sapbert.Folders:
     """SapBERT's inputs, written once; tests must not change them."""
     return sapbert.write(tmp_path_factory.mktemp("sapbert"))
+
+
+@pytest.fixture(scope="session")
+def fake_genbioel(tmp_path_factory: pytest.TempPathFactory) -> genbioel.Folders:
+    """GenBioEL's inputs, written once; tests must not change them."""
+    return genbioel.write(tmp_path_factory.mktemp("genbioel"))

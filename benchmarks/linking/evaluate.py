@@ -57,7 +57,7 @@ from experiments.encoders import Encoder as EncoderName
 from experiments.encoders import encoder
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
-from kg.linking.abbreviations import definitions
+from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, normaliser
 from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
 from models.metrics import compared
@@ -123,13 +123,8 @@ def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[
     result = []
     for m in mentions:
         if m.document not in known:
-            text = documents.get(m.document, "")
-            pairs = {text[slice(*d.short)]: text[slice(*d.long)] for d in definitions(text)}
-            known[m.document] = {short: " ".join(long.split()) for short, long in pairs.items()}
-        forms = known[m.document]
-        result.append(
-            [forms.get(p) or " ".join(forms.get(w, w) for w in p.split()) or p for p in m.parts] if forms else m.parts
-        )
+            known[m.document] = long_forms(documents.get(m.document, ""))
+        result.append([written_out(p, known[m.document]) for p in m.parts])
     return result
 
 

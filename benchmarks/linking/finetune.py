@@ -1,10 +1,19 @@
-"""``make finetune TASK=<linking task>``: SapBERT's fine-tuning on mention-synonym pairs (Liu et al. 2021, Section A.3).
+"""``make finetune TASK=<linking task>``: a paper's fine-tuning on a linking task's training mentions.
 
     python -m benchmarks.run finetune AAP-EL MODEL=sapbert [FOLDS=0,1 PROFILE=small|paper MIRROR=FOLDER ...]
 
-For each fold: pairs of train's mentions with the names of their concepts, a run of experiments/sapbert/finetune.yaml
-that starts from MODEL, and scores of what it gives, first as it is and then with dictionary back-off (an exact match goes
-before what the model finds). The other settings are those of `evaluate`; EPOCHS, SEED, ARGS, FRESH are the training's.
+For each fold: the training data, a run of the paper's finetune.yaml that starts from MODEL, and scores of what it gives,
+first as it is and then with dictionary back-off (an exact match goes before what the model finds). The other settings are
+those of `evaluate`; EPOCHS, SEED, ARGS, FRESH are the training's. finetune.yaml says, beside the run's settings,
+
+    finetune  takes     model_type of what it starts from, where that is no export of a paper with a recipe of its own
+              build     dotted name, in `datamodules`, of what makes the data: (task folder, tokenizer, out, seed=)
+              data      the data's setting that takes the folder made
+              protocol  settings of the scoring (benchmarks.linking.evaluate.Protocol) that `build` takes too
+    epochs    by profile and task
+    tasks     settings by profile and task, those with build. before them for `build`;  small  of PROFILE=small
+
+Encoders whose encoder.yaml has no linker (`links: null`) are trained and not scored.
 """
 
 from __future__ import annotations
@@ -16,31 +25,59 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from transformers import AutoConfig
 
 from benchmarks.linking import evaluate as scoring
 from benchmarks.linking.tasks import task
-from datamodules.sapbert.pairs import build_mentions
-from experiments.encoders import NotTrained, encoder
+from experiments.encoders import Encoder, NotTrained, encoder
 from experiments.pretrain import machine, pretrain
 from experiments.stages import Stage, run_stages
+from kg.dotted import imported
 from kg.files import InputError, digest, read_json
+from kg.pretrained import pretrained
 from kg.tracking import ROOT, runs_folder
 
-CONFIG = ROOT / "experiments" / "sapbert" / "finetune.yaml"
 OWN = ("FOLDS", "PROFILE", "EPOCHS", "SEED", "ARGS", "FRESH", "DEVICES")
 SETTINGS = tuple(dict.fromkeys((*scoring.SETTINGS, *OWN)))
+PROFILES = ("small", "paper")
 
 
-def epochs_of(name: str, profile: str, given: Mapping[str, str]) -> int:
-    """EPOCHS=, or what finetune.yaml has for the task in this profile."""
+def recipe_of(chosen: Encoder) -> tuple[Path, dict[str, Any]]:
+    """(the finetune.yaml of the encoder's paper, or the first that takes its kind of model; what stands in it).
+
+    Raises InputError when there is none.
+    """
+    every = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}
+    if chosen.paper in every:
+        return every[chosen.paper], yaml.safe_load(every[chosen.paper].read_text())
+    try:
+        kind = AutoConfig.from_pretrained(pretrained(chosen.folder)).model_type
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"MODEL={chosen.name}: neither a folder with a model nor one that the hub gave ({str(error).splitlines()[0]})"
+        ) from error
+    recipes = {path: yaml.safe_load(path.read_text()) for path in every.values()}
+    for path, recipe in recipes.items():
+        if recipe["finetune"]["takes"] == kind:
+            return path, recipe
+    takes = ", ".join(sorted({r["finetune"]["takes"] for r in recipes.values()}))
+    raise InputError(f"MODEL={chosen.name}: a {kind} model; linking tasks are fine-tuned on from: {takes}")
+
+
+def task_settings(recipe: Mapping[str, Any], name: str, profile: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """What finetune.yaml and EPOCHS= say for a task in a profile; a variant (COMETA:closed) takes that of its task."""
+    if profile not in PROFILES:
+        raise InputError(f"no profile {profile!r}; choose from: {', '.join(PROFILES)}")
+    found = dict(recipe.get("small") or {}) if profile == "small" else {}
+    for key in ("epochs", "tasks"):
+        if table := (recipe.get(key) or {}).get(profile):
+            own = table.get(name.split(":")[0], table["other"])
+            found |= {"trainer.max_epochs": int(own)} if key == "epochs" else own
     if given.get("EPOCHS"):
         if not given["EPOCHS"].isdigit() or not int(given["EPOCHS"]):
             raise InputError(f"EPOCHS={given['EPOCHS']}: wanted a number of at least 1")
-        return int(given["EPOCHS"])
-    table = yaml.safe_load(CONFIG.read_text())["epochs"]
-    if profile not in table:
-        raise InputError(f"no profile {profile!r}; choose from: {', '.join(table)}")
-    return int(table[profile].get(name.split(":")[0], table[profile]["other"]))
+        found |= {"trainer.max_epochs": int(given["EPOCHS"]), "trainer.max_steps": -1}
+    return found
 
 
 def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -51,7 +88,6 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         raise InputError(f"SEED={seed}: wanted a number")
     if given.get("BACKOFF"):
         raise InputError("BACKOFF: fine-tuning scores both, without and with it; leave it out")
-    epochs = epochs_of(name, profile, given)
     model = given.get("MODEL") or "sapbert"
     try:
         chosen = encoder(model, given.get("CKPT"))
@@ -61,33 +97,43 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         print(f"{error}\nNow it is pre-trained, with PROFILE=small:", flush=True)
         pretrain(error.paper, "small", {})
         chosen = encoder(model)
-    own = Path(chosen.folder) / "sapbert.json"
-    pooling = scoring.choice(given, "POOLING", ("cls", "mean"), read_json(own)["pooling"] if own.is_file() else "cls")
-    scored = {k: v for k, v in given.items() if k in (*scoring.SETTINGS, "FOLDS") and k != "CKPT"} | {
-        "POOLING": pooling
-    }
+    path, recipe = recipe_of(chosen)
+    settings = task_settings(recipe, name, profile, given)
+    making = {k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")}
+    making |= {k: getattr(scoring.protocol_of(definition, given), k) for k in recipe["finetune"].get("protocol", ())}
+    scored = {k: v for k, v in given.items() if k in (*scoring.SETTINGS, "FOLDS") and k != "CKPT"}
+    pooled = "pooling" in recipe["model"]["init_args"]
+    if pooled:
+        own = Path(chosen.folder) / "sapbert.json"
+        kept = read_json(own)["pooling"] if own.is_file() else "cls"
+        scored["POOLING"] = settings["model.init_args.pooling"] = scoring.choice(given, "POOLING", ("cls", "mean"), kept)
+    build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
     _, folds = scoring.folds_of(definition, scored)
     numbers = scoring.fold_numbers(scored) or range(len(folds))
     exports = []
     for number, fold in zip(numbers, folds, strict=True):
         place = re.sub(r"[^\w.@-]+", "-", name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
         work = runs_folder() / "data" / "linking-finetune" / place
-        pairs, _ = build_mentions(str(fold.folder), chosen.folder, str(work / "pairs"), seed=int(seed))
-        counts = read_json(pairs / "manifest.json")["counts"]
+        made, _ = build(str(fold.folder), chosen.folder, str(work / takes), seed=int(seed), **making)
+        counts = read_json(made / "manifest.json")["counts"]
         print(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()), flush=True)
-        words = ["experiments.run", "--config", str(CONFIG.relative_to(ROOT)), *machine(dict(given), {})]
-        words += ["--seed_everything", seed, "--trainer.max_epochs", str(epochs), "--data.init_args.pairs", str(pairs)]
+        words = ["experiments.run", "--config", str(path.relative_to(ROOT)), *machine(dict(given), {})]
+        words += ["--seed_everything", seed, f"--data.init_args.{takes}", str(made)]
         words += ["--model.init_args.encoder", chosen.folder, "--data.init_args.tokenizer", chosen.folder]
-        words += ["--model.init_args.pooling", pooling, "--result", str(work / "result.json")]
-        if profile == "small":
-            small = yaml.safe_load(CONFIG.read_text())["small"]
-            words += [word for key, value in small.items() for word in (f"--{key}", str(value))]
+        words += ["--result", str(work / "result.json")]
+        words += [word for key, value in settings.items() for word in (f"--{key}", str(value))]
         words += ["--fresh", "true"] if given.get("FRESH") else []
-        run_stages([Stage(f"fold {number}", words + shlex.split(given.get("ARGS", "")), "sapbert")], work)
+        run_stages([Stage(f"fold {number}", words + shlex.split(given.get("ARGS", "")), path.parent.name)], work)
         exports.append(read_json(work / "result.json")["export"])
     title = f"{chosen.name.partition('@')[0].replace('/', '-')} fine-tuned"
-    embedders = [scoring.embedder_of(scored, title, encoder(title, folder))[1] for folder in exports]
+    tuned = [encoder(title, folder) for folder in exports]
+    if tuned[0].links is None:
+        print(f"{title}: no linker in experiments/{tuned[0].paper}/encoder.yaml (links), so nothing is scored. Exports:")
+        print("\n".join(exports), flush=True)
+        return []
+    linkers = [imported(one.links or "", "benchmarks")(scored, title, one)[1] for one in tuned]
+    label = f"{title} {scored['POOLING']}" if pooled else title
     return [
-        scoring.evaluate(name, scored | {"BACKOFF": backoff}, (f"{title} {pooling}", embedders))
+        scoring.evaluate(name, scored | {"BACKOFF": backoff}, (label, linkers))
         for backoff in ("no", "yes")
     ]

@@ -89,7 +89,7 @@ class Generated:
         strings = [self.names.normalised(m) for m in mentions]
         if generator.nearest is None:
             scores, numbers = NearestByTfIdf(self.names).tfidf.search(strings, most)
-            rows = [[int(n) for n, s in zip(row, score, strict=True) if s > 0] for row, score in zip(numbers, scores, strict=True)]  # fmt: skip
+            rows = [row[score > 0].tolist() for row, score in zip(numbers, scores, strict=True)]
         else:
             index = generator.nearest.on(self.names, {}).index
             _, found = index.search(generator.nearest(strings), min(most, len(self.names.strings)))

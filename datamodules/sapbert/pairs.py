@@ -31,12 +31,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
 from kg.files import InputError, lines, read_json, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
@@ -183,25 +182,6 @@ def _pairs(
     return pairs[np.argsort(pairs[:, 2], kind="stable")].astype(np.int32), trimmed, lost
 
 
-def _tokens(names: pa.Array, tokenizer: PreTrainedTokenizerFast, piece: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
-    """(token ids of all names end to end, (names + 1,) where each begins)."""
-    kind = np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
-    parts, sizes = [np.zeros(0, kind)], [np.zeros(1, np.int64)]
-    for begin in tqdm(range(0, len(names), piece), unit_scale=piece, unit=" names", desc="tokens", disable=None):
-        ids = tokenizer(
-            names[begin : begin + piece].to_pylist(),
-            add_special_tokens=False,
-            padding=False,
-            truncation=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )["input_ids"]
-        sizes.append(np.array([len(one) for one in ids], np.int64))
-        parts.append(np.array([token for one in ids for token in one], kind))
-    return np.concatenate(parts), np.concatenate(sizes).cumsum()
-
-
 def _write(
     folder: Path, concepts: pa.Array, names: pa.Array, tokenizer: PreTrainedTokenizerFast, rows: dict[str, np.ndarray],
     pairs: np.ndarray, manifest: dict[str, Any], neighbours: int = 0,
@@ -209,7 +189,7 @@ def _write(
     """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
     if neighbours:
         rows = rows | {"neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)}
-    tokens, offsets = _tokens(names, tokenizer)
+    tokens, offsets = token_rows(names, tokenizer)
     with written_folder(folder) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")

@@ -103,3 +103,15 @@ def definitions(text: str) -> list[Definition]:
                 at = max(opening - 12, 0) + len(ahead) - len(short)
                 found.append(Definition((at, at + len(short)), match.span(1)))
     return found
+
+
+def long_forms(text: str) -> dict[str, str]:
+    """{short form: long form, with single spaces} of what `text` defines; of two definitions the later one."""
+    return {text[slice(*d.short)]: " ".join(text[slice(*d.long)].split()) for d in definitions(text)}
+
+
+def written_out(string: str, forms: dict[str, str]) -> str:
+    """`string` with its words that `forms` has (:func:`long_forms`), or the whole of it, in their long form."""
+    if not forms:
+        return string
+    return forms.get(string) or " ".join(forms.get(word, word) for word in string.split()) or string

@@ -85,7 +85,9 @@ def test_what_fine_tuning_refuses(data: Path, tiny: str, runs: Path, capsys: pyt
     ):
         assert main(["finetune", "AAP-EL", place, *words]) == 2, words
         assert message in capsys.readouterr().err
-    assert module.epochs_of("COMETA:closed", "paper", {}) == 10 and module.epochs_of("NCBI-EL", "paper", {}) == 3
+    _, recipe = module.recipe_of(encoder(tiny))
+    for name, epochs in (("COMETA:closed", 10), ("NCBI-EL", 3)):
+        assert module.task_settings(recipe, name, "paper", {}) == {"trainer.max_epochs": epochs}
 
 
 def test_figures(

@@ -1,0 +1,83 @@
+"""A byte-level BPE tokenizer of a graph's names and definitions, as a BART's that ``AutoTokenizer`` loads.
+
+<s>, <pad>, </s>, <unk> and <mask> are 0 to 4; the words that samples are made of (START, END, is, the templates') are one
+token each with the blank before them, as long as the vocabulary holds more than the 256 bytes and those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.genbioel.inputs import END, START, Inputs, plain
+from datamodules.genbioel.store import kept
+from datamodules.genbioel.templates import TEMPLATES
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.files import InputError, write_json, written_folder
+from kg.graph import KnowledgeGraph, fingerprint
+
+FORMAT = 1
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+OFTEN = 1000  # each of the samples' own words counts as often as a frequent word of the texts
+
+
+def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for too small a size."""
+    words = sorted({word for template in TEMPLATES for word in template.words.split()} | {START, END})
+    pieces = sum(len(word) for word in words)  # merges that make each of them one token, at most
+    if size < len(SPECIAL) + 256 + pieces:
+        raise InputError(
+            f"--size {size}: wanted at least {len(SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
+        )
+
+    def shown() -> Iterator[str]:
+        yield from (f" {word}" for word in words for _ in range(OFTEN))
+        yield from (f" {plain(text)}" for text in texts)
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(shown(), trainer)
+    ids = {token: backend.token_to_id(token) for token in SPECIAL}
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[(t, ids[t]) for t in ("<s>", "</s>")]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
+        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>", model_max_length=1024,
+        model_input_names=["input_ids", "attention_mask"],
+    )  # fmt: skip
+
+
+def sayings(graph: KnowledgeGraph) -> Iterator[str]:
+    for table, column in ((graph.names, "name"), (graph.definitions, "text")):
+        for chunk in table[column].chunks:
+            for value in chunk:
+                yield value.as_py()
+
+
+def build(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> tuple[Path, bool]:
+    """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds something else."""
+    folder = Path(out)
+    recipe = {"format": FORMAT, "graphs": [fingerprint(g) for g in graph], "size": size}
+    if kept(folder, recipe, fresh):
+        return folder, True
+    loaded = [KnowledgeGraph.load(g) for g in graph]
+    made = trained((text for one in loaded for text in sayings(one)), size)
+    with written_folder(folder) as partial:
+        made.save_pretrained(partial)
+        again = load_tokenizer(str(partial))
+        Inputs(again)  # raises unless " is" is one token
+        facts = {"counts": {"tokens": len(again)}, "fingerprint": tokenizer_fingerprint(again)}
+        write_json(partial / "manifest.json", {"recipe": recipe, **facts})
+    return folder, False
