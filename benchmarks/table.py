@@ -136,12 +136,15 @@ def _populations(table: Mapping[str, Any], given: Mapping[str, str]) -> list[lis
 
 
 def _sizes(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
-    columns, here = table["columns"], {}
+    columns = table["columns"]
+    here: dict[str, dict[str, int]] = {}
+    missing: list[str] = []
     for name, column in columns.items():
         try:
             here[name] = sizes(column["task"], given)
         except InputError as error:  # told under the table: a data set that is not at hand leaves its cells empty
-            here[name] = {"missing": str(error)}
+            here[name] = {}
+            missing.append(f"{name}: not counted: {error}")
     kinds = ("as published", "here")
     lines = [["", *(f"{name} {kind}" for name in columns for kind in kinds)]]
     for row in table["rows"]:
@@ -150,9 +153,8 @@ def _sizes(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]
             published, counted = row.get("reported", {}).get(name), here[name].get(row["counts"])
             line += [f"{n:,}" if isinstance(n, int) else "" for n in (published, counted)]
         lines.append(line)
-    for name, found in here.items():
-        if "missing" in found:
-            print(f"{name}: not counted: {found['missing']}", file=sys.stderr)
+    for line_of in missing:
+        print(line_of, file=sys.stderr)
     return lines
 
 

@@ -10,6 +10,8 @@ those of `evaluate`; EPOCHS, SEED, ARGS, FRESH are the training's. finetune.yaml
               build     dotted name, in `datamodules`, of what makes the data: (task folder, tokenizer, out, seed=)
               data      the data's setting that takes the folder made
               protocol  settings of the scoring (benchmarks.linking.evaluate.Protocol) that `build` takes too
+              options   settings of the command, each with the run's setting that it stands for and its values, the
+                        default first; another one is told in the label under which the run is scored
     epochs    by profile and task
     tasks     settings by profile and task, those with build. before them for `build`;  small  of PROFILE=small
 
@@ -38,7 +40,9 @@ from kg.pretrained import pretrained
 from kg.tracking import ROOT, runs_folder
 
 OWN = ("FOLDS", "PROFILE", "EPOCHS", "SEED", "ARGS", "FRESH", "DEVICES")
-SETTINGS = tuple(dict.fromkeys((*scoring.SETTINGS, *OWN)))
+RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}
+OPTIONS = {key for p in RECIPES.values() for key in yaml.safe_load(p.read_text())["finetune"].get("options", ())}
+SETTINGS = tuple(dict.fromkeys((*scoring.SETTINGS, *OWN, *sorted(OPTIONS))))
 PROFILES = ("small", "paper")
 
 
@@ -47,16 +51,15 @@ def recipe_of(chosen: Encoder) -> tuple[Path, dict[str, Any]]:
 
     Raises InputError when there is none.
     """
-    every = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}
-    if chosen.paper in every:
-        return every[chosen.paper], yaml.safe_load(every[chosen.paper].read_text())
+    if chosen.paper in RECIPES:
+        return RECIPES[chosen.paper], yaml.safe_load(RECIPES[chosen.paper].read_text())
     try:
         kind = AutoConfig.from_pretrained(pretrained(chosen.folder)).model_type
     except (OSError, ValueError) as error:
         raise InputError(
             f"MODEL={chosen.name}: neither a folder with a model nor one that the hub gave ({str(error).splitlines()[0]})"
         ) from error
-    recipes = {path: yaml.safe_load(path.read_text()) for path in every.values()}
+    recipes = {path: yaml.safe_load(path.read_text()) for path in RECIPES.values()}
     for path, recipe in recipes.items():
         if recipe["finetune"]["takes"] == kind:
             return path, recipe
@@ -80,6 +83,20 @@ def task_settings(recipe: Mapping[str, Any], name: str, profile: str, given: Map
     return found
 
 
+def chosen_options(recipe: Mapping[str, Any], given: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """({the run's setting: value} of the recipe's options, what the label says of those that are not the default)."""
+    known = recipe["finetune"].get("options", {})
+    if unknown := sorted(key for key in OPTIONS if given.get(key) and key not in known):
+        raise InputError(f"{unknown[0]}={given[unknown[0]]}: this model has no such option; it has: {', '.join(known) or 'none'}")
+    settings, told = {}, ""
+    for key, option in known.items():
+        default = next(iter(option["values"]))
+        value = scoring.choice(given, key, tuple(option["values"]), default)
+        settings[option["setting"]] = option["values"][value]
+        told += "" if value == default else f", {key.lower()} {value}"
+    return settings, told
+
+
 def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Fine-tune on every fold; returns evaluate's summaries without and with back-off. Raises InputError."""
     definition = task(name)
@@ -98,7 +115,8 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         pretrain(error.paper, "small", {})
         chosen = encoder(model)
     path, recipe = recipe_of(chosen)
-    settings = task_settings(recipe, name, profile, given)
+    options, told = chosen_options(recipe, given)
+    settings = task_settings(recipe, name, profile, given) | options
     making = {k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")}
     making |= {k: getattr(scoring.protocol_of(definition, given), k) for k in recipe["finetune"].get("protocol", ())}
     scored = {k: v for k, v in given.items() if k in (*scoring.SETTINGS, "FOLDS") and k != "CKPT"}
@@ -131,9 +149,9 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         print(f"{title}: no linker in experiments/{tuned[0].paper}/encoder.yaml (links), so nothing is scored. Exports:")
         print("\n".join(exports), flush=True)
         return []
-    linkers = [imported(one.links or "", "benchmarks")(scored, title, one)[1] for one in tuned]
-    label = f"{title} {scored['POOLING']}" if pooled else title
+    linkers = [imported(one.links or "", "benchmarks")(scored, title, one) for one in tuned]
+    label = linkers[0][0].replace(title, title + told)
     return [
-        scoring.evaluate(name, scored | {"BACKOFF": backoff}, (label, linkers))
+        scoring.evaluate(name, scored | {"BACKOFF": backoff}, (label, [linker for _, linker in linkers]))
         for backoff in ("no", "yes")
     ]

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from datamodules.genbioel.inputs import Inputs
 from tqdm import tqdm
 
 from benchmarks.linking.linkers import Embedder, Names, NearestByTfIdf, Ranking
 from benchmarks.linking.settings import choice, device_of, number
+from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import Encoder as EncoderName
 from experiments.encoders import encoder
 from kg.dotted import imported
@@ -134,7 +134,7 @@ def generator_of(given: Mapping[str, str], name: str, chosen: EncoderName | None
     module, inputs = imported(chosen.load, "models")(chosen.folder), Inputs.from_export(chosen.folder)
     finish = choice(given, "FINISH", RULES, "best")
     score = choice(given, "SCORE", SCORES, "mean" if finish == "fairseq" else "name")
-    candidates, nearest = _restriction(given)
+    candidates, nearest = restriction(given)
     device, bf16 = device_of(given), choice(given, "PRECISION", ("fp32", "bf16"), "fp32") == "bf16"
     generator = Generator(
         module, inputs, chosen.identity, number(given, "BEAMS", 5), finish, score, candidates, nearest,
@@ -150,7 +150,7 @@ def generator_of(given: Mapping[str, str], name: str, chosen: EncoderName | None
     return label, generator
 
 
-def _restriction(given: Mapping[str, str]) -> tuple[tuple[str, int] | None, Embedder | None]:
+def restriction(given: Mapping[str, str]) -> tuple[tuple[str, int] | None, Embedder | None]:
     """((by, how many), the embedder where it is one) of CANDIDATES=."""
     value = given.get("CANDIDATES") or "all"
     if value == "all":

@@ -88,7 +88,7 @@ class Case(NamedTuple):
     """A mention that is wrong, wherever it stands with the same gold and the same prediction."""
 
     mention: str
-    count: int
+    times: int
     share: float  # of all mentions, in percent: what it costs in Acc@1
     gold: str
     predicted: str
@@ -137,13 +137,13 @@ def show_cases(name: str, given: Mapping[str, str]) -> Path:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(Case._fields)
         writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
-    wrong = sum(c.count for c in found)
+    wrong = sum(c.times for c in found)
     print(f"{name}, {run.summary['stamp']['split']}, {run.summary['model']}: {wrong:,} of {len(run.predictions):,} "
           f"mentions wrong, {len(found):,} different cases; all in {file}")  # fmt: skip
-    against = sum(c.count for c in found if c.in_train)
+    against = sum(c.times for c in found if c.in_train)
     print(f"train annotates the same string in {against:,} of them")
     for c in found[: int(top)]:
-        print(f"\n{c.mention}  x{c.count}, {c.share:.2f} points of Acc@1 ({c.reason})\n  gold      {c.gold}\n"
+        print(f"\n{c.mention}  x{c.times}, {c.share:.2f} points of Acc@1 ({c.reason})\n  gold      {c.gold}\n"
               f"  predicted {c.predicted}\n  in train  {c.in_train or 'not as this string'}")  # fmt: skip
     return file
 

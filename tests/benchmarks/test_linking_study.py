@@ -37,8 +37,8 @@ def test_cases_count_each_wrong_mention_and_say_what_train_has(
     run = study.scored_run("NCBI-EL", given)
     found = study.cases(run)
     wrong = [p for p in run.predictions if p["rank"] != 1]
-    assert wrong and sum(c.count for c in found) == len(wrong)
-    assert [c.count for c in found] == sorted((c.count for c in found), reverse=True)
+    assert wrong and sum(c.times for c in found) == len(wrong)
+    assert [c.times for c in found] == sorted((c.times for c in found), reverse=True)
     assert sum(c.share for c in found) == pytest.approx(100 * (1 - summary["results"]["exact"]["acc@1"]))
     train = {m.mention.lower() for m in run.folds[0].splits["train"]}
     assert all(bool(c.in_train) == (c.mention in train) for c in found)
@@ -55,7 +55,7 @@ def test_the_same_wrong_mention_is_one_case(data: Path, runs: Path) -> None:
     run = study.scored_run("NCBI-EL", {"DATA": str(data / "NCBI-EL")})
     wrong = next(p for p in run.predictions if p["rank"] != 1)
     twice = study.cases(study.Run(summary, [wrong, dict(wrong, id="other")], run.folds))
-    assert len(twice) == 1 and (twice[0].count, twice[0].share) == (2, 100.0)
+    assert len(twice) == 1 and (twice[0].times, twice[0].share) == (2, 100.0)
 
 
 def test_no_such_run(data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
