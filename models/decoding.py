@@ -348,11 +348,10 @@ def constrained_search(
         total = step.total.masked_fill(~runs | (state.prompt + depth + 1 > longest)[:, None], NEVER)
         over = best[:, -1:] > NEVER  # the ranking is full
         if finish_rule != "fairseq":
-            # At best, every further token of a beam is certain, and a mean is over as many of them as there can be.
+            # At best, every further token of a beam is certain, and a mean is over as many of them as there can be. (Nor could
+            # a beam that is given up outrank, by the transformers rule, a name that enters the ranking.)
             most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
             over = over & (most <= best[:, -1:])
-        if finish_rule == "transformers":  # there a beam also counts when others are ranked, so all of them end or none
-            over = over.all(1, keepdim=True)
         total = total.masked_fill(over, NEVER)
         if _looks(device) or depth % STEPS == STEPS - 1 or depth == names.depth:
             lives = (total > NEVER).any(1)

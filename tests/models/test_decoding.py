@@ -285,6 +285,18 @@ def test_stopping_early_loses_nothing(count, seed, beams, score):
         assert_same(named(trie, ranking), exhaustive(model, names, ids[row], mask[row], prompts[row], beams, score))
 
 
+@pytest.mark.parametrize("rule", ["best", "transformers"])
+def test_a_long_name_may_catch_up(rule):
+    """Three unlikely tokens, then only certain ones: its mean is the best in the end, when short names long fill the ranking."""
+    model = bart(7, sharp=0.5)
+    model.final_logits_bias[:] = 0
+    model.final_logits_bias[0, 50] = 15
+    long = (21, 22, 23, *[50] * 20)
+    trie = trie_of([(50,), (50, 50), long])
+    for ranking in constrained_search(model, trie, *questions(3, 0), beams=2, finish_rule=rule):
+        assert [name for name, _ in named(trie, ranking)] == [long, (50, 50)]
+
+
 @given(st.integers(1, 60), st.integers(0, 999), st.integers(1, 6), st.booleans())
 @settings(max_examples=15, deadline=None)
 def test_fairseq_rule_equals_the_literal_search(count, seed, beams, is_inside):
