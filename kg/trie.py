@@ -110,7 +110,9 @@ def _checked(
         at = int(strange.argmax())
         row = int(np.searchsorted(offsets, at, "right")) - 1
         raise InputError(f"trie: {called(row)} has token {names.tokens[at]}; wanted 0 to {vocabulary - 1}")
-    usable = (lengths > 0) & (lengths <= (lengths.max(initial=0) if max_length is None else max_length))
+    usable = lengths > 0
+    if max_length is not None:
+        usable &= lengths <= max_length
     if not skip and not usable.all():
         row = int(usable.argmin())
         what = f"has {lengths[row]} tokens, more than {max_length}" if lengths[row] else "tokenises to nothing"
@@ -247,10 +249,14 @@ class Trie:
         """The trie on `device`; kept, so that a second search finds it there. On the CPU it shares the arrays' memory."""
         if device not in self._tensors:
             wide = self.tokens.dtype == np.uint32
-            arrays = (self.tokens.view(np.int32 if wide else np.int16), self.starts.view(np.int32))
-            arrays += (self.leaf_nodes.view(np.int32), self.heights)
-            moved = [torch.from_numpy(np.asarray(a)).to(device) for a in arrays]
-            self._tensors[device] = Tensors(*moved, mask=0xFFFFFFFF if wide else 0xFFFF)
+            arrays = [
+                self.tokens.view(np.int32 if wide else np.int16),
+                *(x.view(np.int32) for x in (self.starts, self.leaf_nodes)),
+            ]
+            tokens, starts, leaf_nodes, heights = (
+                torch.from_numpy(np.asarray(array)).to(device) for array in (*arrays, self.heights)
+            )
+            self._tensors[device] = Tensors(tokens, starts, leaf_nodes, heights, 0xFFFFFFFF if wide else 0xFFFF)
         return self._tensors[device]
 
     def children(self, node: int) -> tuple[np.ndarray, np.ndarray]:
@@ -352,7 +358,9 @@ class Trie:
                              f"wanted {identity!r}. Build it again with this tokenizer.")  # fmt: skip
         arrays = [cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS]
         try:
-            trie = cls(*arrays, vocabulary=manifest["vocabulary"], identity=identity, skipped=manifest["skipped"])
+            tokens, starts, leaf_nodes, concepts, others = arrays
+            facts = manifest["vocabulary"], identity, manifest["skipped"]
+            trie = cls(tokens, starts, leaf_nodes, concepts, others, *facts)
             trie._check(manifest)
         except (KeyError, IndexError, TypeError) as error:
             raise InputError(f"{folder}: its files do not make up a trie ({error!r}). Build it again.") from error

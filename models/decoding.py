@@ -51,6 +51,11 @@ BLOCK = 1024
 Ranking = list[tuple[int, float]]
 
 
+def _looks(device: torch.device) -> bool:
+    """Whether reading a value is free, so that work can be cut to what lives. An accelerator would have to be waited for."""
+    return device.type == "cpu"
+
+
 class _Beams(NamedTuple):
     """Of M mentions with K beams each, at one depth of the trie; R is the size of a ranking."""
 
@@ -75,6 +80,7 @@ class Decoder:
         self.model, self.decoder = model, model.model.decoder
         self.encoded = model.model.encoder(input_ids, attention_mask=attention_mask).last_hidden_state
         self.context = self._additive(attention_mask[:, None, None].bool())  # (M, 1, 1, L)
+        self.biased = bool(model.final_logits_bias.any())  # in BART's own weights it is zero
         caches = (DynamicCache(config=model.config), DynamicCache(config=model.config))
         self.cache = EncoderDecoderCache(*caches)
 
@@ -111,12 +117,15 @@ class Decoder:
     def logits(self, states: Tensor) -> Tensor:
         """(n, hidden) -> (n, vocabulary) float32, a new tensor."""
         weight, bias = self.model.lm_head.weight, self.model.final_logits_bias[0].to(states.dtype)
-        if states.device.type != "cpu":
+        if not _looks(states.device):
             return functional.linear(states, weight, bias).float()
+        states = states.to(weight.dtype)  # under autocast they differ
         found = states.new_empty(len(states), len(weight))
         for first in range(0, len(weight), BLOCK):  # a block's product stays in the cache: up to twice as fast
             part = slice(first, first + BLOCK)
-            torch.addmm(bias[part], states, weight[part].T, out=found[:, part])
+            torch.mm(states, weight[part].T, out=found[:, part])
+            if self.biased:
+                found[:, part] += bias[part]
         return found.float()
 
 
@@ -154,9 +163,8 @@ def _next(
     node, before = node[live], before[live]
     start = trie.starts[node].long()  # (n,)
     count = trie.starts[node + 1].long() - start
-    width = max(
-        int(count.max()) if width is None else width, -(-beams // now)
-    )  # so that there are `beams` to choose from
+    width = int(count.max()) if width is None else width
+    width = max(width, -(-beams // now))  # so that there are `beams` to choose from
     offset = torch.arange(width, device=node.device)
     token = trie.tokens[(start[:, None] + offset).clamp(max=len(trie.tokens) - 1)].long() & trie.mask  # (n, width)
 
@@ -197,11 +205,6 @@ def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
         return ends & (rank[:, beams:] < beams), runs
     had = (state.score > NEVER).sum(1, keepdim=True)
     return ends & (rank[:, beams:] < beams - had), runs & (rank[:, :beams] < beams)
-
-
-def _looks(device: torch.device) -> bool:
-    """Whether reading a value is free, so that work can be cut to what lives. An accelerator would have to be waited for."""
-    return device.type == "cpu"
 
 
 T = TypeVar("T", _Beams, _Step)
@@ -345,11 +348,10 @@ def constrained_search(
         total = step.total.masked_fill(~runs | (state.prompt + depth + 1 > longest)[:, None], NEVER)
         over = best[:, -1:] > NEVER  # the ranking is full
         if finish_rule != "fairseq":
-            # At best, every further token of a beam is certain, and a mean is over as many of them as there can be.
+            # At best, every further token of a beam is certain, and a mean is over as many of them as there can be. (Nor could
+            # a beam that is given up outrank, by the transformers rule, a name that enters the ranking.)
             most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
             over = over & (most <= best[:, -1:])
-        if finish_rule == "transformers":  # there a beam also counts when others are ranked, so all of them end or none
-            over = over.all(1, keepdim=True)
         total = total.masked_fill(over, NEVER)
         if _looks(device) or depth % STEPS == STEPS - 1 or depth == names.depth:
             lives = (total > NEVER).any(1)

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
+from benchmarks.speed._names import EOS, FIRST, VOCABULARY, made_up, nested
 from kg.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
 
-VOCABULARY, EOS, ROOT, BEAMS = 50_265, 2, 16, 5
-FIRST = 100  # lower tokens are special ones
+ROOT, BEAMS = 16, 5
 SCORES = 1e-3
 
 
@@ -45,25 +45,6 @@ def bart(size: int, layers: int) -> BartForConditionalGeneration:
         init_std=2 / size**0.5,
     )
     return BartForConditionalGeneration(config).eval()
-
-
-def made_up(count: int) -> Ragged:
-    """3 to 9 pieces each, 6 on average, some of them far more frequent than others, as in text."""
-    random = np.random.default_rng(0)
-    lengths = random.integers(3, 10, count)
-    weight = 1 / np.arange(1, VOCABULARY - FIRST + 1) ** 0.9
-    tokens = random.choice(VOCABULARY - FIRST, lengths.sum(), p=weight / weight.sum()) + FIRST
-    return Ragged(tokens.astype(np.uint16), np.concatenate([[0], lengths.cumsum()]))
-
-
-def nested(made: Ragged) -> dict[int, Any]:
-    """The names as dictionaries in dictionaries, each name closed by </s>."""
-    trie: dict[int, Any] = {}
-    for name in made.rows():
-        node = trie
-        for token in (*name.tolist(), EOS):
-            node = node.setdefault(token, {})
-    return trie
 
 
 def inputs(count: int, context: int) -> tuple[Tensor, list[list[int]]]:
@@ -128,7 +109,7 @@ def measured(
     setting: str, size: int, layers: int, made: Ragged, mentions: int, context: int, batch: int, sizes: list[int],
     repeats: int,
 ) -> dict[str, Any]:  # fmt: skip
-    model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(made)
+    model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(*made)
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
@@ -187,7 +168,7 @@ def run(
     """Compare both on one thread. Returns the keys that benchmarks.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    made = made_up(names)
+    made = Ragged(*made_up(names))
     sizes = [1, 8] if curve is None else curve
     try:
         settings = [measured("tiny", 64, 2, made, mentions, context, batch, sizes, repeats)]

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import linking, miner
+from benchmarks.speed import decode, linking, miner
+from kg.trie import Ragged, Trie
 
 
 def test_unknown_name(capsys):
@@ -78,3 +79,47 @@ def test_retrieval_prints_its_result(capsys):
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert [s["setting"] for s in result["settings"]] == ["float32", "float16"]
+
+
+def test_decode_prints_its_result(capsys, monkeypatch):
+    """The same names and scores as generate, in both settings."""
+    monkeypatch.setattr(decode, "bart", lambda size, layers, real=decode.bart: real(32, 1))
+    arguments = [
+        "--names",
+        "3000",
+        "--mentions",
+        "4",
+        "--batch",
+        "3",
+        "--context",
+        "20",
+        "--repeats",
+        "1",
+        "--curve",
+        "1",
+        "2",
+    ]
+    assert speed.main(["decode", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert [s["setting"] for s in result["settings"]] == ["tiny", "base size"]
+    assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
+    assert set(result["settings"][0]["curve"]) == {"1", "2"} and result["settings"][0]["best_top1"] > 0.5
+
+
+def test_decode_sees_a_difference(monkeypatch):
+    """A search that loses names, or scores them otherwise, is no equal one."""
+    trie = Trie.build(Ragged.of([[3], [4, 5]]), vocabulary=9)
+    found, wanted = [[(0, -1.0), (1, -2.0)]], [[((3,), -1.0), ((4, 5), -2.0)]]
+    assert decode.same(found, wanted, trie) == (1, 1)
+    assert decode.same([found[0][:1]], wanted, trie) == (1, 0)
+    assert decode.same([found[0][::-1]], wanted, trie) == (0, 0)
+    assert decode.same([[(0, -1.0), (1, -2.1)]], wanted, trie) == (1, 0)
+
+
+def test_trie_prints_its_result(capsys):
+    assert speed.main(["trie", "--json", "--names", "20000"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    setting = result["settings"][0]
+    assert setting["array_bytes"] <= 45 and setting["ratio"] > 3 and setting["distinct"] <= 20000
