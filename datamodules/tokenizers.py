@@ -64,13 +64,14 @@ def token_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(token ids of all texts end to end, (texts + 1,) where each begins), without special tokens.
 
-    before: put before each text; most: tokens of a text at most, the first ones. uint16 where the vocabulary allows.
+    before: put before each text that is not empty; most: tokens of a text at most, the first ones.
+    uint16 where the vocabulary allows.
     """
     kind = np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
     parts, sizes = [np.zeros(0, kind)], [np.zeros(1, np.int64)]
     for begin in tqdm(range(0, len(texts), piece), unit_scale=piece, unit=" texts", desc="tokens", disable=None):
         ids = tokenizer(
-            [before + text for text in texts[begin : begin + piece].to_pylist()],
+            [text and before + text for text in texts[begin : begin + piece].to_pylist()],
             add_special_tokens=False,
             padding=False,
             truncation=False,

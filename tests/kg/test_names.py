@@ -18,10 +18,11 @@ def test_normalisation_rules():
     assert normaliser("lower")("Type-2  Diabetes") == "type-2  diabetes"
     assert normaliser("whitespace")(" Type-2 \t Diabetes ") == "Type-2 Diabetes"
     assert normaliser("whitespace+lower")(" A  B") == "a b"  # the order of RULES, not of what is given
+    assert normaliser("symbols")("5'-A, (B) #1:2/3") == "5 A B #1:2 3" and normaliser("symbols")("+-") == "+-"
     assert normaliser("none")(" A, B ") == " A, B "
     assert normaliser(BIOSYN)("+/-") == "+/-"  # nothing would be left of it
     with pytest.raises(
-        InputError, match="no normalisation 'upper'; choose from: none, or lower, punctuation, whitespace"
+        InputError, match="no normalisation 'upper'; choose from: none, or lower, punctuation, symbols, whitespace"
     ):
         normaliser("lower+upper")
 
@@ -71,3 +72,11 @@ def test_tfidf_is_its_definition():
     assert search.search([], 2)[0].shape == (0, 2)
     with pytest.raises(InputError, match=re.escape("TF-IDF: no name to search")):
         TfIdf([])
+
+
+def test_cosines_are_the_searchs() -> None:
+    tfidf = TfIdf(["renal failure", "kidney failure", "cold", "a"])
+    scores, numbers = tfidf.search(["renal failures", "colds", "a"], 4)
+    for row, query in enumerate(["renal failures", "colds", "a"]):
+        found = tfidf.cosines([query] * 4, numbers[row])
+        assert np.allclose(found, scores[row], atol=1e-6)
