@@ -20,7 +20,7 @@ import yaml
 
 from experiments.stages import Stage, dies_with_its_parent, run_stages
 from kg.files import InputError, digest, read_json
-from kg.tracking import ROOT, runs_folder
+from kg.tracking import ROOT, runs_folder, use_experiment
 
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
@@ -135,6 +135,8 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     number = 0
     for _, group in groupby(plan, key=lambda s: s.together or s.title):
         stages = list(group)
+        if len(stages) > 1:
+            use_experiment(paper)  # of two processes that make the MLflow store at the same time one fails
         started = time.monotonic()
         for stage in stages:
             number += 1

@@ -103,7 +103,7 @@ def asked(
         counts["mentions"] += len(every)
         counts["overlapping mentions"] += len(every) - len(alone)
         for mention in alone:
-            if len(mention.parts) > 1 and not composites:
+            if not composites and (len(mention.parts) > 1 or len(mention.gold) > 1):
                 counts["composite mentions left out"] += 1
                 continue
             if abbreviations and mention.document not in forms:
@@ -178,7 +178,8 @@ def build_mentions(
     """(the folder with samples for fine-tuning on the task folder `task`, whether it was there already).
 
     splits         whose mentions are trained on
-    composites     take the parts of composite mentions, each by itself; or leave such mentions out (the paper's NCBI)
+    composites     take the parts of composite mentions, each by itself; or leave out all mentions of several strings or
+                   concepts, as Table 6's count of NCBI does
     abbreviations  write out words of mentions that their text defines as abbreviations
     one_concept, keep_last   as in :func:`datamodules.genbioel.names.name_set`
     max_words      words of context, on both sides together
