@@ -10,6 +10,7 @@ Rules are joined by + and applied in that order ("lower+punctuation"); "none" le
 
 from __future__ import annotations
 
+import hashlib
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -50,6 +51,19 @@ def normaliser(rules: str) -> Callable[[str], str]:
         return name
 
     return normalised
+
+
+ONE_NAME = ("shortest", "sample")
+
+
+def one_name(names: Sequence[str], rule: str, key: str = "") -> str:
+    """The one of `names` that stands for a concept: the shortest, or one drawn by `key` ("sample"), whatever their order.
+
+    A drawn one stays the same when others are taken away. Of equally short ones that which sorts first.
+    """
+    if rule == "shortest":
+        return min(names, key=lambda name: (len(name), name))
+    return min(names, key=lambda name: (hashlib.blake2b(f"{key}\t{name}".encode(), digest_size=8).digest(), name))
 
 
 def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

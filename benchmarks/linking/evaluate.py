@@ -58,7 +58,7 @@ from experiments.encoders import encoder
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import long_forms, written_out
-from kg.names import BIOSYN, normaliser
+from kg.names import BIOSYN, ONE_NAME, normaliser, one_name
 from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
 from models.metrics import compared
 
@@ -71,25 +71,14 @@ FLOORS = ("exact", "tfidf")
 TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"
 
 
-def _one_name(key: Any) -> Any:
-    """A dictionary -> the same with one name a concept, that with the lowest `key` (of equal ones the first in order)."""
-
-    def kept(dictionary: Dictionary) -> Dictionary:
-        own: dict[str, list[str]] = {}
-        for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
-            own.setdefault(concept, []).append(text)
-        chosen = [(concept, min(own[concept], key=lambda text: (key(concept, text), text))) for concept in own]
-        return Dictionary([c for c, _ in chosen], [n for _, n in chosen], dictionary.alternatives, dictionary.broader)
-
-    return kept
-
-
-#: NAMES= -> what is left of a dictionary (GenBioEL, Table 4)
-KEPT = {
-    "all": lambda dictionary: dictionary,
-    "shortest": _one_name(lambda concept, text: len(text)),
-    "sample": _one_name(lambda concept, text: digest([concept, text])),
-}
+def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
+    """The dictionary with one name a concept (kg.names.one_name), that which GenBioEL is trained to write by the same rule."""
+    normalised = normaliser("lower+symbols")
+    own: dict[str, dict[str, str]] = {}
+    for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
+        own.setdefault(concept, {}).setdefault(normalised(text), text)
+    chosen = [texts[one_name(list(texts), rule, f"0\t{concept}")] for concept, texts in own.items()]
+    return Dictionary(list(own), chosen, dictionary.alternatives, dictionary.broader)
 
 
 class Protocol(NamedTuple):
@@ -113,7 +102,7 @@ def protocol_of(definition: Task, given: Mapping[str, str]) -> Protocol:
         choice(given, "TRAIN_NAMES", yes, "no") == "yes",
         choice(given, "COMPOSITE", s.COMPOSITE, "union"),
         choice(given, "NIL", ("wrong", "left-out"), definition.nil.replace(" ", "-")).replace("-", " "),
-        choice(given, "NAMES", tuple(KEPT), "all"),
+        choice(given, "NAMES", ("all", *ONE_NAME), "all"),
     )
 
 
@@ -146,7 +135,8 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
         dictionary = dictionary.with_names(
             (i, p) for m in train if len(m.parts) == 1 and len(m.gold) == 1 for p in m.parts for i in m.gold[0]
         )
-    dictionary = KEPT[protocol.names](dictionary)
+    if protocol.names != "all":
+        dictionary = with_one_name(dictionary, protocol.names)
     mentions = fold.splits[split]
     kept = mentions
     if protocol.nil == "left out":

@@ -11,12 +11,11 @@ Rules for targets, one of the names of the mention's concepts (Section 2.3, Sect
 
     tfidf      the highest cosine of character 3-gram TF-IDF vectors; of equal ones the shortest, then the first in order
     shortest   the shortest, then the first in order
-    sample     drawn once for each concept, so that one name may stand for it in a dictionary too (:func:`one_name`)
+    sample     drawn once for each concept, so that one name may stand for it in a dictionary too (:func:`kg.names.one_name`)
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
 from kg.files import InputError, sha256, write_json, written_folder
 from kg.linking.abbreviations import long_forms, written_out
-from kg.names import TfIdf, normaliser
+from kg.names import TfIdf, normaliser, one_name
 
 TARGETS = ("tfidf", "shortest", "sample")
 
@@ -55,16 +54,13 @@ def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
     return [m for i, m in enumerate(mentions) if i not in dropped]
 
 
-def one_name(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
-    """(concepts,) the number of the name that stands for each concept, -1 where it has none; rule shortest or sample."""
+def standing(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
+    """(concepts,) the number of the name that stands for each concept (kg.names.one_name), -1 where it has none."""
     found = np.full(len(names.concepts), -1, np.int64)
+    number = {name: i for i, name in enumerate(names.names)}
     concept, begin = np.unique(names.members[:, 0], return_index=True)
     for one, rows in zip(concept, np.split(names.members[:, 1], begin[1:]), strict=True):
-        if rule == "shortest":
-            found[one] = min(rows.tolist(), key=lambda n: (len(names.names[n]), names.names[n]))
-        else:
-            key = hashlib.blake2b(f"{seed}\t{names.concepts[one]}".encode(), digest_size=8).digest()
-            found[one] = rows[int.from_bytes(key, "big") % len(rows)]
+        found[one] = number[one_name([names.names[n] for n in rows], rule, f"{seed}\t{names.concepts[one]}")]
     return found
 
 
@@ -125,7 +121,7 @@ def targets(mentions: Sequence[Asked], names: NameSet, seed: int) -> tuple[np.nd
     """((samples, 3) the target by each rule of TARGETS, (samples,) cosine of the first)."""
     order = sorted(range(len(names.names)), key=lambda n: (len(names.names[n]), names.names[n]))
     rank = np.argsort(order)  # of each name by length, then in order
-    stands = [one_name(names, rule, seed) for rule in TARGETS[1:]]
+    stands = [standing(names, rule, seed) for rule in TARGETS[1:]]
     rule = normaliser(RULES)
     choices = [np.concatenate([names.of(c) for c in m.concepts]) for m in mentions]
     sizes = np.array([len(c) for c in choices])

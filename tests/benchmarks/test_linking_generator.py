@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.linking.evaluate import KEPT
+from benchmarks.linking.evaluate import with_one_name
 from benchmarks.linking.generator import Generator, restriction
 from benchmarks.linking.linkers import Names, NearestByTfIdf
 from benchmarks.run import main
 from datamodules.genbioel.inputs import Inputs
+from datamodules.genbioel.mentions import standing
+from datamodules.genbioel.names import name_set
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError, read_json
@@ -109,13 +111,19 @@ def test_a_name_that_cannot_be_written_is_counted(bart: str, capsys: pytest.Capt
 
 
 def test_one_name_a_concept() -> None:
-    dictionary = Dictionary(["A", "A", "B", "A"], ["long name", "name", "b", "mane"], {"A": ["A2"]})
-    assert KEPT["all"](dictionary) is dictionary
-    short = KEPT["shortest"](dictionary)
+    dictionary = Dictionary(["A", "A", "B", "A"], ["long name", "Name", "b", "mane"], {"A": ["A2"]})
+    short = with_one_name(dictionary, "shortest")
     assert list(zip(short.ids, short.names, strict=True)) == [("A", "mane"), ("B", "b")]
-    drawn = KEPT["sample"](dictionary)
+    drawn = with_one_name(dictionary, "sample")
     assert drawn.ids == ["A", "B"] and drawn.names[0] in dictionary.names and short.alternatives == {"A": ["A2"]}
-    assert KEPT["sample"](Dictionary(dictionary.ids[::-1], dictionary.names[::-1])).names[0] == drawn.names[0]
+    assert with_one_name(Dictionary(dictionary.ids[::-1], dictionary.names[::-1]), "sample").names[0] == drawn.names[0]
+    many = Dictionary([f"C{i}" for i in range(60) for _ in range(3)], [f"{n} {i}" for i in range(60) for n in "abc"])
+    for rule in ("shortest", "sample"):  # what a fine-tuning with the same target is trained to write
+        names = name_set(many)
+        wanted = {names.concepts[i]: names.names[n] for i, n in enumerate(standing(names, rule))}
+        one = with_one_name(many, rule)
+        assert dict(zip(one.ids, one.names, strict=True)) == wanted
+    assert len({name[0] for name in with_one_name(many, "sample").names}) == 3  # drawn, not the first of each
 
 
 def test_fine_tuning_and_evaluation_by_command(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
 from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.inputs import Inputs, balanced, plain, sides, window
-from datamodules.genbioel.mentions import TARGETS, MentionSamples, build_mentions, one_name, without_overlaps
+from datamodules.genbioel.mentions import TARGETS, MentionSamples, build_mentions, standing, without_overlaps
 from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
 from datamodules.genbioel.samples import GraphSamples, drawn
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
@@ -424,7 +424,7 @@ def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> Non
     asked = {"heart attack": "C1", "renal failure": "C4", "high temp is bad": "C3", "colds": "C2", "fevers": "C3"}
     sources = [MentionSamples(tuned.samples, inputs, rule) for rule in TARGETS]
     found = [said(inputs, sources[0].mention[i]).strip() for i in range(len(sources[0].mention))]
-    drawn_names = one_name(names, "sample", 0)
+    drawn_names = standing(names, "sample", 0)
     for mention, concept in asked.items():
         own = [names.names[n] for n in names.of(names.concepts.index(concept))]
         i = found.index(mention)
