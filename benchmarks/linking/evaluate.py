@@ -59,6 +59,7 @@ from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, ONE_NAME, normaliser, one_name
+from kg.search import BACKENDS
 from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
 from models.metrics import compared
 
@@ -295,6 +296,7 @@ def evaluate(
     definition = task(name)
     protocol = protocol_of(definition, given)
     model = given.get("MODEL") or "tfidf"
+    choice(given, "BACKEND", BACKENDS, "torch")
     backoff = choice(given, "BACKOFF", ("yes", "no"), "no") == "yes"
     label, models = tuned or ("", [])
     if not tuned and model not in FLOORS:
