@@ -6,8 +6,8 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     load    dotted name, in `models`, of what makes the encoder of an export folder
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
     stem    the run that the bare name means
-    links   dotted name, in `benchmarks`, of what links mentions with it; null where nothing does yet. Without the key,
-            the nearest names by their vectors
+    links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
+            their vectors
     small   settings that fine-tuning in PROFILE=small changes for it
 """
 
@@ -45,7 +45,7 @@ class Encoder(NamedTuple):
     identity: str  # the same for the same weights
     small: dict[str, Any]
     paper: str | None = None  # whose export it is
-    links: str | None = EMBEDDED
+    links: str = EMBEDDED
 
 
 def recipes() -> list[str]:

@@ -14,8 +14,6 @@ those of `evaluate`; EPOCHS, SEED, ARGS, FRESH are the training's. finetune.yaml
                         default first; another one is told in the label under which the run is scored
     epochs    by profile and task
     tasks     settings by profile and task, those with build. before them for `build`;  small  of PROFILE=small
-
-Encoders whose encoder.yaml has no linker (`links: null`) are trained and not scored.
 """
 
 from __future__ import annotations
@@ -145,11 +143,7 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
         exports.append(read_json(work / "result.json")["export"])
     title = f"{chosen.name.partition('@')[0].replace('/', '-')} fine-tuned"
     tuned = [encoder(title, folder) for folder in exports]
-    if tuned[0].links is None:
-        print(f"{title}: no linker in experiments/{tuned[0].paper}/encoder.yaml (links), so nothing is scored. Exports:")
-        print("\n".join(exports), flush=True)
-        return []
-    linkers = [imported(one.links or "", "benchmarks")(scored, title, one) for one in tuned]
+    linkers = [imported(one.links, "benchmarks")(scored, title, one) for one in tuned]
     label = linkers[0][0].replace(title, title + told)
     return [
         scoring.evaluate(name, scored | {"BACKOFF": backoff}, (label, [linker for _, linker in linkers]))

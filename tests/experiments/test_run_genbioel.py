@@ -105,7 +105,7 @@ def test_two_processes_learn_as_one(fake_genbioel: Folders, tmp_path: Path, runs
     assert read_json(tmp_path / "two.json")["end"] == pytest.approx(read_json(tmp_path / "one.json")["end"], abs=1e-4)
 
 
-def test_fine_tuning_trains_and_says_that_nothing_scores(
+def test_fine_tuning_trains_by_this_papers_recipe_and_scores(
     fake_genbioel: Folders, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A plain BART takes this paper's recipe, a BERT another's; the export is one of fine-tuning."""
@@ -123,9 +123,9 @@ def test_fine_tuning_trains_and_says_that_nothing_scores(
     ]
     assert main(words) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
-    assert "3 samples" in said and "no linker in experiments/genbioel/encoder.yaml" in said
+    assert "3 samples" in said and "fine-tuned + back-off" in said
     export = newest_export("genbioel", "finetune")
-    assert export is not None and str(export) in said
+    assert export is not None
     config = yaml.safe_load((export.parent / "config.yaml").read_text())
     assert config["data"]["init_args"]["max_words"] == 64 and config["trainer"]["max_steps"] == -1
     made = read_json(Path(config["data"]["init_args"]["samples"]) / "manifest.json")["recipe"]
