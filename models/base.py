@@ -1,4 +1,4 @@
-"""What the papers share as LightningModules: AdamW, warm-up and linear decay or none. Nothing else is inherited."""
+"""What the papers share as LightningModules: AdamW, warm-up and linear decay or none, the mean over a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def warmup_linear(step: int, warmup: int, total: int) -> float:
@@ -28,6 +28,7 @@ class PaperModule(pl.LightningModule):
     def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: float | None = 0) -> None:
         super().__init__()
         self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
+        self._window = torch.zeros(1)  # of the losses of the batches that one step accumulates
 
     def rate(self, name: str) -> float:
         """The parameter's learning rate at the end of warm-up."""
@@ -40,6 +41,22 @@ class PaperModule(pl.LightningModule):
     def factor(self, step: int, warmup: int, total: int) -> float:
         """Factor on the learning rate at `step` of `total`, where there is a warm-up of `warmup` steps."""
         return warmup_linear(step, warmup, total)
+
+    def step_mean(self, loss: Tensor, counts: Tensor, batch_idx: int) -> Tensor:
+        """() what a training step returns for a `loss` (1,), the sum over its batch of what `counts` (1,) counts.
+
+        Gradients are those of the mean over the whole optimiser step, whatever the processes and accumulated batches;
+        `counts` is the step's share of this process (datamodules.steps). Logs the mean as train/loss at each step's end.
+        """
+        accumulate = self.trainer.accumulate_grad_batches
+        total = self.trainer.strategy.reduce(counts.clone(), reduce_op="sum").clamp_min(1)
+        self._window = self._window.to(loss.device) + loss.detach()
+        if (batch_idx + 1) % accumulate == 0:
+            mean = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
+            self._window.zero_()
+            self.log("train/loss", mean[0], prog_bar=True, batch_size=1)
+        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
+        return (loss / total).sum() * accumulate * self.trainer.world_size
 
     def configure_optimizers(self) -> Any:
         groups: dict[tuple[float, bool], list[nn.Parameter]] = {}

@@ -186,7 +186,6 @@ class GenBioEL(PaperModule):
         if wrong := [name for name, (ours, own) in special.items() if ours != own]:
             raise InputError(f"encoder {self.source}: {wrong[0]} is another token than in the data's tokenizer")
         self.bart = bart
-        self._window = torch.zeros(1)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def factor(self, step: int, warmup: int, total: int) -> float:
@@ -211,16 +210,7 @@ class GenBioEL(PaperModule):
         return smoothed_loss(*self.logits(batch), self.smoothing)[None]
 
     def training_step(self, batch: GenBioELBatch, batch_idx: int) -> Tensor:
-        accumulate = self.trainer.accumulate_grad_batches
-        total = self.trainer.strategy.reduce(batch.counts.clone(), reduce_op="sum").clamp_min(1)
-        loss = self.losses(batch)
-        self._window = self._window.to(loss.device) + loss.detach()
-        if (batch_idx + 1) % accumulate == 0:
-            mean = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
-            self._window.zero_()
-            self.log("train/loss", mean[0], prog_bar=True, batch_size=1)
-        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
-        return (loss / total).sum() * accumulate * self.trainer.world_size
+        return self.step_mean(self.losses(batch), batch.counts, batch_idx)
 
     def on_validation_epoch_start(self) -> None:
         self._tally = torch.zeros(5, dtype=torch.double, device=self.device)

@@ -105,7 +105,6 @@ class MLM(PaperModule):
         config = bert.config
         self.bert = bert
         self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
-        self._window = torch.zeros(1)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def logits(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
@@ -121,16 +120,7 @@ class MLM(PaperModule):
         return nn.functional.cross_entropy(*self.logits(batch), reduction="sum")[None]
 
     def training_step(self, batch: MLMBatch, batch_idx: int) -> Tensor:
-        accumulate = self.trainer.accumulate_grad_batches
-        total = self.trainer.strategy.reduce(batch.counts.clone(), reduce_op="sum").clamp_min(1)
-        loss = self.loss_sum(batch)
-        self._window = self._window.to(loss.device) + loss.detach()
-        if (batch_idx + 1) % accumulate == 0:
-            mean = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
-            self._window.zero_()
-            self.log("train/loss", mean[0], prog_bar=True, batch_size=1)
-        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
-        return (loss / total).sum() * accumulate * self.trainer.world_size
+        return self.step_mean(self.loss_sum(batch), batch.counts, batch_idx)
 
     def on_validation_epoch_start(self) -> None:
         self._tally = torch.zeros(3, dtype=torch.double, device=self.device)
