@@ -306,13 +306,17 @@ class Corpus:
         """Numbers of the held-out sequences, or of the others."""
         return np.flatnonzero(np.concatenate([s["held_out"] for s in self.shards]) == held_out)
 
-    def seen_entities(self, entities: int) -> np.ndarray:
-        """(entities,) bool: which are mentioned in the sequences that are not held out."""
-        seen = np.zeros(entities, bool)
+    def entity_counts(self, entities: int) -> np.ndarray:
+        """(entities,) int64: how often each is mentioned in the sequences that are not held out."""
+        counts = np.zeros(entities, np.int64)
         for s in self.shards:
             train = np.repeat(~s["held_out"], np.diff(s["mention_offsets"]))
-            seen[s["mentions"][:, 2][train]] = True
-        return seen
+            counts += np.bincount(s["mentions"][:, 2][train], minlength=entities)
+        return counts
+
+    def seen_entities(self, entities: int) -> np.ndarray:
+        """(entities,) bool: which are mentioned in the sequences that are not held out."""
+        return self.entity_counts(entities) > 0
 
 
 if __name__ == "__main__":

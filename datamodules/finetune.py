@@ -152,6 +152,7 @@ class FinetuneData(pl.LightningDataModule):
     linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks for them: called with
                 `linker_folder` (the encoder's export) it gives a function of the texts and their tokens' offsets whose
                 result the encoder takes as `mentions`
+    linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 
     Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is read once. Without a dev split,
@@ -169,6 +170,7 @@ class FinetuneData(pl.LightningDataModule):
         eval_batch_size: int = 64,
         linker: str | None = None,
         linker_folder: str | None = None,
+        linker_settings: dict[str, Any] | None = None,
         negatives: int = 4,
         split_seed: int = 0,
         num_workers: int = 0,
@@ -177,7 +179,7 @@ class FinetuneData(pl.LightningDataModule):
         super().__init__()
         self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.linker_name, self.linker_folder = linker, linker_folder
+        self.linker_name, self.linker_folder, self.linker_settings = linker, linker_folder, linker_settings or {}
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.split_seed, self.num_workers, self.seed = negatives, split_seed, num_workers, seed
         self.features: dict[str, list[Feature]] = {}
@@ -194,7 +196,7 @@ class FinetuneData(pl.LightningDataModule):
         self.markers: list[str] = self.task.manifest.get("markers") or []
         self.tokenizer.add_tokens(self.markers, special_tokens=True)
         if self.linker_name is not None:
-            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder)
+            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
         splits = dict(self.task.splits)
         self.scored = "test" if "test" in splits else "dev"
         self.selected_on = "dev"

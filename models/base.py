@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -42,21 +43,31 @@ class PaperModule(pl.LightningModule):
         """Factor on the learning rate at `step` of `total`, where there is a warm-up of `warmup` steps."""
         return warmup_linear(step, warmup, total)
 
-    def step_mean(self, loss: Tensor, counts: Tensor, batch_idx: int) -> Tensor:
-        """() what a training step returns for a `loss` (1,), the sum over its batch of what `counts` (1,) counts.
+    def step_mean(
+        self,
+        sums: Tensor,
+        counts: Tensor,
+        batch_idx: int,
+        terms: Sequence[str] = (),
+        weights: Sequence[float] | None = None,
+    ) -> Tensor:
+        """() what a training step returns for the `sums` (T,) of its loss's terms over the batch, of what `counts` (T,) counts.
 
-        Gradients are those of the mean over the whole optimiser step, whatever the processes and accumulated batches;
-        `counts` is the step's share of this process (datamodules.steps). Logs the mean as train/loss at each step's end.
+        Gradients are those of the terms' means over the whole optimiser step, each times its weight (1), added up, whatever
+        the processes and accumulated batches; `counts` is the step's share of this process (datamodules.steps). Logs the
+        total as train/loss at each step's end, and each term's mean under its name in `terms`.
         """
         accumulate = self.trainer.accumulate_grad_batches
+        weight = sums.new_ones(len(sums)) if weights is None else sums.new_tensor(weights)
         total = self.trainer.strategy.reduce(counts.clone(), reduce_op="sum").clamp_min(1)
-        self._window = self._window.to(loss.device) + loss.detach()
+        self._window = self._window.to(sums.device) + sums.detach()
         if (batch_idx + 1) % accumulate == 0:
-            mean = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
+            means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            self.log("train/loss", mean[0], prog_bar=True, batch_size=1)
+            named = {f"train/loss_{t}": v for t, v in zip(terms, means, strict=True)} if terms else {}
+            self.log_dict({"train/loss": (means * weight).sum()} | named, prog_bar=True, batch_size=1)
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
-        return (loss / total).sum() * accumulate * self.trainer.world_size
+        return (sums / total * weight).sum() * accumulate * self.trainer.world_size
 
     def configure_optimizers(self) -> Any:
         groups: dict[tuple[float, bool], list[nn.Parameter]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, BertConfig, BertModel
+from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.utils import logging
 
@@ -57,6 +57,29 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
             "shape that its config.json describes"
         )
     return bert
+
+
+def load_mlm_head(name: str, head: nn.Module) -> bool:
+    """Fill `head` (an :class:`models.heads.MLMHead`) with that of the masked LM in folder `name`; False if it holds none."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        loaded: Any = BertForMaskedLM.from_pretrained(
+            pretrained(name), dtype=torch.float32, weights_only=True, output_loading_info=True
+        )
+    except OSError as error:
+        raise _missing(name, error) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    whole, report = loaded
+    if any(key.startswith("cls.predictions.transform") for key in report["missing_keys"]):
+        return False
+    own = whole.cls.predictions
+    head.dense.load_state_dict(own.transform.dense.state_dict())  # type: ignore[union-attr, operator]
+    head.norm.load_state_dict(own.transform.LayerNorm.state_dict())  # type: ignore[union-attr, operator]
+    with torch.no_grad():
+        head.bias.copy_(own.bias)  # type: ignore[union-attr, operator]
+    return True
 
 
 def _missing(name: str, error: Exception) -> InputError:

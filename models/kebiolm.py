@@ -223,7 +223,6 @@ class KeBioLM(PaperModule):
         self.encoder.entity.requires_grad_(not self.freeze_entities)
         config = bert.config
         self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
-        self._window = torch.zeros(3)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def rate(self, name: str) -> float:
@@ -256,20 +255,7 @@ class KeBioLM(PaperModule):
         return torch.stack([language, detection, linking.sum()])
 
     def training_step(self, batch: KeBioLMBatch, batch_idx: int) -> Tensor:
-        accumulate = self.trainer.accumulate_grad_batches
-        total = self.trainer.strategy.reduce(batch.counts.clone(), reduce_op="sum").clamp_min(1)
-        sums = self.loss_sums(batch)
-        self._window = self._window.to(sums.device) + sums.detach()
-        if (batch_idx + 1) % accumulate == 0:
-            means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
-            self._window.zero_()
-            self.log_dict(
-                {"train/loss": means.sum()} | {f"train/loss_{t}": v for t, v in zip(TERMS, means, strict=True)},
-                prog_bar=True,
-                batch_size=1,
-            )
-        # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
-        return (sums / total).sum() * accumulate * self.trainer.world_size  # Eq. (6)
+        return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS)  # Eq. (6)
 
     def on_validation_epoch_start(self) -> None:
         self._tally = torch.zeros(14, dtype=torch.double, device=self.device)

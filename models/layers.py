@@ -16,6 +16,14 @@ def boundary_states(hidden: Tensor, spans: Tensor) -> Tensor:
     return torch.cat([hidden[row, start], hidden[row, last]], dim=-1)
 
 
+def span_states(hidden: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
+    """((M, S, H) states of every span's tokens, (M, S) bool which of them are its own); S is the longest span's length."""
+    longest = int((spans[:, 2] - spans[:, 1]).max()) if len(spans) else 1
+    place = spans[:, 1:2] + torch.arange(longest, device=spans.device)  # (M, S)
+    inside = place < spans[:, 2:]
+    return hidden[spans[:, :1], place.clamp_max(hidden.shape[1] - 1)], inside
+
+
 def added_to_spans(hidden: Tensor, spans: Tensor, addition: Tensor) -> Tensor:
     """`hidden` (B, L, H) with ``addition[m]`` (M, H) added to exactly the tokens of span m. Spans are disjoint."""
     batch, length, size = hidden.shape

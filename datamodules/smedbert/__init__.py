@@ -1,0 +1,281 @@
+"""Batches for SMedBERT's pre-training (Zhang et al., ACL 2021, Sections 3.4, 3.5 and Appendix B).
+
+A sequence is cut near its middle, at the end of a sentence where there is one, and its halves are swapped half of the
+time (sentence-order prediction, Lan et al., ICLR 2020). A masked mention takes in the knowledge of its neighbours in
+the graph; an unmasked one predicts them among negatives. As everywhere, a batch is a function of (seed, step, example).
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.corpus import Corpus, Example
+from datamodules.masking import IGNORE, masked, units
+from datamodules.mentions import Mentions, mentions
+from datamodules.smedbert.negatives import Sampler, without_neighbours
+from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.embeddings import EmbeddingTable
+from kg.files import InputError, written
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.pagerank import NeighbourTable
+
+SENTENCE_ENDS = ("。", "！", "？", "；", "!", "?", ";", ".")
+
+
+class SMedBERTBatch(NamedTuple):
+    """One micro-batch of B sequences of length L, with P pairs of an unmasked mention and one of its neighbours.
+
+    counts are over the micro-batches that this process accumulates for one step, as in :mod:`datamodules.steps`.
+    """
+
+    input_ids: Tensor  # (B, L) with masked tokens
+    original_ids: Tensor  # (B, L) without
+    attention_mask: Tensor  # (B, L)
+    second: Tensor  # (B, L) 1 on the second of the two segments
+    mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
+    order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    masked: Mentions  # mentions whose tokens are predicted
+    unmasked: Mentions  # the others that have neighbours
+    candidates: Tensor  # (P, 1 + n) the neighbour, then negatives; -1 for a negative that is a neighbour after all
+    log_q: Tensor  # (P, 1 + n) log Q of each among the entities of the neighbour's type
+    counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
+    ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type; -1 for none
+    frequency: Tensor | None = None  # validation (P, R) how often the training text mentions each
+
+
+def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> int:
+    """Where a sequence of n tokens is cut in two, 1 to n - 1: before a word and outside of mentions; 0 where it cannot be.
+
+    The place nearest to the middle among those behind a sentence's end in the middle half, or else of all.
+
+    word_start (n,) bool; spans (m, 2) mentions; ends (n,) bool, which tokens end a sentence.
+    """
+    free = word_start.copy()
+    for start, end in spans:
+        free[start + 1 : end] = False
+    places = np.flatnonzero(free)
+    places = places[places > 0]
+    if not len(places):
+        return 0
+    n = len(word_start)
+    best = places[ends[places - 1] & (places >= n / 4) & (places <= n * 3 / 4)]
+    chosen = best if len(best) else places
+    return int(chosen[np.argmin(np.abs(chosen - n / 2))])
+
+
+def placed(n: int, cut: int, swap: bool) -> np.ndarray:
+    """(n,) position of every token behind [CLS], with a [SEP] between the segments; the second one first if `swap`."""
+    token = np.arange(n)
+    if not cut:
+        return token + 1
+    if swap:
+        return np.where(token >= cut, token - cut + 1, token + n - cut + 2)
+    return np.where(token < cut, token + 1, token + 2)
+
+
+class SMedBERTData(pl.LightningDataModule):
+    """Linked text with neighbours as masked batches.
+
+    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than `max_length`
+    tokenizer    the encoder's tokenizer: a folder or hub name
+    graph        folder of the graph that the corpus is linked with: entity types and names
+    entities     folder of the :class:`EmbeddingTable` whose rows are the graph's entities
+    neighbours   folder of the :class:`NeighbourTable` (``python -m kg.pagerank``)
+    k            neighbours a mention at most (the paper's 10)
+    batch_size   sequences per optimiser step over all processes and accumulated batches
+    max_mentions mentions a sequence that are used; more are left out
+    min_mentions sequences with fewer are left out of training, never of validation
+    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
+    n_negatives  negatives a pair (the released code's 35)
+    n_ranked     entities that validation ranks the neighbour among, itself included
+
+    Raises InputError when the parts do not belong together, or the batch size does not divide.
+    """
+
+    def __init__(
+        self,
+        corpus: str,
+        tokenizer: str,
+        graph: str,
+        entities: str,
+        neighbours: str,
+        k: int = 10,
+        batch_size: int = 512,
+        max_length: int = 512,
+        max_mentions: int = 30,
+        min_mentions: int = 0,
+        mask: float = 0.12,
+        random: float = 0.015,
+        keep: float = 0.015,
+        n_negatives: int = 35,
+        n_ranked: int = 100,
+        eval_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.corpus_folder, self.tokenizer_name, self.graph = corpus, tokenizer, graph
+        self.entities, self.neighbours, self.k = entities, neighbours, k
+        self.batch_size, self.max_length = batch_size, max_length
+        self.max_mentions, self.min_mentions = max_mentions, min_mentions
+        self.rates = {"mask": mask, "random": random, "keep": keep}
+        self.n_negatives, self.n_ranked = n_negatives, n_ranked
+        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
+        self.corpus: Corpus | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.corpus is not None:
+            return
+        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        graph = KnowledgeGraph.load(self.graph)
+        EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
+        self.table = NeighbourTable.load(self.neighbours)
+        self.table.check_graph(fingerprint(self.graph), self.graph)
+        if self.k > self.table.k:
+            raise InputError(
+                f"{self.neighbours}: {self.table.k} neighbours an entity, but k is {self.k}. "
+                f"Build the table again with --k {self.k}."
+            )
+        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph))
+        longest = corpus.manifest["settings"]["max_length"]
+        if longest + 1 > self.max_length:
+            raise InputError(
+                f"{self.corpus_folder}: sequences of up to {longest} tokens, and a second [SEP] makes them one longer, but "
+                f"max_length is {self.max_length}. Build the corpus with --max_length {self.max_length - 1}."
+            )
+        self.kinds, self.types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)
+        self.frequency = corpus.entity_counts(len(graph.entities))
+        self.sampler = Sampler(self.types, self.frequency)
+        special = set(self.tokenizer.all_special_ids)
+        names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        self.random_ids = np.array(
+            [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
+        )
+        self.end_ids = np.array([i for i, name in enumerate(names) if name in SENTENCE_ENDS], np.int64)
+        self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
+        self.train_indices = self.train_indices[corpus.mention_counts[self.train_indices] >= self.min_mentions]
+        if not len(self.held_out_indices):
+            raise InputError(
+                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
+                "larger --held_out share."
+            )
+        if len(self.train_indices) < self.batch_size:
+            raise InputError(
+                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
+                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
+            )
+        self.corpus = corpus
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
+        return len(self.train_indices) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
+        assert self.corpus is not None
+        rng = np.random.default_rng([self.seed, epoch])
+        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
+
+    def linked(self, spans: np.ndarray) -> Mentions:
+        """Mentions of rows (m, 4): sequence, first token, last token + 1, entity."""
+        entity = spans[:, 3]
+        return mentions(spans[:, :3], entity, np.asarray(self.table[entity])[:, : self.k], self.types)
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SMedBERTBatch:
+        """The sequences `indices`, masked and cut as in `epoch` (-1: validation).
+
+        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
+        """
+        assert self.corpus is not None
+        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
+        assert isinstance(self.tokenizer.mask_token_id, int)
+        examples = [self.corpus[int(i)] for i in indices]
+        rngs = [np.random.default_rng([self.seed, epoch + 1, int(i)]) for i in indices]
+        cuts = [self.cut(e) for e in examples]
+        shape = (len(examples), max(len(e.ids) + 2 + (c > 0) for e, c in zip(examples, cuts, strict=True)))
+        original, corrupted = np.full(shape, pad, np.int64), np.full(shape, pad, np.int64)
+        attention, second = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        labels, order = np.full(shape, IGNORE, np.int64), np.full(len(examples), IGNORE, np.int64)
+        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])  # unmasked, masked
+        for row, (example, cut, rng) in enumerate(zip(examples, cuts, rngs, strict=True)):
+            n = len(example.ids)
+            spans = example.mentions[: self.max_mentions].astype(np.int64)
+            swap = bool(rng.random() < 0.5)
+            unit = units(example.word_start, example.mentions[:, :2])
+            ids, predicted = masked(example.ids, unit, rng, self.tokenizer.mask_token_id, self.random_ids, **self.rates)
+            place, whole = placed(n, cut, swap), n + 2 + (cut > 0)
+            middle = (n - cut if swap else cut) + 1 if cut else whole
+            for array, inner in ((original, example.ids), (corrupted, ids)):
+                array[row, 0], array[row, place], array[row, whole - 1] = cls, inner, sep
+                if cut:
+                    array[row, middle] = sep
+            attention[row, :whole] = 1
+            second[row, middle + 1 : whole] = 1
+            if blank:
+                continue
+            labels[row, place] = predicted
+            order[row] = swap if cut else IGNORE
+            hidden = predicted[spans[:, 0]] != IGNORE
+            start = place[spans[:, 0]]
+            moved = np.stack([np.full(len(spans), row), start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
+            for part, chosen in zip(found, (~hidden, hidden), strict=True):
+                part.append(moved[chosen])
+        unmasked, hidden_ones = (
+            self.linked(np.concatenate(part) if part else np.zeros((0, 4), np.int64)) for part in found
+        )
+        unmasked = Mentions(*(part[(unmasked.neighbours >= 0).any(1)] for part in unmasked))
+        near = unmasked.neighbours.numpy()
+        pair, place = (near >= 0).nonzero()
+        gold = near[pair, place]
+        rng = np.random.default_rng([self.seed, epoch + 1, *(int(i) for i in indices)])
+        drawn = self.sampler.drawn(gold, self.n_negatives, rng)
+        candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
+        log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
+        counts = [(labels != IGNORE).sum(), (order != IGNORE).sum(), len(gold), len(hidden_ones.span)]
+        arrays = (original, attention, second, labels, order)
+        tensors = [torch.from_numpy(a) for a in arrays]
+        result = SMedBERTBatch(
+            torch.from_numpy(corrupted), *tensors, hidden_ones, unmasked, torch.from_numpy(candidates),
+            torch.from_numpy(log_q.astype(np.float32)), torch.from_numpy(np.array(counts, np.float32)),
+        )  # fmt: skip
+        if epoch >= 0:
+            return result
+        others = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])
+        ranked = np.concatenate([gold[:, None], others], axis=1)
+        frequency = self.frequency[np.maximum(ranked, 0)].astype(np.float32)
+        return result._replace(ranked=torch.from_numpy(ranked), frequency=torch.from_numpy(frequency))
+
+    def cut(self, example: Example) -> int:
+        return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out sequence once, over all processes; equally many batches for each."""
+        assert self.corpus is not None
+        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
+
+    def export(self, folder: str | Path) -> None:
+        """Write tokenizer, the graph's entities and names, and its neighbour table into `folder`."""
+        self.tokenizer.save_pretrained(folder)
+        graph = KnowledgeGraph.load(self.graph)
+        for name in ("entities", "names"):
+            shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
+        for name, values in (("types", self.types), ("degree", graph.degree())):
+            with written(Path(folder) / f"{name}.npy", "wb") as handle:
+                np.save(handle, values.astype(np.int64), allow_pickle=False)
+        shutil.copytree(self.neighbours, Path(folder) / "neighbours")

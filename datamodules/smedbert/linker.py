@@ -1,0 +1,77 @@
+"""Mentions of fine-tuning texts, linked with what a SMedBERT export holds: `linker` in experiments/smedbert/encoder.yaml."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from datamodules.mentions import Mentions, mentions
+from datamodules.tokenizers import token_spans
+from kg.files import InputError
+from kg.linking.matcher import DictionaryLinker
+from kg.pagerank import NeighbourTable
+
+FILES = ("entities.parquet", "names.parquet", "types.npy", "degree.npy", "neighbours")
+
+
+def linker(
+    folder: str | Path, hits: float = 1.0, k: int | None = None
+) -> Callable[[list[str], list[list[tuple[int, int]]]], Mentions]:
+    """What finds the mentions of texts, by the names in the export `folder`.
+
+    hits  share of the mentions that are given knowledge (Figure 3), chosen by text and place alone
+    k     neighbours a mention; None: as many as the export has
+
+    The result takes texts and the character offsets of their tokens ((0, 0) for special tokens), and gives the Mentions of
+    the batch. A mention that a special token, or the end of a window, cuts is left out.
+
+    Raises InputError when the folder lacks one of FILES.
+    """
+    folder = Path(folder)
+    for name in FILES:
+        if not (folder / name).exists():
+            raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
+    if not 0 <= hits <= 1:
+        raise InputError(f"hits {hits}: wanted a share from 0 to 1")
+    ids = pq.read_table(folder / "entities.parquet")["id"].combine_chunks()
+    degree, types = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("degree", "types"))
+    dictionary = DictionaryLinker(pq.read_table(folder / "names.parquet"), ids, degree)
+    index = {name: i for i, name in enumerate(ids.to_pylist())}
+    table = NeighbourTable.load(folder / "neighbours")
+    known: dict[str, np.ndarray] = {}
+
+    def found(text: str) -> np.ndarray:
+        """(m, 3) first character, last + 1, entity."""
+        if text not in known:
+            rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
+            if hits < 1:
+                rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
+            known[text] = np.array(rows, np.int64).reshape(-1, 3)
+        return known[text]
+
+    def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
+        spans = []
+        for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
+            characters = np.array(places, np.int64).reshape(-1, 2)
+            real = np.flatnonzero(characters[:, 1] > characters[:, 0])
+            rows = found(text)
+            tokens = token_spans(characters[real], rows[:, :2])
+            whole = tokens[:, 1] > tokens[:, 0]
+            tokens, entity = tokens[whole], rows[whole, 2]
+            inside = characters[real]
+            if len(tokens):
+                covered = (inside[tokens[:, 0], 0] <= rows[whole, 0]) & (inside[tokens[:, 1] - 1, 1] >= rows[whole, 1])
+                first, last = real[tokens[:, 0]], real[tokens[:, 1] - 1]
+                chosen = covered & (last - first == tokens[:, 1] - 1 - tokens[:, 0])
+                # Two mentions inside one word share its tokens: the first keeps them.
+                chosen[1:] &= first[1:] > np.maximum.accumulate(last)[:-1]
+                number = np.full(int(chosen.sum()), row)
+                spans.append(np.stack([number, first[chosen], last[chosen] + 1, entity[chosen]], axis=1))
+        every = np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
+        return mentions(every[:, :3], every[:, 3], np.asarray(table[every[:, 3]])[:, :k], types)
+
+    return linked

@@ -1,0 +1,241 @@
+"""SMedBERT: A Knowledge-Enhanced Pre-trained Language Model with Structured Semantics for Medical Text Mining.
+
+Zhang, Cai, Wang, Qiu, Yang and He, ACL 2021. https://arxiv.org/abs/2108.08983
+
+    Top-K entity sorting, Section 3.2, Eq. (1)         kg.pagerank
+    Mention-neighbour hybrid attention, Eq. (2-7)      models.smedbert.attention.HybridAttention
+    Gated position infusion, Eq. (8-11)                models.smedbert.attention.PositionInfusion
+    Masked neighbour modelling, Eq. (12-19)            models.smedbert.context, SMedBERT.neighbour_scores
+    Masked mention modelling, Eq. (20-21)              SMedBERT.loss_sums
+    Training objective, Eq. (22)                       SMedBERT.training_step
+    Masks, sentence order, negatives                   datamodules.smedbert
+
+Deviations from the printed paper and its released code, each pinned by a test:
+    D1  Eq. (4) stands as printed, with alpha on the logits and h_tau a sum; the released code's mean and its alpha on the
+        weights are settings.
+    D2  Eq. (19) divides by ||h M_r + h_r||, which is Eq. (16) for an orthogonal M_r. The printed norm counts one coordinate
+        more; it is the setting norm="paper".
+    D3  Eq. (19) subtracts mu log Q; Jean et al. (2015), whom it cites, subtract log Q, and so does this: mu log Q is ten
+        times what mu cos can reach. correction="paper" is the printed one. Eq. (15) lacks its minus sign.
+    D4  Where the mention is the tail of the triple, h M_r - h_r stands for h M_r + h_r (the released code's direction).
+    D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the start encoder's word embeddings,
+        frozen, and no gradient passes through Y_m, or both sides could shrink to one point.
+    D6  Knowledge goes into masked mentions, and unmasked ones predict their neighbours (Section 3.4, as the released code).
+    D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences, pairs, masked mentions);
+        the paper prints sums.
+    D8  Negatives that are neighbours of the mention are no negatives.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from datamodules.mentions import Mentions
+from datamodules.smedbert import SMedBERTBatch
+from kg.embeddings import EmbeddingTable
+from kg.files import InputError
+from models.base import PaperModule
+from models.encoders import load_bert, load_mlm_head
+from models.heads import MLMHead
+from models.smedbert.attention import SpanProjection
+from models.smedbert.context import Norm, compatibility, reciprocal_ranks, sampled_softmax
+from models.smedbert.encoder import SMedBERTEncoder
+
+TERMS = ("mlm", "sop", "mnem", "mmem")
+
+
+class SMedBERT(PaperModule):
+    """Pre-training (Section 3.5).
+
+    encoder         a BERT: folder or hub name, whose masked-LM head is carried on where it has one
+    entities        folder of an :class:`EmbeddingTable` with relations and projections (TransR)
+    knowledge_losses  False: masked words and sentence order only (the ablation "- Know. Loss")
+    scale           mu;  neighbour_weight, mention_weight  lambda_1 and lambda_2
+    norm            what cosines are divided by, as in :func:`compatibility`
+    correction      "jean": log Q, or "paper": mu log Q
+    head_lr         learning rate of what starts from scratch (knowledge module, W_sa, heads); None: `lr`, as the paper
+    The rest as in :class:`SMedBERTEncoder` and :class:`PaperModule`.
+
+    Raises InputError when the table has no projections, or its projections do not fit its entities.
+    """
+
+    def __init__(
+        self,
+        encoder: str,
+        entities: str,
+        knowledge_after: int | None = None,
+        hybrid_attention: bool = True,
+        type_attention: bool = True,
+        type_state: Literal["sum", "mean"] = "sum",
+        type_place: Literal["pre", "post"] = "pre",
+        knowledge_losses: bool = True,
+        freeze_entities: bool = True,
+        scale: float = 10.0,
+        neighbour_weight: float = 2.0,
+        mention_weight: float = 4.0,
+        norm: Norm = "relation",
+        correction: Literal["jean", "paper"] = "jean",
+        attention: str = "sdpa",
+        dropout: float | None = None,
+        lr: float = 5e-5,
+        weight_decay: float = 0.01,
+        warmup_steps: float = 0.1,
+        head_lr: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, warmup_steps)
+        self.source, self.entities, self.head_lr = encoder, entities, head_lr or lr
+        self.settings: dict[str, Any] = {
+            "knowledge_after": knowledge_after,
+            "hybrid_attention": hybrid_attention,
+            "type_attention": type_attention,
+            "type_state": type_state,
+            "type_place": type_place,
+            "freeze_entities": freeze_entities,
+        }
+        self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm
+        self.correction = scale if correction == "paper" else 1.0
+        self.weights = (1.0, 1.0, neighbour_weight, mention_weight)
+        self.attention, self.dropout = attention, dropout
+        self.encoder: SMedBERTEncoder | None = None
+
+    def configure_model(self) -> None:
+        """Read encoder and tables; Lightning calls this before it needs parameters."""
+        if self.encoder is not None:
+            return
+        bert = load_bert(self.source, self.attention)
+        if self.dropout is not None:
+            for module in bert.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = self.dropout
+        table = EmbeddingTable.load(self.entities)
+        if table.relation is None or table.projection is None:
+            raise InputError(
+                f"{self.entities}: no relation vectors and projections M_r here. Train TransR: make kg-cmekg_transr"
+            )
+        if table.projection.shape[1] != table.entity.shape[1] or table.projection.shape[2] != table.relation.shape[1]:
+            raise InputError(
+                f"{self.entities}: projections {tuple(table.projection.shape)} do not lead from entities of size "
+                f"{table.entity.shape[1]} to relations of size {table.relation.shape[1]}. Train the table again."
+            )
+        config = bert.config
+        self.register_buffer("words", bert.embeddings.word_embeddings.weight.detach().clone())  # Gamma_p
+        self.register_buffer("relation", table.relation)
+        self.register_buffer("projection", table.projection)
+        self.encoder = SMedBERTEncoder(bert, table.entity, **self.settings)
+        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        load_mlm_head(self.source, self.head)
+        self.order = nn.Sequential(
+            nn.Linear(config.hidden_size, config.hidden_size), nn.Tanh(), nn.Linear(config.hidden_size, 2)
+        )
+        self.context = SpanProjection(config.hidden_size, table.entity.shape[1], config.layer_norm_eps)  # Eq. (12), (20)
+        for part in (*self.order.modules(), *self.context.modules()):
+            if isinstance(part, nn.Linear):
+                nn.init.normal_(part.weight, std=config.initializer_range)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+        self.train()  # from_pretrained returns modules in evaluation mode, without dropout
+
+    def rate(self, name: str) -> float:
+        return self.lr if name.startswith("encoder.bert.") else self.head_lr
+
+    def decays(self, name: str, parameter: nn.Parameter) -> bool:
+        return parameter.dim() > 1 and name != "encoder.entity"
+
+    def neighbour_scores(self, states: Tensor, mentions: Mentions, candidates: Tensor) -> Tensor:
+        """mu cos of Eq. (19) for every candidate (P, N) of the P pairs of a mention and one of its neighbours.
+
+        states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs stand in the order of
+        ``mentions.neighbours[mentions.neighbours >= 0]``.
+        """
+        assert self.encoder is not None
+        there = mentions.neighbours >= 0
+        own = self.context(states, mentions.span)  # h_mf, Eq. (12)
+        pairs = own[:, None].expand(*there.shape, -1)[there]
+        vectors = self.encoder.entity[candidates.clamp_min(0)]
+        return compatibility(
+            pairs, mentions.relation[there], mentions.direction[there], vectors,
+            self.projection, self.relation, self.scale, self.norm,
+        )  # fmt: skip
+
+    def states(self, batch: SMedBERTBatch) -> Tensor:
+        """(B, L, H) of the masked text; masked mentions take knowledge in."""
+        assert self.encoder is not None
+        return self.encoder(batch.input_ids, batch.attention_mask, batch.masked, batch.second)
+
+    def loss_sums(self, batch: SMedBERTBatch, states: Tensor | None = None) -> Tensor:
+        """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq. (21)."""
+        assert self.encoder is not None
+        states = self.states(batch) if states is None else states
+        predicted = batch.mlm_labels != -100
+        logits = self.head(states[predicted], self.encoder.bert.embeddings.word_embeddings.weight)
+        language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
+        order = nn.functional.cross_entropy(
+            self.order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum"
+        )
+        if not self.knowledge_losses:
+            return torch.stack([language, order, language.new_zeros(()), language.new_zeros(())])
+        score = self.neighbour_scores(states, batch.unmasked, batch.candidates)
+        near = sampled_softmax(score, batch.log_q, batch.candidates >= 0, self.correction).sum()  # Eq. (15)
+        with torch.no_grad():
+            words = nn.functional.embedding(batch.original_ids, self.words)
+            wanted = self.context(words.to(states.dtype), batch.masked.span)  # Y_m, Eq. (20)
+        found = self.context(states, batch.masked.span)  # Eq. (12)
+        fit = (found.float() - wanted.float()).square().sum()  # Eq. (21)
+        return torch.stack([language, order, near, fit])
+
+    def training_step(self, batch: SMedBERTBatch, batch_idx: int) -> Tensor:
+        return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)  # Eq. (22)
+
+    def on_validation_epoch_start(self) -> None:
+        self._tally = torch.zeros(2 * len(TERMS) + 4, dtype=torch.double, device=self.device)
+
+    def validation_step(self, batch: SMedBERTBatch, batch_idx: int) -> None:
+        """The losses, the order's and the words' accuracy, and the gold neighbour's rank among entities of its type."""
+        states = self.states(batch)
+        sums = self.loss_sums(batch, states).double()
+        right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
+        ranks = states.new_zeros(3, dtype=torch.double)
+        if self.knowledge_losses:
+            assert batch.ranked is not None and batch.frequency is not None
+            there = batch.ranked >= 0
+            score = self.neighbour_scores(states, batch.unmasked, batch.ranked)
+            found = [reciprocal_ranks(x, there).sum().double() for x in (score, batch.frequency)]
+            ranks = torch.stack([*found, there.sum().double()])
+        self._tally += torch.cat([sums, batch.counts.double(), right.double()[None], ranks])
+
+    def on_validation_epoch_end(self) -> None:
+        tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
+        sums, counts = tally[: len(TERMS)], tally[len(TERMS) : 2 * len(TERMS)]
+        right, by_model, by_frequency, candidates = tally[2 * len(TERMS) :]
+        means = sums / counts.clamp_min(1)
+        used = TERMS if self.knowledge_losses else TERMS[:2]
+        found = {f"val/loss_{t}": v for t, v in zip(used, means, strict=False)} | {
+            "val/loss": (means * means.new_tensor(self.weights)).sum(),
+            "val/order_accuracy": right / counts[1].clamp_min(1),
+            "val/tokens": counts[0],
+            "val/neighbours": counts[2],
+            "val/masked_mentions": counts[3],
+        }
+        if self.knowledge_losses:
+            pairs = counts[2].clamp_min(1)
+            found |= {
+                "val/neighbour_mrr": by_model / pairs,
+                "val/neighbour_mrr_frequency": by_frequency / pairs,
+                "val/neighbour_candidates": candidates / pairs,
+            }
+        self.log_dict(found, batch_size=1)
+
+    def export(self, folder: str | Path) -> None:
+        """Write the text encoder as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`."""
+        assert self.encoder is not None
+        self.encoder.bert.save_pretrained(folder)
+        state = {k: v for k, v in self.encoder.state_dict().items() if not k.startswith("bert.")}
+        state |= {f"context.{k}": v for k, v in self.context.state_dict().items()}
+        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / "smedbert.safetensors")
+        (Path(folder) / "smedbert.json").write_text(json.dumps(self.encoder.settings, indent=1) + "\n")

@@ -1,0 +1,130 @@
+"""Section 3.3: what the neighbours of a linked entity tell a mention, and how its tokens take that in."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.layers import span_states
+
+
+class SpanPooling(nn.Module):
+    """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a softmax inside the span."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(hidden, 1)
+
+    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
+        """(B, L, H) states, (M, 3) spans -> (M, H)."""
+        states, inside = span_states(hidden, spans)
+        weight = self.score(states)[..., 0].float().masked_fill(~inside, -torch.inf).softmax(1)
+        return (weight[..., None].to(states.dtype) * states).sum(1)
+
+
+class SpanProjection(nn.Module):
+    """LN(GELU(f_sp(states) W)), Eq. (2), (12) and (20)."""
+
+    def __init__(self, hidden: int, size: int, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.pool, self.linear = SpanPooling(hidden), nn.Linear(hidden, size, bias=False)
+        self.norm = nn.LayerNorm(size, eps=eps)
+
+    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
+        """(B, L, H) states, (M, 3) spans -> (M, size)."""
+        result: Tensor = self.norm(nn.functional.gelu(self.linear(self.pool(hidden, spans))))
+        return result
+
+
+class HybridAttention(nn.Module):
+    """Type attention and node attention over the neighbours of mentions, Eq. (3-7).
+
+    size            d_2
+    type_attention  False: every type weighs 1 (the ablation "- Type Att.")
+    type_state      a type's state h_tau: "sum" of its neighbours' vectors (the paper), or their "mean" (the released code)
+    type_place      where alpha multiplies: "pre", the logits of the node softmax (Eq. 4), or "post", its weights (the code)
+
+    In Eq. (4) a small alpha raises a logit that is negative: it draws every logit of its type towards 0.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        type_attention: bool = True,
+        type_state: Literal["sum", "mean"] = "sum",
+        type_place: Literal["pre", "post"] = "pre",
+        eps: float = 1e-12,
+    ) -> None:
+        super().__init__()
+        self.type_attention, self.type_state, self.type_place = type_attention, type_state, type_place
+        if type_attention:
+            self.from_mention = nn.Linear(size, size, bias=False)  # W_t
+            self.from_type = nn.Linear(size, size, bias=False)  # W_t'
+            self.to_score = nn.Linear(size, 1, bias=False)  # W_a
+        self.query, self.key = nn.Linear(size, size, bias=False), nn.Linear(size, size, bias=False)  # W_q, W_k
+        self.value = nn.Linear(size, size)  # W_v, b_v
+        self.inner, self.outer = nn.Linear(size, 4 * size), nn.Linear(4 * size, size, bias=False)  # W_l1, b_l1, W_l2
+        self.norm = nn.LayerNorm(size, eps=eps)
+
+    def type_weights(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
+        """alpha of each neighbour's type, Eq. (3): (M, K), a softmax over the types that a mention's neighbours have."""
+        if not self.type_attention:
+            return torch.ones_like(vectors[..., 0])
+        same = (types[:, :, None] == types[:, None]) & there[:, None] & there[:, :, None]  # (M, K, K)
+        count = same.sum(-1).clamp_min(1)
+        state = same.to(vectors.dtype) @ vectors  # h_tau of each neighbour's type
+        if self.type_state == "mean":
+            state = state / count[..., None]
+        score = self.to_score(torch.tanh(self.from_mention(mention)[:, None] + self.from_type(state)))[..., 0].float()
+        # Each type is to count once in the softmax, however many neighbours have it.
+        once = (score - count.log()).masked_fill(~there, -torch.inf)
+        weight = (score - once.logsumexp(1, keepdim=True)).exp()
+        return weight.masked_fill(~there, 0.0).to(vectors.dtype)
+
+    def forward(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
+        """h-bar of every mention (M, d_2), Eq. (4-7).
+
+        mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M, K) bool, at least one
+        of every mention.
+        """
+        alpha = self.type_weights(mention, vectors, types, there)
+        logits = (self.query(mention)[:, None] @ self.key(vectors).transpose(1, 2))[:, 0] / math.sqrt(vectors.shape[-1])
+        if self.type_place == "pre":
+            logits = logits * alpha  # Eq. (4)
+        beta = logits.float().masked_fill(~there, -torch.inf).softmax(1).to(vectors.dtype)  # Eq. (5)
+        if self.type_place == "post":
+            beta = beta * alpha
+        mixed = (beta[:, None] @ self.value(vectors))[:, 0]  # Eq. (6)
+        result: Tensor = self.norm(mixed + self.outer(nn.functional.gelu(self.inner(mixed))))  # Eq. (7)
+        return result
+
+
+class PositionInfusion(nn.Module):
+    """Gated position infusion, Eq. (8-11): the tokens of a mention take in its knowledge, no other token changes."""
+
+    def __init__(self, hidden: int, size: int, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.fuse, self.back = nn.Linear(2 * size, 2 * size), nn.Linear(2 * size, hidden)  # W_mf, W_bp
+        self.norm = nn.LayerNorm(hidden, eps=eps)
+        self.gate, self.extend = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)  # W_ug, W_ex
+
+    def forward(self, hidden: Tensor, spans: Tensor, knowledge: Tensor, mention: Tensor) -> Tensor:
+        """(B, L, H) states -> the same with Eq. (11) on the tokens of the disjoint `spans` (M, 3).
+
+        knowledge, mention (M, d_2): Eq. (7) and Eq. (2).
+        """
+        fused = nn.functional.gelu(self.fuse(torch.cat([knowledge, mention], -1)))  # Eq. (8)
+        known = self.norm(self.back(fused))  # Eq. (9), (M, H)
+        length = hidden.shape[1]
+        size = spans[:, 2] - spans[:, 1]
+        number = torch.repeat_interleave(torch.arange(len(spans), device=spans.device), size)  # of each token's mention
+        first = (size.cumsum(0) - size)[number]
+        place = torch.arange(len(number), device=spans.device) - first + (spans[:, 0] * length + spans[:, 1])[number]
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        before, known = flat[place], known[number].to(hidden.dtype)
+        gate = torch.tanh(self.gate(torch.cat([before, known], -1)))  # Eq. (10)
+        after = nn.functional.gelu(self.extend(torch.cat([before, gate * known], -1))) + before  # Eq. (11)
+        return flat.index_copy(0, place, after.to(flat.dtype)).view_as(hidden)

@@ -1,0 +1,88 @@
+"""Section 3.4: a mention's final state is to fit its neighbours in the graph (MNeM) and its own words (MMeM)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Norm = Literal["relation", "paper", "exact"]
+
+
+def translated(mention: Tensor, relation: Tensor, direction: Tensor, projection: Tensor, vectors: Tensor) -> Tensor:
+    """h M_r + d h_r of every pair, (P, d_r): where TransR expects the neighbour's e M_r.
+
+    mention (P, d); relation (P,) rows of `projection` (R, d, d_r) and `vectors` (R, d_r); direction (P,) +1 where the
+    mention is the head of the triple, -1 where it is the tail.
+    """
+    result = mention.new_zeros(len(mention), projection.shape[2])
+    for r in relation.unique().tolist():  # once for each relation of the batch: no (P, d, d_r) is ever gathered
+        chosen = relation == r
+        result[chosen] = mention[chosen] @ projection[r]
+    return result + direction[:, None].to(mention.dtype) * vectors[relation]
+
+
+def back_projected(target: Tensor, relation: Tensor, projection: Tensor) -> Tensor:
+    """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is never projected (Eq. 18)."""
+    result = target.new_zeros(len(target), projection.shape[1])
+    for r in relation.unique().tolist():
+        chosen = relation == r
+        result[chosen] = target[chosen] @ projection[r].T
+    return result
+
+
+def compatibility(
+    mention: Tensor,
+    relation: Tensor,
+    direction: Tensor,
+    candidates: Tensor,
+    projection: Tensor,
+    vectors: Tensor,
+    scale: float = 10.0,
+    norm: Norm = "relation",
+) -> Tensor:
+    """f_s(e_m, r, e) of every candidate (P, N), before the correction for sampling.
+
+    mention (P, d), relation and direction (P,), candidates (P, N, d); projection (R, d, d_r), vectors (R, d_r); scale mu.
+
+    norm    what the product of Eq. (18) is divided by:
+            "relation"  ||h M_r + h_r|| ||e||, which is Eq. (16) where M_r is orthogonal
+            "paper"     ||[h, 1] M_Pr|| ||e||, as Eq. (19) is printed; the first norm counts one coordinate more
+            "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and small graphs
+    """
+    with torch.autocast(mention.device.type, enabled=False):
+        mention, candidates = mention.float(), candidates.float()
+        target = translated(mention, relation, direction, projection, vectors)
+        back = back_projected(target, relation, projection)  # (P, d)
+        product = (candidates @ back[:, :, None])[..., 0]  # Eq. (18)
+        if norm == "exact":
+            own = torch.einsum("pnd,pde->pne", candidates, projection[relation]).norm(dim=-1)
+        else:
+            own = candidates.norm(dim=-1)
+        if norm == "paper":
+            extra = (target * direction[:, None] * vectors[relation]).sum(-1, keepdim=True)  # v . h_r, the last of M_Pr
+            length = torch.cat([back, extra], -1).norm(dim=-1)
+        else:
+            length = target.norm(dim=-1)
+        return scale * product / (length[:, None] * own).clamp_min(1e-8)
+
+
+def sampled_softmax(score: Tensor, log_q: Tensor, there: Tensor, correction: float = 1.0) -> Tensor:
+    """-log of the first candidate's share among all, Eq. (15) with the correction of Eq. (19): (P,).
+
+    score (P, 1 + n), the positive first; log_q (P, 1 + n) log Q of each under the sampler; there (P, 1 + n) bool, False
+    for a negative that is a neighbour after all. correction: what log Q is multiplied by; 1 as in Jean et al. (2015),
+    mu as Eq. (19) is printed.
+    """
+    logits = (score - correction * log_q).masked_fill(~there, -torch.inf)
+    return logits.logsumexp(1) - logits[:, 0]
+
+
+def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
+    """1 / rank of the first candidate among all that are `there`, (P,); among equals it takes the middle place."""
+    others = there.clone()
+    others[:, 0] = False
+    better = ((score > score[:, :1]) & others).sum(1)
+    equal = ((score == score[:, :1]) & others).sum(1)
+    return 1.0 / (1.0 + better + equal / 2)

@@ -1,0 +1,129 @@
+"""The encoder: a BERT whose mentions take in their neighbours between two of its layers (Section 3.3)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import BertModel
+
+from datamodules.mentions import Mentions
+from kg.files import InputError
+from models.encoders import attention_mask_4d, load_bert, through_layers
+from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
+
+#: What an export says about the encoder it holds.
+SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place")
+
+
+def knowledge_layer(wanted: int | None, layers: int) -> int:
+    """After how many layers knowledge comes in: `wanted`, or the paper's 10 of 12 as a share of `layers`.
+
+    Raises InputError when an encoder has no such layer.
+    """
+    place = max(1, round(layers * 10 / 12)) if wanted is None else wanted
+    if not 0 < place <= layers:
+        raise InputError(f"knowledge_after {place}: wanted 1 to {layers}, the encoder's layers")
+    return place
+
+
+class SMedBERTEncoder(nn.Module):
+    """A BERT with the mention-neighbour hybrid attention.
+
+    bert              any BERT without pooler
+    entity            (Z, d_2) vectors of the graph's entities, Gamma_ent
+    knowledge_after   layers before the knowledge module (the paper's 10 of 12); None: the same share of this encoder's
+    hybrid_attention  False: no knowledge module at all (the ablation "- Hybrid Att.")
+    freeze_entities   keep the entity vectors as they are
+    The rest as in :class:`HybridAttention`.
+    """
+
+    segments = True
+
+    def __init__(
+        self,
+        bert: BertModel,
+        entity: Tensor,
+        knowledge_after: int | None = None,
+        hybrid_attention: bool = True,
+        type_attention: bool = True,
+        type_state: Literal["sum", "mean"] = "sum",
+        type_place: Literal["pre", "post"] = "pre",
+        freeze_entities: bool = True,
+    ) -> None:
+        super().__init__()
+        config = bert.config
+        hidden, size, eps = config.hidden_size, entity.shape[1], config.layer_norm_eps
+        self.bert, self.hybrid_attention = bert, hybrid_attention
+        self.knowledge_after = knowledge_layer(knowledge_after, config.num_hidden_layers)
+        self.hidden_size, self.max_length = hidden, config.max_position_embeddings
+        self.settings: dict[str, Any] = {
+            "knowledge_after": self.knowledge_after,
+            "hybrid_attention": hybrid_attention,
+            "type_attention": type_attention,
+            "type_state": type_state,
+            "type_place": type_place,
+        }
+        self.entity = nn.Parameter(entity.clone().float(), requires_grad=not freeze_entities)
+        if hybrid_attention:
+            self.mention = SpanProjection(hidden, size, eps)  # Eq. (2)
+            self.attention = HybridAttention(size, type_attention, type_state, type_place, eps)
+            self.infusion = PositionInfusion(hidden, size, eps)
+            for module in (self.mention, self.attention, self.infusion):
+                for part in module.modules():
+                    if isinstance(part, nn.Linear):
+                        nn.init.normal_(part.weight, std=config.initializer_range)
+                        if part.bias is not None:
+                            nn.init.zeros_(part.bias)
+
+    def resize_token_embeddings(self, size: int) -> None:
+        """Make room for `size` tokens; new rows start as BERT's do."""
+        self.bert.resize_token_embeddings(size)
+
+    def infused(self, states: Tensor, mentions: Mentions) -> Tensor:
+        """States (B, L, H) with the knowledge of the mentions that have a neighbour."""
+        there = mentions.neighbours >= 0
+        known = there.any(1)
+        there, span = there[known], mentions.span[known]
+        vectors = self.entity[mentions.neighbours[known].clamp_min(0)]
+        own = self.mention(states, span)
+        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type[known], there)
+        result: Tensor = self.infusion(states, span, knowledge, own)
+        return result
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        mentions: Mentions | None = None,
+        second: Tensor | None = None,
+    ) -> Tensor:
+        """(B, L) ids and mask -> (B, L, H). mentions: those that take knowledge in; second: 1 on the second of two texts."""
+        if self.bert.config.type_vocab_size < 2:
+            second = None
+        states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
+        mask = attention_mask_4d(self.bert, states, attention_mask)
+        states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
+        if self.hybrid_attention and mentions is not None:
+            states = self.infused(states, mentions)
+        return through_layers(self.bert, states, mask, self.knowledge_after, len(self.bert.encoder.layer))
+
+    @classmethod
+    def from_export(cls, folder: str | Path) -> SMedBERTEncoder:
+        """The encoder in an export folder. Raises InputError when a file or a weight is missing."""
+        folder = Path(folder)
+        for name in ("smedbert.safetensors", "smedbert.json", "config.json"):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder / name}: missing; this is no SMedBERT export. Export the run again.")
+        state = load_file(folder / "smedbert.safetensors")
+        settings = json.loads((folder / "smedbert.json").read_text())
+        encoder = cls(load_bert(str(folder)), state["entity"], **{k: settings[k] for k in SETTINGS})
+        own = {k: v for k, v in state.items() if not k.startswith("context.")}
+        missing = [k for k in encoder.load_state_dict(own, strict=False).missing_keys if not k.startswith("bert.")]
+        if missing:
+            raise InputError(f"{folder}/smedbert.safetensors: missing {missing}. Export the run again.")
+        return encoder
