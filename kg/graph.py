@@ -4,6 +4,10 @@
     names        id, name, kind, language, source   every name, the preferred one included
     definitions  id, text
     triples      head, relation, tail         entity ids and a relation label
+    equivalences head, relation, tail         pairs that mean the same thing (aliases that are entities, brand and generic)
+
+Equivalences stand apart so that nothing that learns from triples (embeddings, PageRank, templates) ever sees the pairs
+that an evaluation asks for. A graph without any is saved without the file and has the fingerprint it always had.
 
 Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 """
@@ -28,7 +32,12 @@ SCHEMAS = {
     "names": pa.schema([(c, pa.string()) for c in ("id", "name", "kind", "language", "source")]),
     "definitions": pa.schema([("id", pa.string()), ("text", pa.string())]),
     "triples": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
+    "equivalences": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
 }
+REFERENCES = (
+    ("names", "id"), ("definitions", "id"), ("triples", "head"), ("triples", "tail"), ("equivalences", "head"),
+    ("equivalences", "tail"),
+)  # fmt: skip
 #: How well a name kind stands for its entity, best first; kinds that are not listed come last.
 KINDS = (
     "preferred",
@@ -50,7 +59,8 @@ KINDS = (
 class KnowledgeGraph:
     """A graph in memory. `manifest` carries at least source, version and licence (strings).
 
-    Raises InputError when an id is repeated, or a name, definition or triple refers to an entity that is not there.
+    Raises InputError when an id is repeated, or a name, definition, triple or equivalence refers to an entity that is
+    not there.
     """
 
     entities: pa.Table
@@ -58,6 +68,7 @@ class KnowledgeGraph:
     definitions: pa.Table
     triples: pa.Table
     manifest: dict[str, Any] = field(default_factory=dict)
+    equivalences: pa.Table = field(default_factory=SCHEMAS["equivalences"].empty_table)
 
     def __post_init__(self) -> None:
         for part, schema in SCHEMAS.items():
@@ -73,7 +84,7 @@ class KnowledgeGraph:
             counts = pc.value_counts(self.entities["id"]).to_pylist()
             twice = next(c["values"] for c in counts if c["counts"] > 1)
             raise InputError(f"entities: id {twice!r} stands there more than once; ids must be unique")
-        for part, column in (("names", "id"), ("definitions", "id"), ("triples", "head"), ("triples", "tail")):
+        for part, column in REFERENCES:
             known = pc.index_in(getattr(self, part)[column], value_set=self.ids)
             if known.null_count:
                 row = int(np.flatnonzero(pc.is_null(known).to_numpy(zero_copy_only=False))[0])
@@ -108,15 +119,19 @@ class KnowledgeGraph:
         return np.bincount(np.concatenate(ends), minlength=len(self.entities))
 
     def counts(self) -> dict[str, int]:
-        return {part: len(getattr(self, part)) for part in SCHEMAS} | {"relations": len(self.relations)}
+        """Rows of each part, and the relations of the triples."""
+        parts = {part: len(getattr(self, part)) for part in SCHEMAS}
+        equivalences = parts.pop("equivalences")
+        return parts | {"relations": len(self.relations), "equivalences": equivalences}
 
     def save(self, folder: str | Path) -> Path:
         """Write the graph to `folder`, whole or not at all. Returns the folder."""
         folder = Path(folder)
+        parts = [part for part in SCHEMAS if part != "equivalences" or len(self.equivalences)]
         with written_folder(folder) as partial:
-            for part in SCHEMAS:
+            for part in parts:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
-            files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in SCHEMAS}
+            files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in parts}
             write_json(
                 partial / "manifest.json", self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files}
             )
@@ -130,6 +145,8 @@ class KnowledgeGraph:
         tables = {}
         for part in SCHEMAS:
             file = folder / f"{part}.parquet"
+            if part == "equivalences" and file.name not in manifest["sha256"] and not file.exists():
+                continue  # it has none, or was saved before there were any
             if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
                 raise InputError(f"{file}: missing, or not the file its manifest describes. Build the graph again.")
             tables[part] = pq.read_table(file)

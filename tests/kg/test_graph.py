@@ -24,7 +24,7 @@ PARTS = {
 
 
 def graph(**changes):
-    return KnowledgeGraph(**{part: table(part, changes.get(part, rows)) for part, rows in PARTS.items()},
+    return KnowledgeGraph(**{part: table(part, rows) for part, rows in (PARTS | changes).items()},
                           manifest={"source": "test", "version": "1", "licence": "none"})  # fmt: skip
 
 
@@ -33,7 +33,9 @@ def test_indices():
     assert one.ids.to_pylist() == ["a", "b", "c"] and one.relations == ["r", "s"]
     assert one.triple_indices().tolist() == [[0, 1, 1], [2, 0, 0], [1, 1, 2]]
     assert one.index_of(pa.array(["c", "a"])).tolist() == [2, 0]
-    assert one.counts() == {"entities": 3, "names": 2, "definitions": 1, "triples": 3, "relations": 2}
+    assert one.counts() == {
+        "entities": 3, "names": 2, "definitions": 1, "triples": 3, "relations": 2, "equivalences": 0,
+    }  # fmt: skip
 
 
 def test_empty_graph(tmp_path):
@@ -47,9 +49,7 @@ def test_save_and_load(tmp_path):
     for part in SCHEMAS:
         assert getattr(loaded, part).equals(getattr(graph(), part))
     assert loaded.manifest["source"] == "test" and loaded.manifest["counts"] == graph().counts()
-    assert sorted(p.name for p in folder.iterdir()) == sorted(
-        [f"{part}.parquet" for part in SCHEMAS] + ["manifest.json"]
-    )
+    assert sorted(p.name for p in folder.iterdir()) == sorted([f"{part}.parquet" for part in PARTS] + ["manifest.json"])
     assert [p.name for p in folder.parent.iterdir()] == ["g"]  # nothing temporary stays
 
 
@@ -69,6 +69,8 @@ def test_save_replaces_an_older_graph(tmp_path):
     ({"definitions": {"id": ["z"], "text": ["x"]}}, "definitions: row 0: unknown entity id 'z'"),
     ({"triples": {"head": ["a", "a"], "relation": ["r", "r"], "tail": ["b", "y"]}}, "triples: row 1: .*'y' in tail"),
     ({"triples": {"head": ["x"], "relation": ["r"], "tail": ["b"]}}, "triples: row 0: .*'x' in head"),
+    ({"equivalences": {"head": ["a"], "relation": ["r"], "tail": ["q"]}}, "equivalences: row 0: .*'q' in tail"),
+    ({"equivalences": {"head": ["q"], "relation": ["r"], "tail": ["a"]}}, "equivalences: row 0: .*'q' in head"),
     ({"definitions": {"id": ["a"], "text": [None]}}, "definitions: column text has empty values"),
 ])  # fmt: skip
 def test_bad_tables(changes, message):
@@ -82,11 +84,33 @@ def test_wrong_columns():
         KnowledgeGraph(one.entities, one.names, one.definitions, one.triples.select(["head", "tail", "relation"]))
 
 
+SAME = {"head": ["a", "c"], "relation": ["same", "same"], "tail": ["b", "a"]}
+
+
+def test_equivalences_are_saved_apart(tmp_path):
+    with_them = graph(equivalences=SAME)
+    loaded = KnowledgeGraph.load(with_them.save(tmp_path / "g"))
+    assert loaded.equivalences.to_pydict() == SAME and loaded.counts()["equivalences"] == 2
+    assert loaded.relations == ["r", "s"] and loaded.degree().tolist() == graph().degree().tolist()
+    assert loaded.triple_indices().tolist() == graph().triple_indices().tolist()
+
+
+def test_equivalences_change_the_fingerprint_and_their_absence_does_not(tmp_path):
+    """A graph that has none is on disk what it was before there were any."""
+    without = fingerprint(graph().save(tmp_path / "g"))
+    assert sorted(read_json(tmp_path / "g" / "manifest.json")["sha256"]) == sorted(f"{p}.parquet" for p in PARTS)
+    assert without == digest({f"{p}.parquet": sha256(tmp_path / "g" / f"{p}.parquet") for p in PARTS})
+    assert fingerprint(graph(equivalences=SAME).save(tmp_path / "h")) != without
+    pq.write_table(graph(equivalences=SAME).equivalences, tmp_path / "g" / "equivalences.parquet")
+    with pytest.raises(InputError, match=r"equivalences\.parquet: missing, or not the file"):
+        KnowledgeGraph.load(tmp_path / "g")
+
+
 @pytest.mark.parametrize("part", SCHEMAS)
 def test_load_refuses_what_the_manifest_does_not_describe(tmp_path, part):
-    folder = graph().save(tmp_path / "g")
+    folder = graph(equivalences=SAME).save(tmp_path / "g")
     file = folder / f"{part}.parquet"
-    pq.write_table(getattr(graph(), part).slice(1), file)  # a sound file, but another one
+    pq.write_table(getattr(graph(equivalences=SAME), part).slice(1), file)  # a sound file, but another one
     with pytest.raises(InputError, match=rf"{part}\.parquet: missing, or not the file"):
         KnowledgeGraph.load(folder)
     file.unlink()
