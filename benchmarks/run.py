@@ -7,6 +7,7 @@ python -m benchmarks.run cases TASK [OF=LABEL]     what a scored linker gets wro
 python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
 python -m benchmarks.run figures sapbert [MODEL=… BASE=…]   a paper's figures   (make figures)
 python -m benchmarks.run table PAPER N   a paper's table, reported beside measured   (make table)
+python -m benchmarks.run synonyms [MODEL=…] [SAMPLES=… LINKED=…] …   which of 20 names means the same   (make synonyms)
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
 python -m benchmarks.run tasks                        what there is
 """
@@ -117,6 +118,15 @@ def run_counts(words: Sequence[str]) -> None:
     print(counts_table(count_rows(folder_of, [task(name) for name in plain] or list(tasks().values()))))
 
 
+def run_synonyms(words: Sequence[str]) -> None:
+    from benchmarks.synonyms import SETTINGS, evaluate
+
+    plain, given = settings_of(words, SETTINGS)
+    if plain:
+        raise InputError(f"synonyms: wanted NAME=VALUE settings only, got {plain[0]!r}")
+    evaluate(given)
+
+
 def run_tasks(words: Sequence[str]) -> None:
     from benchmarks.tasks import tasks
 
@@ -134,6 +144,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "cases": run_cases,
     "compare": run_compare,
     "figures": run_figures,
+    "synonyms": run_synonyms,
     "table": run_table,
     "counts": run_counts,
     "tasks": run_tasks,

@@ -9,18 +9,23 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
             their vectors
     small   settings that fine-tuning in PROFILE=small changes for it
+
+    python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
 """
 
 from __future__ import annotations
 
+import argparse
+import shutil
+import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from kg.files import InputError, digest, read_json, sha256
-from kg.pretrained import PACKAGED
+from kg.files import InputError, digest, read_json, sha256, written_folder
+from kg.pretrained import PACKAGED, pretrained
 from kg.tracking import ROOT, newest_export
 
 PLAIN = "models.encoders.BertEncoder"
@@ -117,3 +122,32 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, a folder or a hub name")
     return Encoder(name.replace("/", "--"), name, PLAIN, None, name, {})
+
+
+def copied(name: str, out: Path) -> bool:
+    """Copy the encoder that `name` means to folder `out`; False if the same one is there. Raises InputError as :func:`encoder`."""
+    source = Path(pretrained(encoder(name).folder))
+    if not source.is_dir():
+        raise InputError(f"{name}: a model of the hub, not a folder; give its name as ENCODER={name} instead")
+    if (out / "config.json").is_file() and sha256(out) == sha256(source):
+        return False
+    with written_folder(out) as partial:
+        shutil.copytree(source, partial, dirs_exist_ok=True)
+    return True
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.encoders", description=__doc__)
+    parser.add_argument("name", help="as MODEL= takes it")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    try:
+        new = copied(options.name, options.out)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(f"{options.out}: {options.name}{'' if new else ', there already; kept'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -112,14 +112,16 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
 
 
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
-    """Start and end of every reported metric, one pair of columns per run, headed by `column` with the run's name in it."""
+    """Start and end of every reported metric, one pair of columns per run, headed by `column` with the run's name in it.
+
+    A metric that a run does not have stays empty there.
+    """
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
     for label, key in report.items():
-        lines.append(
-            f"{label:<{width}}" + "".join(f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" for r in results.values())
-        )
+        cells = (f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20 for r in results.values())
+        lines.append(f"{label:<{width}}" + "".join(cells).rstrip())
     return "\n".join(lines)
 
 
@@ -140,7 +142,7 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
         started = time.monotonic()
         for stage in stages:
             number += 1
-            beside = f" (beside it; output in {work / f'{stage.result}.log'})" if stage is not stages[0] else ""
+            beside = f" (beside it; output in {work / stage.log})" if stage is not stages[0] else ""
             print(f"[{number}/{len(plan)}] {stage.title}{beside}", flush=True)
         run_stages(stages, work)
         print(f"      {time.monotonic() - started:.0f} s", flush=True)

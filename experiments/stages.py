@@ -24,6 +24,11 @@ class Stage(NamedTuple):
     together: Any = None  # stages in a row with the same value run at the same time on a CPU
     environment: dict[str, str] | None = None  # beside the process's own
 
+    @property
+    def log(self) -> str:
+        """Name of the file with its output, where that is not shown."""
+        return f"{self.result or self.words[0]}.log"
+
 
 def dies_with_its_parent() -> None:
     """Ask Linux to end this process when the one that started it ends, however that came about.
@@ -40,7 +45,7 @@ def run_stages(stages: list[Stage], work: Path) -> None:
     if len(stages) > 1:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // len(stages)))
     with contextlib.ExitStack() as stack:
-        logs = [None, *(stack.enter_context(open(work / f"{s.result}.log", "w")) for s in stages[1:])]
+        logs = [None, *(stack.enter_context(open(work / s.log, "w")) for s in stages[1:])]
         started = [
             subprocess.Popen(
                 [sys.executable, "-m", *stage.words],

@@ -42,6 +42,7 @@ from benchmarks.linking.generator import SETTINGS as GENERATOR
 from benchmarks.linking.linkers import (
     DEPTH,
     MAX_LENGTH,
+    POOLINGS,
     BackOff,
     Embedder,
     Exact,
@@ -193,10 +194,13 @@ def embedder_of(given: Mapping[str, str], name: str, chosen: EncoderName | None 
     bf16 = choice(given, "PRECISION", ("fp32", "bf16"), "fp32") == "bf16"
     length, device = number(given, "MAX_LENGTH", MAX_LENGTH, 3), device_of(given)
     module = imported(chosen.load, "models")(chosen.folder)
-    pooling = choice(given, "POOLING", ("cls", "mean"), getattr(module, "pooling", "cls"))
+    pooling = choice(given, "POOLING", POOLINGS, getattr(module, "pooling", "cls"))
+    wanted = chosen.linker and choice(given, "KNOWLEDGE", ("yes", "no"), "yes") == "yes"
+    linker = imported(chosen.linker, "datamodules")(chosen.folder) if wanted else None
     embedder = Embedder(
-        module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, length, device=device, bf16=bf16
-    )
+        module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, length, device=device, bf16=bf16,
+        linker=linker,
+    )  # fmt: skip
     label = f"{chosen.name.partition('@')[0].replace('/', '-')} {pooling}" + (" dot" if dot else "")
     return label, embedder
 

@@ -26,6 +26,7 @@ from kg.search import BACKENDS, Index
 from kg.tracking import runs_folder
 
 DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as not found
+POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the special ones
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 
 
@@ -120,18 +121,21 @@ class NearestByTfIdf:
 
 
 class Embedder:
-    """Vectors of names by an encoder: [CLS] or the mean over tokens, of unit length unless `dot`.
+    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of unit length unless `dot`.
 
     Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded. Vectors that were
-    asked for before are kept (a task's folds share their dictionary); `identity` names the encoder's weights.
+    asked for before are kept (a task's folds share their dictionary); `identity` names the encoder's weights, and `linker`
+    makes its mentions, where it takes them (experiments/<paper>/encoder.yaml).
     """
 
     def __init__(
         self, encoder: Any, tokenizer: Any, identity: str, pooling: str = "cls", dot: bool = False,
         max_length: int = MAX_LENGTH, tokens: int = 4096, device: str = "cpu", bf16: bool = False,
+        linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None,
     ) -> None:  # fmt: skip
-        if pooling not in ("cls", "mean"):
-            raise InputError(f"POOLING={pooling}: choose from: cls, mean")
+        if pooling not in POOLINGS:
+            raise InputError(f"POOLING={pooling}: choose from: {', '.join(POOLINGS)}")
+        self.linker = linker
         self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
         self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
         self.device, self.bf16 = device, bf16
@@ -144,6 +148,7 @@ class Embedder:
         return {
             "encoder": self.identity, "pooling": self.pooling, "similarity": "dot" if self.dot else "cosine",
             "max_length": self.max_length, "precision": "bf16" if self.bf16 else "fp32",
+            **({"mentions": "linked"} if self.linker else {}),
         }  # fmt: skip
 
     def __call__(self, names: Sequence[str]) -> Tensor:
@@ -162,7 +167,10 @@ class Embedder:
 
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
-        ids = self.tokenizer(names, truncation=True, max_length=self.max_length, padding=False)["input_ids"]
+        encoded = self.tokenizer(
+            names, truncation=True, max_length=self.max_length, padding=False, return_offsets_mapping=True
+        )
+        ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
         vectors = torch.empty(len(names), self.encoder.hidden_size)
         start = 0
@@ -175,17 +183,23 @@ class Embedder:
                 for row, i in enumerate(batch):
                     padded[row, : len(ids[i])] = torch.tensor(ids[i])
                     mask[row, : len(ids[i])] = 1
-                vectors[batch] = self._pooled(padded.to(self.device), mask.to(self.device)).cpu()
+                mentions = self.linker([names[i] for i in batch], [offsets[i] for i in batch]) if self.linker else None
+                vectors[batch] = self._pooled(padded.to(self.device), mask.to(self.device), mentions).cpu()
                 start += len(batch)
                 bar.update(len(batch))
         return vectors
 
-    def _pooled(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def _pooled(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
+        given = () if mentions is None else (type(mentions)(*(part.to(self.device) for part in mentions)),)
         with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
-            states = self.encoder(ids, mask).float()  # (names, tokens, hidden)
+            states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
         if self.pooling == "cls":
             pooled = states[:, 0]
         else:
+            if self.pooling == "text":
+                ends = torch.tensor([self.tokenizer.cls_token_id, self.tokenizer.sep_token_id], device=ids.device)
+                text = mask.masked_fill(torch.isin(ids, ends), 0)
+                mask = torch.where(text.any(1, keepdim=True), text, mask)  # a name without a token
             pooled = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         return pooled if self.dot else torch.nn.functional.normalize(pooled, dim=1)
 

@@ -320,8 +320,12 @@ def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield text
 
 
-def texts(path: str | Path | None = None) -> Iterator[tuple[str, str, str]]:
+def texts(
+    path: str | Path | None = None, without: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, str, str]]:
     """(entity id, "templated-<n>" or "phrase-<n>", text): what the graph says of each head.
+
+    without: predicates of which nothing is said.
 
     Templated texts are sentences made from its triples. A phrase is one or several of its values that are running text,
     each given once for the whole graph. Raises InputError as :func:`read` does.
@@ -330,6 +334,7 @@ def texts(path: str | Path | None = None) -> Iterator[tuple[str, str, str]]:
     for raw, relations in parsed(files(path)[0]).items():
         head = _even(raw)
         facts = {_even(p): list(dict.fromkeys(filter(None, map(_even, tails)))) for p, tails in relations.items()}
+        facts = {p: tails for p, tails in facts.items() if p not in without}
         instead = INSTEAD.get(subject_type(facts))
         pairs = (pair for p, tails in facts.items() if tails for pair in sentences(head, p, tails, instead))
         for number, text in enumerate(_packed(pairs)):

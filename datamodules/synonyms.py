@@ -1,0 +1,296 @@
+"""Retrieval of synonyms from a graph's equivalences, as SMedBERT evaluates encoders (Section 4.3 and Appendix C).
+
+    python -m datamodules.synonyms build --graph GRAPH --out FOLDER
+    python -m datamodules.synonyms drop --synonyms FOLDER --input TEXT ... --out FILE
+
+Each pair of equivalent entities is asked for in both directions: one is the query, the other is to be found among 19
+entities of its type whose names look like its own (Jaro-Winkler similarity above 0.6). Dataset-1 is all samples,
+Dataset-2 those whose two entities share most of their neighbours; Dataset-3 depends on a text (benchmarks.synonyms).
+
+No negative is the query, the gold entity, an equivalent of either, or named like one of them. A sample with too few
+negatives is dropped and counted. `drop` takes out of a text the sentences that name both sides of a pair: whoever trains
+on them is told the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ahocorasick
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jsonargparse import auto_cli
+from rapidfuzz import process
+from rapidfuzz.distance import JaroWinkler
+from tqdm import tqdm
+
+from kg.files import InputError, read_json, sha256, write_json, written, written_folder
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.linking.documents import documents
+
+FORMAT = 1
+FILE = "samples.parquet"
+UNTYPED = ("", "未知")
+_SENTENCE = re.compile(r"[^。！？；!?;\n]*[。！？；!?;\n]*")
+
+
+class Sample(NamedTuple):
+    """One question: which of `candidates` (the gold one first) means the same as `query`? Entity ids and their names."""
+
+    query: str
+    query_name: str
+    candidates: list[str]
+    candidate_names: list[str]
+    shared: bool  # whether it belongs to Dataset-2
+
+
+def neighbour_sets(graph: KnowledgeGraph) -> list[set[int]]:
+    """The entities that share a triple with each entity, itself left out."""
+    found: list[set[int]] = [set() for _ in range(len(graph.entities))]
+    for head, _, tail in graph.triple_indices().tolist():
+        if head != tail:
+            found[head].add(tail)
+            found[tail].add(head)
+    return found
+
+
+def share_neighbours(a: set[int], b: set[int], jaccard: float, common: int) -> bool:
+    """Whether two entities belong to Dataset-2: at least `common` neighbours in common, and this Jaccard index."""
+    both = len(a & b)
+    return both >= common and both >= jaccard * len(a | b)
+
+
+def equivalent_pairs(graph: KnowledgeGraph) -> list[tuple[int, int]]:
+    """The graph's equivalences, undirected, each once, in order."""
+    head, tail = (graph.index_of(graph.equivalences[c]).tolist() for c in ("head", "tail"))
+    return list(dict.fromkeys((min(p), max(p)) for p in zip(head, tail, strict=True) if p[0] != p[1]))
+
+
+def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
+    """Type of every entity; one without takes that of its first equivalent that has one."""
+    kinds: list[str] = graph.entities["type"].to_pylist()
+    result = ["" if kind in UNTYPED else kind for kind in kinds]
+    for a, b in pairs:
+        for one, other in ((a, b), (b, a)):
+            if not result[one] and kinds[other] not in UNTYPED:
+                result[one] = kinds[other]
+    return result
+
+
+def eligible(names: Sequence[str], group: np.ndarray, gold: Sequence[int], similarity: float) -> Iterator[np.ndarray]:
+    """For each entity of `gold`, those of `group` with another name whose Jaro-Winkler similarity to its name is above `similarity`."""
+    choices = [names[i] for i in group]
+    for begin in range(0, len(gold), 256):
+        part = [names[g] for g in gold[begin : begin + 256]]
+        score = process.cdist(part, choices, scorer=JaroWinkler.similarity, score_cutoff=similarity, dtype=np.float32)
+        for name, row in zip(part, score, strict=True):
+            found = group[row > similarity]
+            yield found[[names[i] != name for i in found]]
+
+
+def samples(
+    graph: KnowledgeGraph,
+    negatives: int = 19,
+    similarity: float = 0.6,
+    jaccard: float = 0.75,
+    common: int = 3,
+    limit: int | None = None,
+    seed: int = 0,
+) -> tuple[list[Sample], Counter[str]]:
+    """(the samples of a graph's equivalences, what was dropped and why).
+
+    limit: pairs at most, drawn by `seed`. Raises InputError when the graph has no equivalences.
+    """
+    pairs = equivalent_pairs(graph)
+    if not pairs:
+        raise InputError(
+            "this graph has no equivalences, so there is nothing to ask for. Build one that keeps them apart: "
+            "python -m kg.refine --help"
+        )
+    rng = np.random.default_rng(seed)
+    equals: dict[int, set[int]] = defaultdict(set)
+    for a, b in pairs:
+        equals[a].add(b)
+        equals[b].add(a)
+    kinds, names, ids = typed(graph, pairs), graph.entities["name"].to_pylist(), graph.ids.to_pylist()
+    found: Counter[str] = Counter()
+    if limit is not None and limit < len(pairs):
+        found["pairs beyond the limit"] = len(pairs) - limit
+        pairs = [pairs[i] for i in np.sort(rng.choice(len(pairs), limit, replace=False))]
+    around = neighbour_sets(graph)
+    questions = [q for a, b in pairs for q in ((a, b), (b, a))]
+    groups: dict[str, list[int]] = defaultdict(list)
+    for entity, kind in enumerate(kinds):
+        groups[kind].append(entity)
+    wanted: dict[str, list[int]] = defaultdict(list)
+    for gold in dict.fromkeys(gold for _, gold in questions):
+        wanted[kinds[gold]].append(gold)
+    alike: dict[int, np.ndarray] = {}
+    with tqdm(total=sum(len(g) for k, g in wanted.items() if k), desc="similar names", disable=None) as bar:
+        for kind in sorted(k for k in wanted if k):
+            for gold, row in zip(
+                wanted[kind], eligible(names, np.array(groups[kind]), wanted[kind], similarity), strict=True
+            ):
+                alike[gold] = row
+                bar.update()
+    result: list[Sample] = []
+    for query, gold in questions:
+        if not kinds[gold]:
+            found["samples whose entities have no type"] += 1
+            continue
+        never = equals[query] | equals[gold] | {query, gold}
+        said = {names[i] for i in never}
+        pool = [i for i in alike[gold].tolist() if i not in never and names[i] not in said]
+        if names[query] == names[gold]:
+            found["samples of two entities of one name"] += 1
+        elif len(pool) < negatives:
+            found[f"samples with fewer than {negatives} negatives"] += 1
+        else:
+            chosen = [gold, *(pool[i] for i in rng.choice(len(pool), negatives, replace=False))]
+            result.append(
+                Sample(
+                    ids[query], names[query], [ids[i] for i in chosen], [names[i] for i in chosen],
+                    share_neighbours(around[query], around[gold], jaccard, common),
+                )
+            )  # fmt: skip
+    return result, found
+
+
+def build(
+    graph: str,
+    out: str,
+    negatives: int = 19,
+    similarity: float = 0.6,
+    jaccard: float = 0.75,
+    common: int = 3,
+    limit: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+) -> Path:
+    """Write the samples of the graph in folder `graph` to folder `out`; the same ones that are there are kept.
+
+    Raises InputError as :func:`samples` does, and when no sample is left.
+    """
+    folder, settings = Path(out), {
+        "format": FORMAT, "graph": fingerprint(graph), "negatives": negatives, "similarity": similarity,
+        "jaccard": jaccard, "common": common, "limit": limit, "seed": seed,
+    }  # fmt: skip
+    manifest = folder / "manifest.json"
+    if not fresh and manifest.is_file() and read_json(manifest).get("settings") == settings:
+        print(f"{out}: these samples are there already; kept (--fresh true builds them again)")
+        return folder
+    try:
+        made, dropped = samples(KnowledgeGraph.load(graph), negatives, similarity, jaccard, common, limit, seed)
+    except InputError as error:
+        raise InputError(f"{graph}: {error}") from error
+    if not made:
+        raise InputError(f"{graph}: no sample is left: {dict(dropped)}. Lower --negatives or --similarity.")
+    with written_folder(folder) as partial:
+        columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
+        pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
+        counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
+        write_json(
+            partial / "manifest.json",
+            {"settings": settings, "counts": counts, "left_out": dict(dropped), "sha256": sha256(partial / FILE)},
+        )
+    print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    for reason, n in sorted(dropped.items()):
+        print(f"left out: {n:,} {reason}")
+    return folder
+
+
+def load(folder: str | Path) -> list[Sample]:
+    """The samples in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
+    folder = Path(folder)
+    if not (folder / "manifest.json").is_file():
+        raise InputError(
+            f"{folder}: no samples here (manifest.json is missing). Run: python -m datamodules.synonyms build"
+        )
+    file = folder / FILE
+    if not file.is_file() or sha256(file) != read_json(folder / "manifest.json").get("sha256"):
+        raise InputError(f"{file}: missing, or not the file its manifest describes. Build the samples again.")
+    return [Sample(**row) for row in pq.read_table(file).to_pylist()]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of `text` with their end marks; joined they are the text."""
+    return [s for s in _SENTENCE.findall(text) if s]
+
+
+class Pairs:
+    """Finds sentences that name both sides of a pair, in places that do not overlap.
+
+    A name inside its partner's (结核 in 肺结核) is not named by it.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.partners: dict[str, set[str]] = defaultdict(set)
+        for a, b in pairs:
+            if a != b:
+                self.partners[a].add(b)
+                self.partners[b].add(a)
+        self._automaton = ahocorasick.Automaton()
+        for name in self.partners:
+            self._automaton.add_word(name, name)
+        self._automaton.make_automaton()
+
+    def named(self, sentence: str) -> bool:
+        """Whether the sentence names both sides of one of the pairs."""
+        if not self.partners:
+            return False
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for last, name in self._automaton.iter(sentence):
+            places[name].append((last + 1 - len(name), last + 1))
+        return any(
+            a[1] <= b[0] or b[1] <= a[0]
+            for name, own in places.items()
+            for partner in self.partners[name] & places.keys()
+            for a in own
+            for b in places[partner]
+        )
+
+
+def drop(synonyms: str, input: list[str], out: str) -> Path:
+    """Write the documents of `input` to the JSON Lines file `out`, without the sentences that name both sides of a pair.
+
+    A document of which nothing is left is dropped. What was dropped is printed. Raises InputError for broken input.
+    """
+    pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load(synonyms))
+    counts: Counter[str] = Counter(documents=0, sentences=0)
+    with written(out) as handle:
+        for file in input:
+            for document in documents([Path(file)]):
+                kept = []
+                for sentence in sentences(document.text):
+                    counts["sentences"] += 1
+                    if pairs.named(sentence):
+                        counts["dropped: both sides of a pair in one sentence"] += 1
+                    else:
+                        kept.append(sentence)
+                counts["documents"] += 1
+                text = "".join(kept)
+                if text.strip():
+                    handle.write(json.dumps({"id": document.id, "text": text}, ensure_ascii=False) + "\n")
+                else:
+                    counts["dropped: documents of which nothing is left"] += 1
+    print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    return Path(out)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    commands: dict[str, Any] = {"build": build, "drop": drop}
+    try:
+        auto_cli(commands, args=arguments, as_positional=False)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
