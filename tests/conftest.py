@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import mlflow
 import pytest
 
-from tests.fakes import genbioel, kebiolm, mlm, sapbert
+from tests.fakes import genbioel, kebiolm, mlm, sapbert, smedbert
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +47,9 @@ def fake_sapbert(tmp_path_factory: pytest.TempPathFactory) -> sapbert.Folders:
 def fake_genbioel(tmp_path_factory: pytest.TempPathFactory) -> genbioel.Folders:
     """GenBioEL's inputs, written once; tests must not change them."""
     return genbioel.write(tmp_path_factory.mktemp("genbioel"))
+
+
+@pytest.fixture(scope="session")
+def fake_smedbert(tmp_path_factory: pytest.TempPathFactory) -> smedbert.Folders:
+    """SMedBERT's inputs, written once; tests must not change them."""
+    return smedbert.write(tmp_path_factory.mktemp("smedbert"))

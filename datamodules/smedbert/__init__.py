@@ -141,7 +141,7 @@ class SMedBERTData(pl.LightningDataModule):
         graph = KnowledgeGraph.load(self.graph)
         EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
         self.table = NeighbourTable.load(self.neighbours)
-        self.table.check_graph(fingerprint(self.graph), self.graph)
+        self.table.check_graph(graph.ids, self.graph)
         if self.k > self.table.k:
             raise InputError(
                 f"{self.neighbours}: {self.table.k} neighbours an entity, but k is {self.k}. "

@@ -20,9 +20,11 @@ def write(
     length: int = 128,
     dropout: float = 0.1,
     seed: int = 0,
+    characters: str = "",
 ) -> Path:
-    """A BERT whose vocabulary is single characters plus `words`; other words fall into characters."""
-    characters = string.ascii_lowercase + string.digits + string.punctuation
+    """A BERT whose vocabulary is single characters, `characters` too, plus `words`; other words fall into characters."""
+    single = string.ascii_lowercase + string.digits + string.punctuation
+    characters = single + "".join(c for c in characters if c not in single)
     vocab = SPECIAL + list(characters) + [f"##{c}" for c in string.ascii_lowercase + string.digits]
     vocab += [w for w in dict.fromkeys(words) if len(w) > 1]
     backend = Tokenizer(models.WordPiece({t: i for i, t in enumerate(vocab)}, unk_token="[UNK]"))
