@@ -1,0 +1,210 @@
+"""The best neighbours of every entity as a memory-mapped table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
+from kg.pagerank.scores import ALPHA, pagerank, weights
+
+DIGITS = 12  #: decimals of a score; what agrees in them is a tie
+
+
+def best_relations(triples: np.ndarray, entities: int) -> np.ndarray:
+    """(pairs, 4) m, k, relation, direction: each entity m with each of its neighbours k once, in order.
+
+    Direction is 1 where m is the head and -1 where it is the tail. Of several relations the first outgoing one counts, by
+    its index, and an incoming one only without any.
+    """
+    kept = triples[triples[:, 0] != triples[:, 2]]
+    ones = np.ones(len(kept), np.int64)
+    out, into = np.column_stack([kept, ones]), np.column_stack([kept[:, ::-1], -ones])
+    both = np.concatenate([out, into])[:, [0, 2, 1, 3]]
+    both = both[np.lexsort((both[:, 2], -both[:, 3], both[:, 1], both[:, 0]))]
+    new = np.ones(len(both), bool)
+    new[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
+    return both[new]
+
+
+def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarray:
+    """(entities, k, 3) int32: entity, relation, direction of the `k` neighbours with the best scores, best first.
+
+    `pairs` (n, 4) as best_relations gives them, `score` (n,). Ties go to the neighbour that comes first in the graph.
+    Empty places hold -1, 0, 0.
+    """
+    order = np.lexsort((pairs[:, 1], -np.round(score, DIGITS), pairs[:, 0]))
+    ordered = pairs[order]
+    rank = ranges(np.bincount(ordered[:, 0], minlength=entities))
+    table = np.zeros((entities, k, 3), np.int32)
+    table[:, :, 0] = -1
+    chosen = rank < k
+    table[ordered[chosen, 0], rank[chosen]] = ordered[chosen, 1:]
+    return table
+
+
+@dataclass(eq=False)
+class NeighbourTable:
+    """The best neighbours of every entity of a graph.
+
+    rows        (entities, k, 3) int32, memory-mapped when loaded: entity index or -1, relation index, direction (1 where
+                the row's entity is the head, -1 where it is the tail, 0 in an empty place), best first
+    entity_ids, relation_ids    the graph's, by index
+    manifest    settings, the graph's fingerprint, counts, and what scores may be missing
+
+    Raises InputError when ids and rows do not correspond.
+    """
+
+    rows: np.ndarray
+    entity_ids: list[str]
+    relation_ids: list[str]
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 3 or self.rows.shape[2] != 3 or self.rows.dtype != np.int32:
+            raise InputError(f"rows: wanted (entities, k, 3) int32, got {self.rows.shape} {self.rows.dtype}")
+        if len(self.rows) != len(self.entity_ids):
+            raise InputError(
+                f"rows: {len(self.rows)} rows but {len(self.entity_ids)} ids; they must correspond one to one"
+            )
+
+    @property
+    def k(self) -> int:
+        return int(self.rows.shape[1])
+
+    def __getitem__(self, entities: np.ndarray) -> np.ndarray:
+        """Entity indices (n,), or -1 for no entity -> (n, k, 3) int32."""
+        entities = np.asarray(entities)
+        found = np.array(self.rows[np.maximum(entities, 0)])
+        found[entities < 0] = (-1, 0, 0)
+        return found
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the folder."""
+        with written_folder(folder) as partial:
+            np.save(partial / "neighbours.npy", self.rows)
+            for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
+                with written(partial / f"{name}.txt") as handle:
+                    handle.writelines(f"{i}\n" for i in ids)
+            write_json(partial / "manifest.json", self.manifest | {"sha256": sha256(partial / "neighbours.npy")})
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> NeighbourTable:
+        """The table in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
+        folder = Path(folder)
+        file = folder / "neighbours.npy"
+        if not (folder / "manifest.json").is_file():
+            raise InputError(
+                f"{folder}: no neighbour table here (manifest.json is missing). Make one: python -m kg.pagerank --help"
+            )
+        manifest = read_json(folder / "manifest.json")
+        if not file.is_file() or sha256(file) != manifest.get("sha256"):
+            raise InputError(f"{file}: missing, or not the file its manifest describes. Make the table again.")
+        ids = {name: [line for _, line in lines(folder / f"{name}.txt")] for name in ("entities", "relations")}
+        rows = np.load(file, mmap_mode="r", allow_pickle=False)
+        return cls(rows, ids["entities"], ids["relations"], manifest)
+
+    def check_graph(self, ids: pa.Array, graph: str) -> None:
+        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in order."""
+        own = pa.array(self.entity_ids, pa.string())
+        if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py() is not False:
+            return
+        known = set(self.entity_ids)
+        missing = next((i for i in ids.to_pylist() if i not in known), None)
+        first = f"entity {missing!r} has no row" if missing else "the order or number of entities differs"
+        raise InputError(
+            f"the neighbour table ({len(own)} rows) does not match the graph {graph} ({len(ids)} entities): "
+            f"{first}. Make the table of this graph: python -m kg.pagerank --help"
+        )
+
+
+def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
+    """(entities,) how often the corpus mentions each entity, from lines ``id<TAB>count``; 0 for an entity without line.
+
+    Raises InputError with file and line for a wrong line, an unknown id, an id that stands there twice or a count below 0.
+    """
+    index = {name: i for i, name in enumerate(graph.ids.to_pylist())}
+    counts = np.full(len(index), -1.0)
+    for number, line in lines(path):
+        name, tab, count = line.rpartition("\t")
+        if not tab or not count.isdecimal():
+            raise InputError(f"{path}:{number}: wanted 'id<TAB>count', a whole number of at least 0, got {line[:60]!r}")
+        if name not in index:
+            raise InputError(
+                f"{path}:{number}: unknown entity id {name!r}; count the mentions of this graph's entities"
+            )
+        if counts[index[name]] >= 0:
+            raise InputError(f"{path}:{number}: id {name!r} stands there twice; add its counts up")
+        counts[index[name]] = int(count)
+    return np.maximum(counts, 0)
+
+
+def rank(
+    graph: str,
+    out: str,
+    k: int = 10,
+    alpha: float = ALPHA,
+    n_iter: int | None = None,
+    counts: str | None = None,
+    dense: int = DENSE,
+    fresh: bool = False,
+) -> NeighbourTable:
+    """Rank the neighbours of every entity of the graph in folder `graph`; save the best `k` of each to folder `out`.
+
+    `counts` is a file of mention counts for Eq. (1). A whole table in `out` with the same settings is kept; `fresh` makes
+    it again. Raises InputError for settings out of range and a graph without entities.
+    """
+    if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
+        raise InputError(
+            f"wanted k, dense and n_iter of at least 1 and alpha between 0 and 1, "
+            f"got k {k}, alpha {alpha}, n_iter {n_iter}, dense {dense}"
+        )
+    if counts and n_iter is None:
+        raise InputError(
+            "counts: they set where the iteration starts, which acts only with n_iter; give it or drop counts"
+        )
+    settings = {"graph": fingerprint(graph), "k": k, "alpha": alpha, "n_iter": n_iter, "dense": dense}
+    settings["counts"] = sha256(Path(counts)) if counts and Path(counts).is_file() else counts
+    manifest = Path(out) / "manifest.json"
+    if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
+        print(f"{out}: already there with these settings (--fresh makes it again)")
+        return NeighbourTable.load(out)
+    loaded, started = KnowledgeGraph.load(graph), time.perf_counter()
+    if not len(loaded.entities):
+        raise InputError(f"{graph}: no entities; a neighbour table needs a graph with some")
+    triples, z = loaded.triple_indices(), len(loaded.entities)
+    weight, frequency = weights(triples, z), frequencies(counts, loaded) if counts else None
+    own = personal(weight, alpha, dense) if n_iter is None else personal_steps(weight, alpha, n_iter, progress=True)
+    pairs = best_relations(triples, z)
+    score = (1 - 1 / z) * own.score + pagerank(weight, alpha, n_iter, frequency)[pairs[:, 1]]
+    loops = int((triples[:, 0] == triples[:, 2]).sum())
+    number = np.diff(weight.indptr)
+    table = NeighbourTable(
+        top(pairs, score, z, k),
+        loaded.ids.to_pylist(),
+        loaded.relations,
+        {
+            "settings": settings,
+            "graph": settings["graph"],
+            "seconds": time.perf_counter() - started,
+            "entities": z,
+            "without_neighbours": int((number == 0).sum()),
+            "with_more_than_k": int((number > k).sum()),
+            "left_out": {
+                "triples from an entity to itself": loops,
+                "triples that stand there twice": len(triples) - loops - int(weight.sum()) // 2,
+            },
+            "score_missing_at_most": float(own.missing.max(initial=0)),
+        },
+    )
+    table.save(out)
+    return table
