@@ -84,7 +84,9 @@ def vectors_of(given: Mapping[str, str], model: str, linked: Path) -> tuple[str,
 
         return trained(kind, unit or "char", linked, int(given.get("SEED") or 0))
     _, embedder = embedder_of({"POOLING": "text", **given}, model)
-    label = f"{model.replace('/', '-')} {embedder.pooling}" + (" without knowledge" if given.get("KNOWLEDGE") == "no" else "")
+    label = f"{model.replace('/', '-')} {embedder.pooling}" + (
+        " without knowledge" if given.get("KNOWLEDGE") == "no" else ""
+    )
     return label, embedder.settings, lambda names: embedder(names).numpy()
 
 
@@ -122,8 +124,8 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
         theirs = np.load(Path(other["folder"]) / "hits.npy", allow_pickle=False)
         for name, rows in inside.items():
             if rows.any():
-                pair = (np.stack([h[rows], np.ones(int(rows.sum()))], axis=1) for h in (theirs, found))
-                c = compared(*({0: t} for t in pair))
+                before, after = (np.stack([h[rows], np.ones(int(rows.sum()))], axis=1) for h in (theirs, found))
+                c = compared({0: before}, {0: after})
                 print(
                     f"{name} against {other['model']} ({100 * other['results'][name]['acc@1']:.2f}): {100 * c.difference:+.2f}, "
                     f"95 % interval {100 * c.low:+.2f} to {100 * c.high:+.2f}, p = {c.p_bootstrap:.4f}"

@@ -85,7 +85,7 @@ def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def eligible(names: Sequence[str], group: np.ndarray, gold: Sequence[int], similarity: float) -> Iterator[np.ndarray]:
-    """For each entity of `gold`, those of `group` with another name whose Jaro-Winkler similarity to its name is above `similarity`."""
+    """For each entity of `gold`, those of `group` with another name of a Jaro-Winkler similarity above `similarity`."""
     choices = [names[i] for i in group]
     for begin in range(0, len(gold), 256):
         part = [names[g] for g in gold[begin : begin + 256]]

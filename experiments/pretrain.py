@@ -120,7 +120,9 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
     for label, key in report.items():
-        cells = (f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20 for r in results.values())
+        cells = (
+            f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20 for r in results.values()
+        )
         lines.append(f"{label:<{width}}" + "".join(cells).rstrip())
     return "\n".join(lines)
 

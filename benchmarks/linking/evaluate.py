@@ -195,8 +195,8 @@ def embedder_of(given: Mapping[str, str], name: str, chosen: EncoderName | None 
     length, device = number(given, "MAX_LENGTH", MAX_LENGTH, 3), device_of(given)
     module = imported(chosen.load, "models")(chosen.folder)
     pooling = choice(given, "POOLING", POOLINGS, getattr(module, "pooling", "cls"))
-    wanted = chosen.linker and choice(given, "KNOWLEDGE", ("yes", "no"), "yes") == "yes"
-    linker = imported(chosen.linker, "datamodules")(chosen.folder) if wanted else None
+    knowledge = choice(given, "KNOWLEDGE", ("yes", "no"), "yes") == "yes"
+    linker = imported(chosen.linker, "datamodules")(chosen.folder) if chosen.linker and knowledge else None
     embedder = Embedder(
         module, load_tokenizer(chosen.folder), chosen.identity, pooling, dot, length, device=device, bf16=bf16,
         linker=linker,
@@ -288,9 +288,7 @@ def stamp_of(definition: Task, split: str, folds: Sequence[Prepared], protocol: 
     } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})  # fmt: skip
 
 
-def evaluate(
-    name: str, given: Mapping[str, str], tuned: tuple[str, Sequence[Any]] | None = None
-) -> dict[str, Any]:
+def evaluate(name: str, given: Mapping[str, str], tuned: tuple[str, Sequence[Any]] | None = None) -> dict[str, Any]:
     """Score a linker and both floors; returns the summary that it writes and logs. Raises InputError.
 
     tuned: (label, what links of each fold) instead of MODEL, where every fold has its own model.

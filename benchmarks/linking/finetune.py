@@ -85,7 +85,9 @@ def chosen_options(recipe: Mapping[str, Any], given: Mapping[str, str]) -> tuple
     """({the run's setting: value} of the recipe's options, what the label says of those that are not the default)."""
     known = recipe["finetune"].get("options", {})
     if unknown := sorted(key for key in OPTIONS if given.get(key) and key not in known):
-        raise InputError(f"{unknown[0]}={given[unknown[0]]}: this model has no such option; it has: {', '.join(known) or 'none'}")
+        raise InputError(
+            f"{unknown[0]}={given[unknown[0]]}: this model has no such option; it has: {', '.join(known) or 'none'}"
+        )
     settings, told = {}, ""
     for key, option in known.items():
         default = next(iter(option["values"]))
@@ -122,7 +124,9 @@ def finetune(name: str, given: Mapping[str, str]) -> list[dict[str, Any]]:
     if pooled:
         own = Path(chosen.folder) / "sapbert.json"
         kept = read_json(own)["pooling"] if own.is_file() else "cls"
-        scored["POOLING"] = settings["model.init_args.pooling"] = scoring.choice(given, "POOLING", ("cls", "mean"), kept)
+        scored["POOLING"] = settings["model.init_args.pooling"] = scoring.choice(
+            given, "POOLING", ("cls", "mean"), kept
+        )
     build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
     _, folds = scoring.folds_of(definition, scored)
     numbers = scoring.fold_numbers(scored) or range(len(folds))

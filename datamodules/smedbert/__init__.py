@@ -245,12 +245,19 @@ class SMedBERTData(pl.LightningDataModule):
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
         counts = [(labels != IGNORE).sum(), (order != IGNORE).sum(), len(gold), len(hidden_ones.span)]
-        arrays = (original, attention, second, labels, order)
-        tensors = [torch.from_numpy(a) for a in arrays]
         result = SMedBERTBatch(
-            torch.from_numpy(corrupted), *tensors, hidden_ones, unmasked, torch.from_numpy(candidates),
-            torch.from_numpy(log_q.astype(np.float32)), torch.from_numpy(np.array(counts, np.float32)),
-        )  # fmt: skip
+            torch.from_numpy(corrupted),
+            torch.from_numpy(original),
+            torch.from_numpy(attention),
+            torch.from_numpy(second),
+            torch.from_numpy(labels),
+            torch.from_numpy(order),
+            hidden_ones,
+            unmasked,
+            torch.from_numpy(candidates),
+            torch.from_numpy(log_q.astype(np.float32)),
+            torch.from_numpy(np.array(counts, np.float32)),
+        )
         if epoch >= 0:
             return result
         others = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])

@@ -320,9 +320,7 @@ def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield text
 
 
-def texts(
-    path: str | Path | None = None, without: frozenset[str] = frozenset()
-) -> Iterator[tuple[str, str, str]]:
+def texts(path: str | Path | None = None, without: frozenset[str] = frozenset()) -> Iterator[tuple[str, str, str]]:
     """(entity id, "templated-<n>" or "phrase-<n>", text): what the graph says of each head.
 
     without: predicates of which nothing is said.

@@ -65,6 +65,10 @@ class SMedBERT(PaperModule):
     Raises InputError when the table has no projections, or its projections do not fit its entities.
     """
 
+    words: Tensor  # (V, H) Gamma_p, the start encoder's word embeddings
+    relation: Tensor  # (R, d_r) h_r
+    projection: Tensor  # (R, d_2, d_r) M_r
+
     def __init__(
         self,
         encoder: str,
@@ -133,7 +137,9 @@ class SMedBERT(PaperModule):
         self.order = nn.Sequential(
             nn.Linear(config.hidden_size, config.hidden_size), nn.Tanh(), nn.Linear(config.hidden_size, 2)
         )
-        self.context = SpanProjection(config.hidden_size, table.entity.shape[1], config.layer_norm_eps)  # Eq. (12), (20)
+        self.context = SpanProjection(
+            config.hidden_size, table.entity.shape[1], config.layer_norm_eps
+        )  # Eq. (12), (20)
         for part in (*self.order.modules(), *self.context.modules()):
             if isinstance(part, nn.Linear):
                 nn.init.normal_(part.weight, std=config.initializer_range)

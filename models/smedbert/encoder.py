@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel

@@ -147,7 +147,10 @@ def test_small_things() -> None:
         (["finetune", "NCBI", "MODLE=x"], "no setting 'MODLE'; choose from: MODEL, SEEDS"),
         (["finetune", "NCBI", "PROFILE=big"], "no profile 'big'; choose from: small, paper"),
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
-        (["evaluat"], "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, table, counts, tasks"),
+        (
+            ["evaluat"],
+            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, table, counts, tasks",
+        ),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],
 )

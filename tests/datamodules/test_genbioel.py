@@ -543,7 +543,10 @@ def test_denoising_reads_the_same_text(fake_genbioel: Folders, source: GraphSamp
     for number, (ids, decoder, labels) in zip(sample, rows_of([batch]), strict=True):
         left, mention, right, target = source.parts(int(number), np.random.default_rng([0, 4, int(number)]))
         text = said(data.inputs, labels[1:-1])
-        first, second = said(data.inputs, [*left, *mention, *right]), said(data.inputs, [*mention, data.inputs.linking, *target])
+        first, second = (
+            said(data.inputs, [*left, *mention, *right]),
+            said(data.inputs, [*mention, data.inputs.linking, *target]),
+        )
         wanted = f"{first}.{second}."
         assert text == wanted.replace("..", ".") and "START" not in text
         assert labels[0] == 0 and labels[-1] == 2 and decoder == [2, *labels[:-1]]

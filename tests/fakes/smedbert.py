@@ -32,7 +32,9 @@ class Folders(NamedTuple):
     corpus: str
 
 
-def write(folder: Path, texts: int = 160, size: int = 12, seed: int = 0, layers: int = 3, dropout: float = 0.1) -> Folders:
+def write(
+    folder: Path, texts: int = 160, size: int = 12, seed: int = 0, layers: int = 3, dropout: float = 0.1
+) -> Folders:
     """Sentences about diseases and drugs; a drug treats diseases, a disease is near others, some entities stand alone."""
     rng = np.random.default_rng(seed)
     diseases = [a + b for a in FIRST for b in SECOND]
@@ -42,7 +44,9 @@ def write(folder: Path, texts: int = 160, size: int = 12, seed: int = 0, layers:
     characters = sorted(set("".join(names) + PLAIN + "。！？；，"))
     encoder = bert.write(folder / "bert", [], layers=layers, dropout=dropout, characters="".join(characters))
     rows = [("near", i, (i + 1) % len(diseases)) for i in range(len(diseases))]
-    rows += [("treats", len(diseases) + d, int(t)) for d in range(len(DRUGS)) for t in rng.choice(len(diseases), 5, False)]
+    rows += [
+        ("treats", len(diseases) + d, int(t)) for d in range(len(DRUGS)) for t in rng.choice(len(diseases), 5, False)
+    ]
     graph = KnowledgeGraph(
         table("entities", {"id": ids, "name": names, "type": kinds}),
         table("names", {"id": ids, "name": names} | {

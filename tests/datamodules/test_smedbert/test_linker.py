@@ -13,7 +13,7 @@ from datamodules.smedbert.linker import linker
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError
 from kg.graph import KnowledgeGraph
-from tests.datamodules.smedbert.test_data import data
+from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders
 
 
@@ -64,7 +64,9 @@ def test_windows_and_separators_cut_no_mention_in_two(fake_smedbert: Folders, ex
 
 def test_hit_ratio_takes_a_share_of_the_mentions(fake_smedbert: Folders, export: Path) -> None:
     """Figure 3: which mentions get knowledge depends on text and place alone, and a larger share holds a smaller one."""
-    texts = ["".join(np.random.default_rng(i).permutation(["肺炎", "肾痛", "心肿", "骨瘤"])) + "。" * i for i in range(60)]
+    texts = [
+        "".join(np.random.default_rng(i).permutation(["肺炎", "肾痛", "心肿", "骨瘤"])) + "。" * i for i in range(60)
+    ]
     offsets = tokens(fake_smedbert, texts)
 
     def places(share: float) -> set[Any]:

@@ -44,7 +44,9 @@ def slow_attention(module: HybridAttention, mention: Tensor, vectors: Tensor, ty
     beta = torch.stack(logits).exp() / torch.stack(logits).exp().sum()  # Eq. (5)
     if module.type_place == "post":
         beta = beta * torch.stack([alpha[t] for t in types])
-    mixed = sum(b * (module.value.weight @ e + module.value.bias) for b, e in zip(beta, vectors, strict=True))  # Eq. (6)
+    mixed = sum(
+        b * (module.value.weight @ e + module.value.bias) for b, e in zip(beta, vectors, strict=True)
+    )  # Eq. (6)
     inner = gelu(module.inner.weight @ mixed + module.inner.bias)
     return layer_norm(mixed + module.outer.weight @ inner, module.norm)  # Eq. (7)
 

@@ -21,9 +21,9 @@ from models.encoders import load_bert, through_layers
 from models.smedbert import SMedBERT
 from models.smedbert.attention import SpanProjection
 from models.smedbert.encoder import SMedBERTEncoder, knowledge_layer
-from tests.datamodules.smedbert.test_data import data
+from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders
-from tests.models.smedbert.test_attention import gelu, layer_norm, slow_attention
+from tests.models.test_smedbert.test_attention import gelu, layer_norm, slow_attention
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "smedbert.json"
 
@@ -220,8 +220,8 @@ def test_d5_no_gradient_passes_the_target(fake_smedbert: Folders) -> None:
 
 
 def test_the_masked_lm_head_of_the_start_is_carried_on(fake_mlm: Any, fake_smedbert: Folders, tmp_path: Path) -> None:
-    from models.heads import MLMHead
     from models.encoders import load_mlm_head
+    from models.heads import MLMHead
     from models.mlm import MLM, new_bert
 
     start = MLM()
@@ -231,7 +231,9 @@ def test_the_masked_lm_head_of_the_start_is_carried_on(fake_mlm: Any, fake_smedb
     start.export(tmp_path)
     head = MLMHead(8, 50)
     assert load_mlm_head(str(tmp_path), head)
-    assert all(torch.equal(a, b) for a, b in zip(head.state_dict().values(), start.head.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(head.state_dict().values(), start.head.state_dict().values(), strict=True)
+    )
     config = load_bert(fake_smedbert.bert).config
     other = MLMHead(config.hidden_size, config.vocab_size)
     before = other.dense.weight.clone()
@@ -321,9 +323,9 @@ def test_bad_tables(fake_smedbert: Folders, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no relation vectors and projections.*make kg-"):
         module(fake_smedbert._replace(entities=str(tmp_path / "transe")))
     assert table.relation is not None and table.projection is not None
-    EmbeddingTable(
-        table.entity[:, :5], table.entity_ids, table.relation, table.relation_ids, table.projection
-    ).save(tmp_path / "short")
+    EmbeddingTable(table.entity[:, :5], table.entity_ids, table.relation, table.relation_ids, table.projection).save(
+        tmp_path / "short"
+    )
     with pytest.raises(InputError, match="do not lead from entities of size 5"):
         module(fake_smedbert._replace(entities=str(tmp_path / "short")))
 
