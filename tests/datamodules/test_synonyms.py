@@ -27,7 +27,7 @@ from kg.graph import KnowledgeGraph, table
 
 def graph(
     names: list[str], kinds: list[str], equal: list[tuple[int, int]], facts: list[tuple[int, int]] = []
-) -> KnowledgeGraph:  # noqa: B006
+) -> KnowledgeGraph:
     ids = [f"E{i}" for i in range(len(names))]
     return KnowledgeGraph(
         table("entities", {"id": ids, "name": names, "type": kinds}),
@@ -156,7 +156,7 @@ def test_drop_takes_out_sentences_and_counts(tmp_path: Path, capsys: Any) -> Non
         handle.writelines(json.dumps({"id": str(i), "text": t}, ensure_ascii=False) + "\n" for i, t in enumerate(rows))
     capsys.readouterr()
     drop(str(tmp_path / "s"), [str(tmp_path / "t.jsonl")], str(tmp_path / "o.jsonl"))
-    kept = [json.loads(line) for line in open(tmp_path / "o.jsonl")]
+    kept = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert kept == [{"id": "0", "text": f"{a}常见。{b}少见。"}, {"id": "2", "text": "别的话。"}]
     said = capsys.readouterr().out
     assert "2 dropped: both sides" in said and "1 dropped: documents" in said and "3 documents" in said

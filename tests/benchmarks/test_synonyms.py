@@ -1,0 +1,108 @@
+"""Acc@1 among twenty names: hits, data sets, summaries and how runs are compared."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import synonyms
+from benchmarks.synonyms import evaluate, hits, members, mention_counts, report, summaries
+from datamodules.synonyms import Sample, build
+from kg.files import InputError, write_json
+from tests.datamodules.test_synonyms import graph, many
+
+
+def sample(query: str, gold: str, *others: str, shared: bool = False) -> Sample:
+    return Sample(f"id-{query}", query, [f"id-{n}" for n in (gold, *others)], [gold, *others], shared)
+
+
+def test_hits_by_hand() -> None:
+    vectors = {"q": [1, 0], "near": [1, 0.1], "far": [0, 1], "same": [1, 0.1]}
+
+    def of(names: Sequence[str]) -> np.ndarray:
+        return np.array([np.array(vectors[n]) / np.linalg.norm(vectors[n]) for n in names])
+
+    asked = [sample("q", "near", "far"), sample("q", "far", "near"), sample("q", "near", "same", "far")]
+    assert hits(asked, of).tolist() == [1.0, 0.0, 0.5]
+
+
+def test_data_sets() -> None:
+    asked = [sample("a", "b", shared=True), sample("c", "d"), sample("e", "f")]
+    inside = members(asked, {"id-a": 300, "id-b": 300, "id-c": 300, "id-d": 2}, 200)
+    assert {k: v.tolist() for k, v in inside.items()} == {
+        "D1": [True, True, True], "D2": [True, False, False], "D3": [False, True, True],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    names, kinds = many()
+    graph(names, kinds, [(0, 1), (2, 3), (4, 5)], [(0, 10), (0, 11), (0, 12), (1, 10), (1, 11), (1, 12)]).save(
+        tmp_path / "g"
+    )
+    build(str(tmp_path / "g"), str(tmp_path / "synonyms"))
+    place = tmp_path / "linked"
+    place.mkdir()
+    mentions = [{"start": 0, "end": 1, "entity": "E2", "score": 1.0}] * 3 + [
+        {"start": 0, "end": 1, "entity": "E3", "score": 1.0}
+    ] * 3
+    (place / "part-00000.jsonl").write_text(json.dumps({"id": "1", "text": "慢性肝炎", "mentions": mentions}) + "\n")
+    write_json(place / "manifest.json", {"documents": 1})
+    return tmp_path / "synonyms", place
+
+
+def test_scores_are_written_and_compared(
+    folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    made, place = folders
+    assert mention_counts(place) == Counter({"E2": 3, "E3": 3})
+    rng = np.random.default_rng(0)
+
+    def fake(given: Any, model: str, linked: Path) -> Any:
+        if model == "perfect":
+            table = {f"慢性肝炎{chr(0x4E00 + i)}型": np.eye(64)[i // 2] for i in range(40)}
+            return "perfect", {"m": model}, lambda names: np.array([table[n] for n in names])
+        return "noise", {"m": model}, lambda names: rng.normal(size=(len(names), 8))
+
+    monkeypatch.setattr(synonyms, "vectors_of", fake)
+    given = {"SAMPLES": str(made), "LINKED": str(place), "FREQUENT": "2"}
+    noise = evaluate({**given, "MODEL": "noise"})
+    best = evaluate({**given, "MODEL": "perfect"})
+    assert best["results"]["D1"]["acc@1"] == 1.0 and best["results"]["D1"]["samples"] == 6
+    assert best["results"]["D2"]["samples"] == 2 and best["results"]["D3"]["samples"] == 4
+    assert noise["results"]["D1"]["acc@1"] < 1
+    assert [s["model"] for s in summaries()] == ["noise", "perfect"]
+    said = capsys.readouterr().out
+    assert "D1 against noise" in said and "D3  " in report(best)
+    evaluate({**given, "MODEL": "perfect", "FREQUENT": "3"})
+    assert "against" not in capsys.readouterr().out  # another Dataset-3: nothing to compare with
+
+
+def test_a_dataset_without_samples_has_no_score(
+    folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, place = folders
+    monkeypatch.setattr(
+        synonyms,
+        "vectors_of",
+        lambda *_: ("x", {}, lambda names: np.random.default_rng(0).normal(size=(len(names), 4))),
+    )
+    asked = [s._replace(shared=False) for s in synonyms.load(made)]
+    monkeypatch.setattr(synonyms, "load", lambda _: asked)
+    summary = evaluate({"SAMPLES": str(made), "LINKED": str(place)})
+    assert "D2" not in summary["results"] and "no sample belongs to it" in report(summary)
+
+
+def test_bad_input(tmp_path: Path, folders: tuple[Path, Path], runs: Path) -> None:
+    with pytest.raises(InputError, match="no samples here"):
+        evaluate({"SAMPLES": str(tmp_path / "none")})
+    with pytest.raises(InputError, match=r"LINKED=.*no finished linked text"):
+        evaluate({"SAMPLES": str(folders[0]), "LINKED": str(tmp_path / "none")})
+    with pytest.raises(InputError, match="FREQUENT=x"):
+        evaluate({"SAMPLES": str(folders[0]), "LINKED": str(folders[1]), "FREQUENT": "x"})

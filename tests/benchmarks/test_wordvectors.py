@@ -1,0 +1,84 @@
+"""GloVe against its formula, co-occurrences by hand, and how names get their vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.wordvectors import SIZE, Glove, composed, cooccurrences, cut, glove, trained, word_vectors
+from kg.files import InputError, write_json
+
+
+def linked(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    rows = ["".join(rng.choice(["肝炎", "黄疸", "乏力"], 4)) + "。" for _ in range(60)]
+    rows += ["".join(rng.choice(["骨折", "疼痛", "肿胀"], 4)) + "。" for _ in range(60)]
+    folder.mkdir()
+    with open(folder / "part-00000.jsonl", "w") as handle:
+        for i, text in enumerate(rows):
+            handle.write(json.dumps({"id": str(i), "text": text, "mentions": []}, ensure_ascii=False) + "\n")
+    write_json(folder / "manifest.json", {"documents": len(rows)})
+    return folder
+
+
+def test_cooccurrences_by_hand() -> None:
+    found = cooccurrences([np.array([0, 1, 0, 2]), np.array([2]), np.zeros(0, np.int64)], 3, 2).toarray()
+    # distance 1: 01, 10, 02 and back; distance 2: 00 (both ways), 12 and back
+    assert np.allclose(found, [[1.0, 2.0, 1.0], [2.0, 0.0, 0.5], [1.0, 0.5, 0.0]])
+
+
+def test_glove_is_its_formula() -> None:
+    torch.manual_seed(0)
+    model = Glove(4, 3, x_max=10.0)
+    row, column, count = torch.tensor([0, 2]), torch.tensor([1, 3]), torch.tensor([2.5, 40.0])
+    slow = []
+    for i, j, x in zip(row.tolist(), column.tolist(), count.tolist(), strict=True):
+        inner = (
+            model.word.weight[i] @ model.context.weight[j] + model.bias.weight[i, 0] + model.context_bias.weight[j, 0]
+        )
+        slow.append(min(1.0, (x / 10) ** 0.75) * (inner - np.log(x)) ** 2)
+    assert model(row, column, count).item() == pytest.approx((sum(slow) / 2).item(), rel=1e-5)
+    assert np.allclose(model.vectors, (model.word.weight + model.context.weight).detach())
+
+
+def test_glove_fits_its_counts() -> None:
+    rng = np.random.default_rng(0)
+    documents = [rng.integers(0, 4, 12) for _ in range(50)] + [rng.integers(4, 8, 12) for _ in range(50)]
+    vectors = glove(documents, 8, seed=0, epochs=60, batch=16)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    similarity = unit @ unit.T
+    inside = np.mean([similarity[i, j] for i in range(4) for j in range(4) if i != j])
+    assert inside > np.mean(similarity[:4, 4:]) + 0.2
+
+
+@pytest.mark.parametrize("kind", ["sgns", "glove"])
+def test_words_of_one_topic_are_near(kind: str, tmp_path: Path) -> None:
+    if kind == "sgns":
+        pytest.importorskip("gensim")
+    label, identity, vectors = trained(kind, "char", linked(tmp_path / "l"), 0)
+    found = vectors(["肝炎", "黄疸", "骨折", "??"])
+    assert label == f"{kind} char" and identity["unit"] == "char" and found.shape == (4, SIZE)
+    assert found[0] @ found[1] > found[0] @ found[2]
+    assert np.allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0])
+    again = trained(kind, "char", tmp_path / "l", 0)[2](["肝炎"])
+    assert np.allclose(found[:1], again, atol=1e-6)
+
+
+def test_a_rare_word_takes_its_characters(tmp_path: Path) -> None:
+    own = {"肝": np.ones(SIZE), "炎": -np.ones(SIZE) * 3}
+    assert np.allclose(composed(["肝炎"], own, None), -1 / np.sqrt(SIZE))
+    assert np.allclose(composed(["肝炎"], own, {"肝炎": np.ones(SIZE)}), 1 / np.sqrt(SIZE))
+    assert np.allclose(composed(["炎", "x"], own, {"肝炎": np.ones(SIZE)})[1], 0)
+    assert cut("肝炎 ICD10", "char") == ["肝", "炎", "icd10"] and "肝炎" in cut("慢性肝炎", "word") + ["肝炎"]
+    assert "骨折" in word_vectors("glove", "word", linked(tmp_path / "l"), 0)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="sgns:syllable: choose from: sgns:char, sgns:word"):
+        trained("sgns", "syllable", tmp_path, 0)
+    with pytest.raises(InputError, match="no linked text here"):
+        trained("glove", "char", tmp_path, 0)
