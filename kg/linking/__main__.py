@@ -14,7 +14,7 @@ from kg.linking.run import LINKERS, link_corpus
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m kg.linking", description="Find a graph's entities in text.")
     parser.add_argument("--graph", required=True, help="folder of a knowledge graph")
-    parser.add_argument("--input", required=True, nargs="+", help="files, plain or .gz")
+    parser.add_argument("--input", required=True, nargs="+", help="files, plain or .gz, or folders of them")
     parser.add_argument("--out", required=True, help="folder for the linked parts; the same command goes on in it")
     parser.add_argument("--linker", default="dictionary", help=", ".join(LINKERS))
     parser.add_argument("--format", help=f"{', '.join(FORMATS)}; taken from the file name if left out")
@@ -22,6 +22,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--chunk", type=int, default=2000, help="documents in a part (2000)")
     parser.add_argument("--fresh", action="store_true", help="do it anew, whatever is in the folder")
     parser.add_argument("--empty", default="error", help="documents without text: error, skip")
+    parser.add_argument("--encoding", default="utf-8", help="of the text files, such as gb18030 (utf-8)")
     parser.add_argument("--unknown", default="error", help="given mentions whose entity the graph lacks: error, drop")
     parser.add_argument("--pipeline", help="scispacy: name or folder of a spaCy pipeline with entities")
     parser.add_argument("--threshold", type=float, default=0.85, help="scispacy: least similarity (0.85)")

@@ -5,6 +5,7 @@ Every format may be compressed (.gz). A document's mentions are those that its f
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -66,13 +67,13 @@ def _first(record: dict[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
-def json_documents(path: Path) -> Iterator[Document]:
+def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
 
     `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
     `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
     """
-    for number, line in lines(path):
+    for number, line in lines(path, encoding):
         where = f"{path}:{number}"
         try:
             record = json.loads(line)
@@ -115,10 +116,10 @@ def json_documents(path: Path) -> Iterator[Document]:
         yield Document(str(name), text, mentions, where)
 
 
-def text_documents(path: Path) -> Iterator[Document]:
+def text_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`."""
     stem = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
-    for number, line in lines(path):
+    for number, line in lines(path, encoding):
         yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
 
 
@@ -182,9 +183,9 @@ def _annotated(path: Path, block: list[tuple[int, str]]) -> tuple[str, str, str,
     return where, name, text, annotations
 
 
-def pubtator_documents(path: Path) -> Iterator[Document]:
+def pubtator_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are left out."""
-    for where, name, text, given in pubtator_annotations(path):
+    for where, name, text, given in pubtator_annotations(path, encoding):
         named = (a for a in given if a.entity not in ("", "-", "-1"))
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
@@ -253,11 +254,14 @@ class _PubMed:
             self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
 
 
-def pubmed_documents(path: Path) -> Iterator[Document]:
+def pubmed_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner tags are flattened.
 
     Memory stays that of a few articles. A DOCTYPE is allowed; nothing is fetched and declared entities are refused.
+    XML says its encoding itself: another `encoding` than utf-8 raises InputError.
     """
+    if encoding.lower() not in ("utf-8", "utf8"):
+        raise InputError(f"{path}: XML names its own encoding. Leave --encoding {encoding} out.")
     reader = _PubMed(path)
     with opened(path) as handle:
         try:
@@ -277,7 +281,7 @@ def pubmed_documents(path: Path) -> Iterator[Document]:
             raise explained(error, path) from error
 
 
-FORMATS: dict[str, Callable[[Path], Iterator[Document]]] = {
+FORMATS: dict[str, Callable[[Path, str], Iterator[Document]]] = {
     "jsonl": json_documents,
     "text": text_documents,
     "pubtator": pubtator_documents,
@@ -293,34 +297,62 @@ _ENDINGS = {
 }
 
 
+def _ending(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
 def format_of(path: str | Path) -> str:
     """The format that a file's name stands for. Raises InputError for a name that stands for none."""
     path = Path(path)
-    name = path.name.lower().removesuffix(".gz")
-    if "pubtator" in name:
+    if "pubtator" in path.name.lower():
         return "pubtator"
-    if (ending := Path(name).suffix) not in _ENDINGS:
+    if (ending := _ending(path)) not in _ENDINGS:
         raise InputError(f"{path}: cannot tell the format from this name. Give --format: one of {', '.join(FORMATS)}.")
     return _ENDINGS[ending]
 
 
-def check_options(format: str | None, empty: str) -> None:
-    """Raises InputError for an unknown format or way to treat empty texts."""
+def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> None:
+    """Raises InputError for an unknown format, way to treat empty texts or encoding."""
     if format is not None and format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     if empty not in ("error", "skip"):
         raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
 
 
-def documents(paths: Iterable[str | Path], format: str | None = None, empty: str = "error") -> Iterator[Document]:
+def files_in(paths: Iterable[str | Path]) -> list[Path]:
+    """`paths`, every folder among them replaced by the files in it whose name stands for a format, sorted by path.
+
+    Raises InputError for a path that is not there and for a folder without such files.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and _ending(p) in _ENDINGS]
+            if not inside:
+                raise InputError(f"{path}: no text in this folder. Wanted files that end in {', '.join(_ENDINGS)}.")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise InputError(f"{path}: no such file. Check the path.")
+    return found
+
+
+def documents(
+    paths: Iterable[str | Path], format: str | None = None, empty: str = "error", encoding: str = "utf-8"
+) -> Iterator[Document]:
     """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
 
-    empty: "error" raises InputError at a document without text, "skip" leaves it out.
+    empty: "error" raises InputError at a document without text, "skip" leaves it out.  encoding: of all text files.
     Raises InputError for an unknown format and for every broken line.
     """
-    check_options(format, empty)
+    check_options(format, empty, encoding)
     for path in map(Path, paths):
-        for document in FORMATS[format or format_of(path)](path):
+        for document in FORMATS[format or format_of(path)](path, encoding):
             if document.text.strip():
                 yield document
             elif empty == "error":

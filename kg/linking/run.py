@@ -34,6 +34,7 @@ from kg.linking.documents import (
     check_options,
     checked_mention,
     documents,
+    files_in,
     format_of,
     write_documents,
 )
@@ -229,15 +230,18 @@ def link_corpus(
     chunk: int = 2000,
     fresh: bool = False,
     empty: str = "error",
+    encoding: str = "utf-8",
     unknown: str = "error",
     pipeline: str | Path | None = None,
     threshold: float = 0.85,
     k: int = 30,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Link the documents of `inputs` (or `given`, which is written to OUT.documents.jsonl first) into folder `out`.
+    """Link the documents of `inputs`, files or folders of them, into folder `out`.
 
-    format, empty: see kg.linking.documents.  unknown: see GivenLinker.  pipeline, threshold, k: see ScispacyLinker.
+    given: documents in place of inputs; they are written to OUT.documents.jsonl first.
+
+    format, empty, encoding: see kg.linking.documents.  unknown: see GivenLinker.  pipeline, threshold, k: see ScispacyLinker.
     chunk: documents in a part.  Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
     Returns the manifest, and under `new` whether anything was done. Raises InputError for bad input, finished parts
@@ -246,19 +250,17 @@ def link_corpus(
     graph_folder, out = Path(graph_folder), Path(out)
     if linker not in LINKERS:
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
-    check_options(format, empty)
+    check_options(format, empty, encoding)
     if workers < 1 or chunk < 1:
         raise InputError(f"wanted at least one worker and one document in a part, got {workers} and {chunk}")
     if out == Path(""):
         raise InputError("out: wanted a folder to write to")
     if given is not None:
         inputs, format = [write_documents(out.with_name(f"{out.name}.documents.jsonl"), given)], "jsonl"
-    paths = [Path(path) for path in inputs]
-    if not paths:
+        encoding = "utf-8"
+    if not inputs:
         raise InputError("inputs: wanted at least one file")
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file. Check the path.")
+    paths = files_in(inputs)
     options: dict[str, Any] = {}
     if linker == "given":
         GivenLinker((), unknown=unknown)  # says at once when there is no such way
@@ -274,6 +276,8 @@ def link_corpus(
         "empty": empty,
         "chunk": chunk,
     }
+    if encoding != "utf-8":  # left out otherwise: corpora from before there was a choice go on
+        settings["encoding"] = encoding
     with _locked(out) as lock:
         if _complete(out, settings, fresh):
             return read_json(out / "manifest.json") | {"new": False}
@@ -282,7 +286,9 @@ def link_corpus(
         mentions, came = 0, 0
         entities: set[str] = set()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
-            for counts, with_it in _results(model, documents(paths, format, empty), out, chunk, workers, lock):
+            for counts, with_it in _results(
+                model, documents(paths, format, empty, encoding), out, chunk, workers, lock
+            ):
                 parts.append(counts.documents)
                 mentions, came = mentions + counts.mentions, came + with_it
                 entities |= counts.entities

@@ -2,6 +2,7 @@
 
     entities     id, name [, type]                          names     id, name [, kind, language, source]
     definitions  id, text                                   triples   head, relation, tail
+    equivalences head, tail [, relation]                    pairs that mean the same; they never become triples
 
 Every table has a header line (JSON Lines: these keys); further columns are ignored. CSV is quoted with `"`, TSV is not
 quoted. A folder is searched for entities.csv, names.tsv.gz, …; a single file holds triples. PyKEEN's and Hetionet's
@@ -21,9 +22,13 @@ from kg.graph import SCHEMAS, KnowledgeGraph, table
 
 FORMS = (".csv", ".tsv", ".jsonl")
 REQUIRED = {
-    "entities": ("id", "name"), "names": ("id", "name"), "definitions": ("id", "text"),
+    "entities": ("id", "name"),
+    "names": ("id", "name"),
+    "definitions": ("id", "text"),
     "triples": ("head", "relation", "tail"),
-}  # fmt: skip
+    "equivalences": ("head", "tail"),
+}
+SAME = "equivalent"  #: the relation of an equivalence that names none  # fmt: skip
 
 Row = tuple[str, dict[str, str]]  # (path:line, values)
 
@@ -113,6 +118,7 @@ def read(
     names: tuple[str, ...] | None = None,
     definitions: tuple[str, ...] | None = None,
     triples: tuple[str, ...] | None = None,
+    equivalences: tuple[str, ...] | None = None,
     columns: tuple[str, ...] = (),
     headerless: bool = False,
     missing: str = "error",
@@ -124,8 +130,8 @@ def read(
 ) -> KnowledgeGraph:
     """The tables in the folder `path`, or the triples in the file `path`.
 
-    entities, names, definitions, triples: file names inside the folder; without them the files of those names are
-    taken. columns: `ours=theirs` pairs, such as head=source. headerless: the triple files have no header line.
+    entities, names, definitions, triples, equivalences: file names inside the folder; without them the files of those
+    names are taken. columns: `ours=theirs` pairs, such as head=source. headerless: the triple files have no header line.
     missing: "error" for an entity id that the entities table lacks, or "add" to make an entity of it, named by its id.
     language, source: of names that say none. Raises InputError naming path:line for a broken or empty value, a repeated
     entity or an unknown id.
@@ -144,7 +150,8 @@ def read(
             raise InputError(f"--columns {pair}: wanted ours=theirs, ours one of id, name, type, kind, language, "
                              "source, text, head, relation, tail")  # fmt: skip
         renamed[ours] = theirs
-    given = {"entities": entities, "names": names, "definitions": definitions, "triples": triples}
+    given = {"entities": entities, "names": names, "definitions": definitions, "triples": triples,
+             "equivalences": equivalences}  # fmt: skip
     if path.is_dir():
         found = {part: [path / one for one in chosen] if chosen is not None else _found(path, part)
                  for part, chosen in given.items()}  # fmt: skip
@@ -152,7 +159,7 @@ def read(
         found = {part: [] for part in given} | {"triples": [path]}
     if not any(found.values()):
         raise InputError(f"{path}: no tables here. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz too), or "
-                         "name files with --entities, --names, --definitions, --triples.")  # fmt: skip
+                         "name files with --entities, --names, --definitions, --triples, --equivalences.")  # fmt: skip
     if not found["entities"] and missing == "error":
         raise InputError(f"{path}: no entities table. Give one (id, name, type), or take all ids: --missing add")
 
@@ -160,6 +167,7 @@ def read(
     name_rows: dict[tuple[str, str, str, str, str], None] = {}
     definition_rows: dict[tuple[str, str], None] = {}
     triple_rows: dict[tuple[str, str, str], None] = {}
+    equal_rows: dict[tuple[str, str, str], None] = {}
 
     def known(one: str, where: str) -> str:
         if one not in entity:
@@ -185,6 +193,9 @@ def read(
     for file in found["triples"]:
         for where, row in _rows(file, "triples", encoding, headerless, renamed):
             triple_rows[known(row["head"], where), row["relation"], known(row["tail"], where)] = None
+    for file in found["equivalences"]:
+        for where, row in _rows(file, "equivalences", encoding, False, renamed, ("relation",)):
+            equal_rows[known(row["head"], where), row["relation"] or SAME, known(row["tail"], where)] = None
 
     def built(part: str, rows: list[tuple[str, ...]]) -> dict[str, list[str]]:
         return {column: [row[place] for row in rows] for place, column in enumerate(SCHEMAS[part].names)}
@@ -194,5 +205,6 @@ def read(
         names=table("names", built("names", list(name_rows))),
         definitions=table("definitions", built("definitions", list(definition_rows))),
         triples=table("triples", built("triples", list(triple_rows))),
+        equivalences=table("equivalences", built("equivalences", list(equal_rows))),
         manifest={"source": f"tables in {path.name}", "version": version, "licence": licence},
     )

@@ -175,6 +175,17 @@ def test_no_name_of_an_equivalent_stays():
     }  # fmt: skip
 
 
+def test_names_that_differ_in_blanks_are_no_pair():
+    """kg.linking finds either where the other stands."""
+    graph = graphs.graph(dict.fromkeys(["维生素 AD", "维生素ad", "鱼肝油", "药"], "drug"), [
+        ("维生素 AD", "别称", "维生素ad"), ("维生素 AD", "别称", "鱼肝油"), ("药", "比", "维生素ad"), ("药", "比", "鱼肝油")],
+        [("鱼肝油", "维生素 ad", "synonym", "zh")])  # fmt: skip
+    done = refine.refined(graph)
+    assert kept(done, "equivalences") == [("维生素 AD", "别称", "鱼肝油")]
+    assert done.manifest["refined"]["equivalences"]["dropped"] == {"of a name with itself, as linking compares them": 1}
+    assert done.manifest["refined"]["names"]["dropped"] == {"that an equivalent entity has for its own": 1}
+
+
 def test_types_in_the_order_they_are_asked():
     rows = [("药甲", "治", "病甲"), ("药乙", "治", "病乙"), ("药丙", "治", "病丙"), ("药甲", "涉", "痛"),
             ("药乙", "涉", "痛"), ("药甲", "涉", "咳"), ("药乙", "涉", "咳"), ("病甲", "别称", "病丁"), ("药甲", "涉", "谜"),

@@ -87,6 +87,15 @@ def test_several_files_and_other_column_names(tmp_path):
         tables.read(tmp_path, columns=("head",))
 
 
+def test_equivalences(tmp_path):
+    more = {"equivalences.csv": "head,tail,relation\nE1,E2,别称\nE2,E1,\nE2,E1,\n"}
+    graph = tables.read(put(tmp_path, CSV | more))
+    assert rows(graph.equivalences) == [("E1", "别称", "E2"), ("E2", "equivalent", "E1")]
+    assert rows(graph.triples) == [("E1", "treats", "E2")]
+    named = tables.read(put(tmp_path, {"same.tsv": "head\ttail\nE1\tE2\n"}), equivalences=("same.tsv",))
+    assert rows(named.equivalences) == [("E1", "equivalent", "E2")]
+
+
 def test_missing_adds(tmp_path):
     put(tmp_path, CSV | {"triples.csv": "head,relation,tail\nE1,treats,E9\n"})
     with pytest.raises(InputError, match=r"triples\.csv:2: unknown entity id 'E9'"):
@@ -113,6 +122,8 @@ def test_encoding(tmp_path):
     ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
     ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: wanted a JSON object"),
+    ({"equivalences.csv": "head,tail\nE1,E7\n"}, r"equivalences\.csv:2: unknown entity id 'E7'"),
+    ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: wanted the columns head, tail"),
     ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: wanted a JSON object"),
 ])  # fmt: skip
 def test_broken(tmp_path, files, message):

@@ -1,0 +1,63 @@
+"""K-BERT's .spo files -> KnowledgeGraph: subject<TAB>predicate<TAB>object (.gz too).
+
+In Medical.spo the predicate is 类别 throughout, and says of 13,864 entities whether they are 疾病, 症状, 部位, 治疗 or 检查:
+these become types (TYPES). A line with another predicate is a triple, whose object is an entity as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from kg.files import InputError, lines
+from kg.graph import KnowledgeGraph, table
+
+TYPE = "类别"
+TYPES = {"疾病": "disease", "症状": "symptom", "部位": "body part", "治疗": "treatment", "检查": "examination"}
+
+
+def files(path: str | Path) -> list[Path]:
+    return [Path(path)]
+
+
+def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source: str = "K-BERT") -> KnowledgeGraph:
+    """The file at `path`; an object of 类别 that TYPES does not know is a type of that name.
+
+    An entity of two types keeps the first. These and lines that stand there twice are counted in the manifest. Raises
+    InputError naming path:line for a line that is not three names.
+    """
+    types: dict[str, str] = {}
+    triples: dict[tuple[str, str, str], None] = {}
+    counts: Counter[str] = Counter()
+    for number, line in lines(path, encoding):
+        if not line.strip():
+            continue
+        part = [" ".join(value.split()) for value in line.removeprefix("\ufeff").split("\t")]
+        if len(part) != 3 or not all(part):
+            raise InputError(f"{path}:{number}: wanted subject, predicate, object, tabs between them, got {line[:60]!r}. "
+                             "Mend the line.")  # fmt: skip
+        head, relation, tail = part
+        if relation == TYPE:
+            kind = TYPES.get(tail, tail)
+            if types.get(head) == kind:
+                counts["lines that stand there twice"] += 1
+            elif types.get(head):
+                counts["further types of an entity"] += 1
+            else:
+                types[head] = kind
+        elif (head, relation, tail) in triples:
+            counts["lines that stand there twice"] += 1
+        else:
+            triples[head, relation, tail] = None
+            types.setdefault(head, "")
+            types.setdefault(tail, "")
+    ids, rows = list(types), list(triples)
+    return KnowledgeGraph(
+        entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
+        names=table("names", {"id": ids, "name": ids, "kind": ["preferred"] * len(ids),
+                              "language": [language] * len(ids), "source": [source] * len(ids)}),
+        definitions=table("definitions", {"id": [], "text": []}),
+        triples=table("triples", {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))}),
+        manifest={"source": f"{Path(path).name}, a K-BERT knowledge graph", "version": "not stated",
+                  "licence": "none stated", "left_out": dict(counts)},
+    )  # fmt: skip

@@ -1,0 +1,206 @@
+"""Disease-centred JSON of xywy.com, as MedicalKGQA carries it -> KnowledgeGraph with the site's running text.
+
+A folder (or a .tar.gz of it, which is never unpacked to disk) with medical_0.json, medical_1.json, …; each holds
+{"0": disease, "1": disease, …}, and a disease is
+
+    gaishu_info    name, desc, has_complication, belongs_to_department, treat_way, common_drug [, single values]
+    symptom_data   symptoms, symptom_detail         inspect_info  examinations
+    food_info      recommand_recipes, good_food, avoid_food, good_diet_text, avoid_diet_text
+    cause_info, prevent_info, nursing_info          running text
+
+Entities: the diseases and whatever their lists name, an entity's id being its name with blanks evened out. Relations are
+called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症 就诊科室 治疗 相关药物 检查, and 推荐食谱 宜吃
+忌吃 for food. A disease is one however it is named elsewhere; any other entity is what most lists say, "" where two draw.
+Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance, share, ways
+of transmission, durations, odds and costs are values and no entities; they are not read.
+
+texts() gives the running text: desc, cause, prevent, symptom, nursing, good-diet and avoid-diet.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kg.files import InputError, explained
+from kg.graph import KnowledgeGraph, table
+
+#: (part of the record or "", list in it) -> (relation, type of what the list names)
+LISTS = {
+    ("gaishu_info", "has_complication"): ("并发症", "disease"),
+    ("gaishu_info", "belongs_to_department"): ("就诊科室", "department"),
+    ("gaishu_info", "treat_way"): ("治疗", "treatment"),
+    ("gaishu_info", "common_drug"): ("相关药物", "drug"),
+    ("symptom_data", "symptoms"): ("常见症状", "symptom"),
+    ("", "inspect_info"): ("检查", "examination"),
+    ("food_info", "recommand_recipes"): ("推荐食谱", "recipe"),
+    ("food_info", "good_food"): ("宜吃", "food"),
+    ("food_info", "avoid_food"): ("忌吃", "food"),
+}
+#: (part of the record or "", text or list of texts in it) -> kind of text
+TEXTS = {
+    ("gaishu_info", "desc"): "desc",
+    ("", "cause_info"): "cause",
+    ("", "prevent_info"): "prevent",
+    ("symptom_data", "symptom_detail"): "symptom",
+    ("", "nursing_info"): "nursing",
+    ("food_info", "good_diet_text"): "good-diet",
+    ("food_info", "avoid_diet_text"): "avoid-diet",
+}
+CUT = ("...", "…")
+_FILE = re.compile(r"medical_(\d+)\.json")
+
+
+def _number(name: str) -> int:
+    found = _FILE.fullmatch(name)
+    return int(found.group(1)) if found else -1
+
+
+def files(path: str | Path) -> list[Path]:
+    """The medical_<n>.json of the folder `path` by number, or the archive itself. Raises InputError for none."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    found = sorted((f for f in path.rglob("*.json") if _number(f.name) >= 0), key=lambda f: _number(f.name))
+    if not found:
+        raise InputError(f"{path}: no medical_0.json, medical_1.json, … here. Give the folder data/ of MedicalKGQA, or "
+                         "a .tar.gz of it.")  # fmt: skip
+    return found
+
+
+def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(where, content) of each medical_<n>.json by number."""
+    if path.is_dir() or path.suffix == ".json":
+        for file in files(path):
+            try:
+                yield str(file), file.read_bytes()
+            except OSError as error:
+                raise explained(error, file) from error
+        return
+    try:
+        with tarfile.open(path) as archive:
+            members = [m for m in archive if m.isfile() and _number(PurePosixPath(m.name).name) >= 0]
+            if not members:
+                raise InputError(f"{path}: no medical_0.json, medical_1.json, … in it. Give another archive.")
+            for member in sorted(members, key=lambda m: _number(PurePosixPath(m.name).name)):
+                handle = archive.extractfile(member)
+                assert handle is not None  # it is a file
+                yield f"{path}/{member.name}", handle.read()
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: wanted a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it again.") \
+            from error  # fmt: skip
+    except OSError as error:
+        raise explained(error, path) from error
+
+
+def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
+    """What stands under `key` of `part`; None where it is missing."""
+    holder = record.get(part, {}) if part else record
+    if not isinstance(holder, dict):
+        raise InputError(f"{where}, {part}: wanted an object, got {str(holder)[:40]!r}. Mend the record.")
+    return holder.get(key)
+
+
+def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(where, the disease's name, record), in order. Raises InputError naming file and key for what is broken."""
+    for where, content in _contents(Path(path)):
+        try:
+            found = json.loads(content.decode("utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{where}: not valid JSON in UTF-8 ({error}). Fetch the file again.") from error
+        if not isinstance(found, dict):
+            raise InputError(f'{where}: wanted {{"0": disease, …}}, got {type(found).__name__}. Fetch the file again.')
+        for key, record in found.items():
+            at = f"{where}: key {key!r}"
+            if not isinstance(record, dict):
+                raise InputError(f"{at}: wanted an object, got {str(record)[:40]!r}. Mend the record.")
+            name = _value(record, "gaishu_info", "name", at)
+            if not isinstance(name, str) or not name.strip():
+                raise InputError(f"{at}, gaishu_info, name: wanted a disease's name, got {name!r}. Mend the record.")
+            yield at, " ".join(name.split()), record
+
+
+def _listed(value: Any, where: str) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{where}: wanted a list of strings, got {str(value)[:40]!r}. Mend the record.")
+    return [" ".join(item.split()) for item in value]
+
+
+def read(path: str | Path, language: str = "zh", source: str = "xywy") -> KnowledgeGraph:
+    """The graph in the folder or archive `path`. `language`, `source`: of its names.
+
+    Cut names, empty ones, triples that stand there twice and second records of a disease (their triples are kept) are
+    counted in the manifest. Raises InputError naming file, key and field for what is broken.
+    """
+    triples: dict[tuple[str, str, str], None] = {}
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    diseases: dict[str, None] = {}
+    definitions: dict[tuple[str, str], None] = {}
+    counts: Counter[str] = Counter()
+    for where, name, record in records(path):
+        if name.endswith(CUT):
+            counts["diseases whose name is cut"] += 1
+            continue
+        counts["second records of a disease (their triples are kept)"] += name in diseases
+        diseases[name] = None
+        for (part, key), (relation, kind) in LISTS.items():
+            for item in _listed(_value(record, part, key, where), f"{where}, {part} {key}".replace("  ", " ")):
+                row = (name, relation, item)
+                if not item:
+                    counts["rows without a tail"] += 1
+                elif item.endswith(CUT):
+                    counts["rows whose tail is cut (…)"] += 1
+                elif row in triples:
+                    counts["rows that stand there twice"] += 1
+                else:
+                    triples[row] = None
+                    votes[item][kind] += 1
+        text = _value(record, "gaishu_info", "desc", where)
+        if isinstance(text, str) and text.strip():
+            definitions[name, " ".join(text.split())] = None
+    types = dict.fromkeys(diseases, "disease")
+    for entity, said in votes.items():
+        if entity not in types:
+            first = said.most_common(2)
+            types[entity] = first[0][0] if len(first) == 1 or first[0][1] > first[1][1] else ""
+    ids = list(types)
+    rows = list(triples)
+    return KnowledgeGraph(
+        entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
+        names=table("names", {"id": ids, "name": ids, "kind": ["preferred"] * len(ids),
+                              "language": [language] * len(ids), "source": [source] * len(ids)}),
+        definitions=table("definitions", {"id": [i for i, _ in definitions], "text": [t for _, t in definitions]}),
+        triples=table("triples", {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))}),
+        manifest={"source": "xywy.com, as MedicalKGQA carries it", "version": "not stated",
+                  "licence": "none stated (scraped web text): for internal use", "left_out": dict(counts)},
+    )  # fmt: skip
+
+
+def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
+    """(disease, "<kind>-<n>", text): each record's running text, a text each kind, its paragraphs on lines of their own.
+
+    n counts the records of a disease. A text that one of its records said already is not given again. Raises InputError
+    as :func:`read` does.
+    """
+    numbers: Counter[tuple[str, str]] = Counter()
+    said: set[tuple[str, str]] = set()
+    for where, name, record in records(path):
+        for (part, key), kind in TEXTS.items():
+            value = _value(record, part, key, where)
+            given = [] if value is None else [value] if isinstance(value, str) else value
+            if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+                raise InputError(f"{where}, {part} {key}: wanted text, got {str(value)[:40]!r}. Mend the record.")
+            paragraphs = (" ".join(line.split()) for item in given for line in item.splitlines())
+            text = "\n".join(filter(None, paragraphs))
+            if text and (name, text) not in said:
+                said.add((name, text))
+                yield name, f"{kind}-{numbers[name, kind]}", text
+                numbers[name, kind] += 1

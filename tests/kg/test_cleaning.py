@@ -1,0 +1,147 @@
+import gzip
+import json
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kg import cleaning
+from kg.files import InputError
+
+ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
+
+
+def kept(texts, **options):
+    counts = Counter()
+    found = list(cleaning.segments([(f"d{i}", text) for i, text in enumerate(texts)], counts, **(ALL | options)))
+    assert counts["segments"] == len(found) and counts["characters"] == sum(len(text) for _, text in found)
+    return found, counts
+
+
+@pytest.mark.parametrize(("raw", "text", "found"), [
+    ("<p>患者<b>发热</b>。</p><p>咳嗽</p>", "患者发热。\n咳嗽", {"tags": 6}),
+    ("发热<br/>咳嗽<img src='a.png' alt=\"图\">", "发热\n咳嗽", {"tags": 2}),
+    ("前<script type='x'>var a = '<b>';</script>后<!-- 注 -->完", "前\n后\n完", {"comments, scripts and styles": 2}),
+    ("P<0.05，A<B且C>D", "P<0.05，A<B且C>D", {}),
+    ("P&lt;0.05&nbsp;&amp;&#33;&#x4e2d;AT&T", "P<0.05 &!中AT&T", {"entities": 5}),
+    ("见http://www.a.com/x?y=1，再见www.b.cn。完", "见 ，再见 。完", {"URLs": 2}),
+    ("见https://a.com/路", "见 路", {"URLs": 1}),
+    ("写信给a.b-c@d-e.com.cn吧", "写信给 吧", {"e-mail addresses": 1}),
+    ("发\u200b热\x07\ufffd", "发热", {"control characters": 3}),
+    ("  发热 \t 咳嗽\r\n\r\n　头痛 ", "发热 咳嗽\n头痛", {}),
+])  # fmt: skip
+def test_clean(raw, text, found):
+    got, counts = cleaning.clean(raw)
+    assert got == text and +counts == found
+
+
+def test_parts_by_hand():
+    text = "一二三四。五六七。八九十。十一。"  # 5 + 4 + 4 + 3 = 16
+    assert cleaning.parts(text, 16) == [text]
+    assert cleaning.parts(text, 10) == ["一二三四。五六七。", "八九十。十一。"]
+    assert cleaning.parts(text, 8) == ["一二三四。", "五六七。八九十。", "十一。"]
+    assert cleaning.parts("一二三，四五六七八九十", 6) == ["一二三，", "四五六七八九", "十"]
+    assert cleaning.parts("他说：“疼。”然后走了。", 8) == ["他说：“疼。”", "然后走了。"]
+    assert cleaning.parts("标题\n正文一二三", 6) == ["标题", "正文一二三"]
+
+
+@given(st.text("病痛。，！\n ", max_size=80), st.integers(1, 20))
+def test_parts_lose_nothing_and_fit(text, longest):
+    found = cleaning.parts(text, longest)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(len(part) <= longest for part in found)
+
+
+@given(st.lists(st.integers(2, 12), min_size=1, max_size=30), st.integers(12, 40))
+def test_parts_end_with_sentences_that_fit(sizes, longest):
+    text = "".join("病" * (size - 1) + "。" for size in sizes)
+    found = cleaning.parts(text, longest)
+    assert all(part.endswith("。") for part in found)
+    even = -(-len(text) // -(-len(text) // longest))
+    # as few sentences as reach an even share, or as many as fit
+    assert all(len(part) >= even or len(part) + len(re.match(".*?。", after).group()) > longest
+               for part, after in pairwise(found))  # fmt: skip
+
+
+def test_segments_count_what_they_drop():
+    texts = ["一" * 9, "二" * 10, "三" * 19 + "。" + "四" * 3, "ab" * 10, "二" * 10, "<b></b>", "12345。6789"]
+    found, counts = kept(texts, shortest=10, longest=20, chinese=0.5)
+    assert found == [("d1", "二" * 10), ("d2/0", "三" * 19 + "。")]
+    assert +counts == {
+        "documents": 7, "segments": 2, "characters": 30, "tags": 2, "documents cut": 1,
+        "dropped: documents of fewer than 10 characters": 2, "dropped: segments of another script": 2,
+        "dropped: parts of a document that was cut of fewer than 10 characters": 1,
+        "characters dropped as too short": 9 + 3 + 0, "dropped: segments that were there already": 1,
+    }  # fmt: skip
+    assert [name for name, _ in kept(texts, shortest=10, longest=20, twice=True)[0]] == ["d1", "d2/0", "d3", "d4", "d6"]
+
+
+def test_the_papers_lengths_are_the_defaults():
+    counts = Counter()
+    texts = [("a", "病" * 255), ("b", "痛" * 256), ("c", "热" * 512), ("d", "冷" * 513)]
+    found = list(cleaning.segments(texts, counts))
+    assert [(name, len(text)) for name, text in found] == [("b", 256), ("c", 512), ("d/0", 512)]
+
+
+@pytest.mark.parametrize(("text", "share", "answer"), [
+    ("病ab", 1 / 3, True), ("病ab", 0.34, False), ("123。", 0.1, False), ("ひらがな", 0.5, False), ("病1234", 1, True),
+])  # fmt: skip
+def test_script(text, share, answer):
+    assert cleaning.is_chinese(text, share) is answer
+
+
+@pytest.mark.parametrize("wrong", [{"shortest": 0}, {"shortest": 30, "longest": 20}, {"chinese": 1.1}])
+def test_bad_settings(wrong):
+    with pytest.raises(InputError, match="wanted 1 <= shortest <= longest"):
+        kept(["病"], **wrong)
+
+
+def put(folder, encoding="gb18030"):
+    (folder / "sub").mkdir(parents=True)
+    (folder / "b.txt").write_bytes("发热一天。\n咳嗽两天。\n".encode(encoding))
+    (folder / "sub" / "c.txt.gz").write_bytes(gzip.compress("头痛三天。\n".encode(encoding)))
+    table = 'department,title,ask\r\n内科,"题目一","问，\n""答"""\r\n外科,,问二\r\n'
+    (folder / "a.csv").write_bytes(table.encode(encoding))
+    (folder / "notes.md").write_text("not read")
+    return folder
+
+
+def test_folders_tables_and_encodings(tmp_path):
+    folder = put(tmp_path / "text")
+    found = list(cleaning.texts([folder], "gb18030", ["title", "ask"]))
+    assert found == [("a:3", '题目一\n问，\n"答"'), ("a:4", "问二"), ("b:1", "发热一天。"), ("b:2", "咳嗽两天。"),
+                     ("c:1", "头痛三天。")]  # fmt: skip
+    whole = list(cleaning.texts([folder / "b.txt", folder / "sub"], "gb18030", whole=True))
+    assert whole == [("b", "发热一天。\n咳嗽两天。"), ("c", "头痛三天。")]
+    (tmp_path / "only").mkdir()
+    (folder / "a.csv").rename(tmp_path / "only" / "a.csv")
+    assert len(list(cleaning.texts([tmp_path / "only"], "gb18030", ["ask"]))) == 2
+    for columns, message in (([], "--columns, which of them are the text; it has department, title, ask"),
+                             (["answer"], "wanted the column answer")):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            list(cleaning.texts([tmp_path / "only"], "gb18030", columns))
+    with pytest.raises(InputError, match=r"b\.txt:1: not utf-8 text"):
+        list(cleaning.texts([folder]))
+    with pytest.raises(InputError, match="--encoding gb99: no such encoding"):
+        list(cleaning.texts([folder], "gb99"))
+    with pytest.raises(InputError, match="no text in this folder"):
+        (tmp_path / "none").mkdir()
+        list(cleaning.texts([tmp_path / "none"]))
+    (tmp_path / "only" / "a.csv").write_text("ask\na,b\n")
+    with pytest.raises(InputError, match=r"a\.csv:2: wanted 1 columns, got 2"):
+        list(cleaning.texts([tmp_path / "only"], columns=["ask"]))
+
+
+def test_command(tmp_path, capsys):
+    (tmp_path / "x.jsonl").write_text(json.dumps({"id": "d", "text": "<p>患者发热三天。</p>看 http://a.cn"}) + "\n")
+    command = ["--input", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "y.jsonl")]
+    assert cleaning.main([*command, "--shortest", "4"]) == 0
+    said = capsys.readouterr().out
+    assert "1 segments, 9 characters of 1 documents" in said and "  2 tags" in said and "  1 URLs" in said
+    assert json.loads((tmp_path / "y.jsonl").read_text()) == {"id": "d", "text": "患者发热三天。 看"}
+    assert cleaning.main(command) == 2  # the paper's 256 characters
+    assert "no segment is left of 1 documents" in capsys.readouterr().err
+    assert json.loads((tmp_path / "y.jsonl").read_text())["id"] == "d"  # the old file stays
