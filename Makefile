@@ -42,6 +42,9 @@ setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORC
 pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARGS)
 	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
 
+kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them (PROFILE=small|paper GRAPH SEED FRESH)
+	@$(RUN) -m experiments.pretrain kg/$* --profile $(PROFILE) $(SETTINGS)
+
 finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= DEVICES= PRECISION= FRESH ARGS)
 	@$(RUN) -m benchmarks.run finetune $(TASK) $(FINETUNE)
 

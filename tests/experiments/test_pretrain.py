@@ -12,7 +12,9 @@ import yaml
 
 from experiments import pretrain
 from experiments.pretrain import commands, machine, papers, table
+from kg.embeddings import EmbeddingTable
 from kg.files import InputError
+from tests.kg.test_train import ladder
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +48,35 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
             )
     linking = next(s.words for s in commands("kebiolm", "paper", given, Path("/w")) if s.words[0] == "kg.linking")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+
+
+def test_graph_embeddings_are_pipelines_without_a_report() -> None:
+    assert "kg/cmekg_transr" in pretrain.graph_embeddings() and "kg/transr" not in pretrain.graph_embeddings()
+    for name in pretrain.graph_embeddings():
+        for profile in pretrain.pipeline_of(name):
+            plan = commands(name, profile, {"SEED": "3", "FRESH": "1"}, Path("/w"))
+            assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[-1].result
+            words = plan[-1].words
+            assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
+            assert words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
+            assert words[words.index("--seed") + 1] == "3" and words[words.index("--fresh") + 1] == "true"
+            assert ("experiments/kg/small_transr.yaml" in words) == (profile == "small")
+            (own,) = commands(name, profile, {"GRAPH": "/g"}, Path("/w"))
+            assert own.words[own.words.index("--graph") + 1] == "/g" and own.words[-1] == "false"
+
+
+def test_a_graph_embedding_is_trained(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a graph of one's own and a run that is interrupted by nothing: a table, and where it is."""
+    graph = ladder(tmp_path / "g")
+    short = yaml.safe_load((ROOT / "experiments" / "kg" / "cmekg_transr.yaml").read_text())
+    short["small"]["stages"][-1]["run"] += " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
+    monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
+    pretrain.pretrain("kg/cmekg_transr", "small", {"GRAPH": graph})
+    (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
+    assert EmbeddingTable.load(folder / "transr").projection is not None
+    assert str(folder) in capsys.readouterr().out
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
@@ -85,6 +116,7 @@ def test_every_report_fills_in() -> None:
     ("paper", "profile", "given", "message"),
     [
         ("kebiolmm", "small", {}, "no paper 'kebiolmm'; choose from: .*kebiolm"),
+        ("kg/cmekg_transx", "small", {}, "no graph embedding 'cmekg_transx'; choose from: cmekg_transr"),
         ("kebiolm", "big", {}, "no profile 'big'; choose from: small, paper"),
         ("kebiolm", "paper", {"CORPUS": "x"}, "needs UMLS=.*MRCONSO"),
         ("kebiolm", "paper", {"UMLS": "x"}, "needs CORPUS=.*PubMed"),
