@@ -26,7 +26,7 @@ from kg.tracking import ROOT, runs_folder, use_experiment
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
 CHOICES = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER")  #: each combination has a folder of its own
-INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", *MACHINE)
+INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", "ARMS", *MACHINE)
 
 
 def papers() -> list[str]:
@@ -109,9 +109,14 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
     extra = [*machine(given, profile), "--seed_everything", given.get("SEED") or "0"]
     extra += ["--fresh", "true"] if given.get("FRESH") else []
     extra += shlex.split(given.get("ARGS", ""))
+    arms = given.get("ARMS", "").split()
+    trained = [stage["result"] for stage in profile["stages"] if "result" in stage]
+    if unknown := [arm for arm in arms if arm not in trained]:
+        raise InputError(f"ARMS: no {unknown[0]!r} here; choose from: {', '.join(trained) or 'none'}")
     plan: list[Stage] = []
     for stage in profile["stages"]:
-        if given.get(stage.get("unless", "")):
+        left_out = stage["result"] not in arms if arms and "result" in stage else not arms and stage.get("extra")
+        if given.get(stage.get("unless", "")) or left_out:
             continue
         values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
         words = []

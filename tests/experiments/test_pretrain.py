@@ -196,3 +196,15 @@ def test_the_whole_road_on_a_small_graph(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         assert expected in done.stdout and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
+
+
+def test_arms_choose_among_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def results(**given: str) -> list[str | None]:
+        return [s.result for s in commands("smedbert", "small", given, Path("/w")) if s.result]
+
+    assert results() == ["smedbert", "plain"]
+    assert results(ARMS="losses type") == ["type", "losses"]  # in the pipeline's order
+    before = [s.title for s in commands("smedbert", "small", {}, Path("/w")) if not s.result]
+    assert [s.title for s in commands("smedbert", "small", {"ARMS": "k5"}, Path("/w")) if not s.result] == before
+    with pytest.raises(InputError, match="ARMS: no 'tpye' here; choose from: smedbert, plain, type"):
+        results(ARMS="tpye")
