@@ -127,7 +127,7 @@ def test_trie_prints_its_result(capsys):
 
 
 def test_transr_prints_its_result(capsys):
-    """The stock model's scores, vectors and MRR."""
+    """The stock model's scores, and its MRR after training."""
     arguments = ["--triples", "1500", "--entities", "300", "--repeats", "1", "--dims", "8", "16"]
     assert speed.main(["transr", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
