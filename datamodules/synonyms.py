@@ -14,19 +14,19 @@ on them is told the answer.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ahocorasick
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jsonargparse import auto_cli
 from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 from tqdm import tqdm
@@ -184,7 +184,7 @@ def build(
     }  # fmt: skip
     manifest = folder / "manifest.json"
     if not fresh and manifest.is_file() and read_json(manifest).get("settings") == settings:
-        print(f"{out}: these samples are there already; kept (--fresh true builds them again)")
+        print(f"{out}: these samples are there already; kept (--fresh builds them again)")
         return folder
     try:
         made, dropped = samples(KnowledgeGraph.load(graph), negatives, similarity, jaccard, common, limit, seed)
@@ -284,10 +284,28 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
     return Path(out)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    commands: dict[str, Any] = {"build": build, "drop": drop}
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m datamodules.synonyms", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="build|drop")
+    make = commands.add_parser("build", help="samples of a graph's equivalences")
+    make.set_defaults(does=build)
+    make.add_argument("--graph", required=True, metavar="FOLDER", help="a graph that kg.refine made")
+    make.add_argument("--out", required=True, metavar="FOLDER", help="where the samples go")
+    make.add_argument("--negatives", type=int, default=19, help="entities beside the gold one (19)")
+    make.add_argument("--similarity", type=float, default=0.6, help="Jaro-Winkler similarity that they exceed (0.6)")
+    make.add_argument("--jaccard", type=float, default=0.75, help="Dataset-2: of the neighbours, at least (0.75)")
+    make.add_argument("--common", type=int, default=3, help="Dataset-2: neighbours in common, at least (3)")
+    make.add_argument("--limit", type=int, help="pairs at most, drawn by the seed; default: all")
+    make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--fresh", action="store_true", help="build them again even if the same are there")
+    take = commands.add_parser("drop", help="a text without the sentences that name both sides of a pair")
+    take.set_defaults(does=drop)
+    take.add_argument("--synonyms", required=True, metavar="FOLDER", help="the samples")
+    take.add_argument("--input", required=True, nargs="+", metavar="FILE", help="texts, as kg.linking reads them")
+    take.add_argument("--out", required=True, metavar="FILE", help="JSON lines")
+    options = vars(parser.parse_args(arguments))
     try:
-        auto_cli(commands, args=arguments, as_positional=False)
+        options.pop("does")(**options)
     except InputError as error:
         sys.exit(f"error: {error}")
 

@@ -14,7 +14,6 @@ from rapidfuzz.distance import JaroWinkler
 from datamodules.synonyms import (
     Pairs,
     build,
-    drop,
     equivalent_pairs,
     load,
     main,
@@ -164,11 +163,17 @@ def test_drop_takes_out_sentences_and_counts(tmp_path: Path, capsys: Any) -> Non
     with open(tmp_path / "t.jsonl", "w") as handle:
         handle.writelines(json.dumps({"id": str(i), "text": t}, ensure_ascii=False) + "\n" for i, t in enumerate(rows))
     capsys.readouterr()
-    drop(str(tmp_path / "s"), [str(tmp_path / "t.jsonl")], str(tmp_path / "o.jsonl"))
+    files = [str(tmp_path / "t.jsonl"), str(tmp_path / "u.jsonl")]
+    (tmp_path / "u.jsonl").write_text(json.dumps({"id": "3", "text": "又一句。"}, ensure_ascii=False) + "\n")
+    main(["drop", "--synonyms", str(tmp_path / "s"), "--input", *files, "--out", str(tmp_path / "o.jsonl")])
     kept = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    assert kept == [{"id": "0", "text": f"{a}常见。{b}少见。"}, {"id": "2", "text": "别的话。"}]
+    assert kept == [
+        {"id": "0", "text": f"{a}常见。{b}少见。"},
+        {"id": "2", "text": "别的话。"},
+        {"id": "3", "text": "又一句。"},
+    ]
     said = capsys.readouterr().out
-    assert "2 dropped: both sides" in said and "1 dropped: documents" in said and "3 documents" in said
+    assert "2 dropped: both sides" in said and "1 dropped: documents" in said and "4 documents" in said
 
 
 def test_names_that_are_alike_but_one_are_found_by_brute_force() -> None:
