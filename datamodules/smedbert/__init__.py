@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 from datamodules.corpus import Corpus, Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.mentions import Mentions, mentions
-from datamodules.smedbert.negatives import Sampler, without_neighbours
+from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
@@ -50,8 +50,8 @@ class SMedBERTBatch(NamedTuple):
     candidates: Tensor  # (P, 1 + n) the neighbour, then negatives; -1 for a negative that is a neighbour after all
     log_q: Tensor  # (P, 1 + n) log Q of each among the entities of the neighbour's type
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
-    ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type; -1 for none
-    frequency: Tensor | None = None  # validation (P, R) how often the training text mentions each
+    ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
+    even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
 
 
 def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> int:
@@ -98,7 +98,7 @@ class SMedBERTData(pl.LightningDataModule):
     min_mentions sequences with fewer are left out of training, never of validation
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
     n_negatives  negatives a pair (the released code's 35)
-    n_ranked     entities that validation ranks the neighbour among, itself included
+    n_ranked     entities that validation ranks the neighbour among at most, itself included: of its type, drawn by Q, and evenly
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
     """
@@ -260,10 +260,10 @@ class SMedBERTData(pl.LightningDataModule):
         )
         if epoch >= 0:
             return result
-        others = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])
-        ranked = np.concatenate([gold[:, None], others], axis=1)
-        frequency = self.frequency[np.maximum(ranked, 0)].astype(np.float32)
-        return result._replace(ranked=torch.from_numpy(ranked), frequency=torch.from_numpy(frequency))
+        by_q = once(without_neighbours(self.sampler.drawn(gold, self.n_ranked - 1, rng), near[pair]))
+        even = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])
+        ranked, evenly = (torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in (by_q, even))
+        return result._replace(ranked=ranked, even=evenly)
 
     def cut(self, example: Example) -> int:
         return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))

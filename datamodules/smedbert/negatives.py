@@ -44,6 +44,15 @@ class Sampler:
         return result
 
 
+def once(entities: np.ndarray) -> np.ndarray:
+    """`entities` (P, n) with -1 for each that stands in its row before."""
+    order = np.argsort(entities, axis=1, kind="stable")
+    ordered = np.take_along_axis(entities, order, axis=1)
+    again = np.zeros(entities.shape, bool)
+    np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    return np.where(again, -1, entities)
+
+
 def without_neighbours(entities: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
     """`entities` (P, n) with -1 for each that is among the `neighbours` (P, K) of its row."""
     return np.where((entities[:, :, None] == neighbours[:, None]).any(-1), -1, entities)

@@ -48,6 +48,9 @@ from models.smedbert.context import Norm, compatibility, reciprocal_ranks, sampl
 from models.smedbert.encoder import SMedBERTEncoder
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
+#: Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal rank by the model and by how
+#: often the training text mentions each, and how many they are.
+RANKS = ("mrr", "mrr_frequency", "candidates", "mrr_even", "mrr_even_frequency", "candidates_even")
 
 
 class SMedBERT(PaperModule):
@@ -169,6 +172,11 @@ class SMedBERT(PaperModule):
             self.projection, self.relation, self.scale, self.norm,
         )  # fmt: skip
 
+    @property
+    def frequency(self) -> Tensor:
+        """(Z,) how often the training text mentions each entity."""
+        return torch.from_numpy(self.trainer.datamodule.frequency).float()  # type: ignore[attr-defined]
+
     def states(self, batch: SMedBERTBatch) -> Tensor:
         """(B, L, H) of the masked text; masked mentions take knowledge in."""
         assert self.encoder is not None
@@ -199,26 +207,30 @@ class SMedBERT(PaperModule):
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)  # Eq. (22)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(2 * len(TERMS) + 4, dtype=torch.double, device=self.device)
+        self._tally = torch.zeros(2 * len(TERMS) + 1 + len(RANKS), dtype=torch.double, device=self.device)
 
     def validation_step(self, batch: SMedBERTBatch, batch_idx: int) -> None:
         """The losses, the order's and the words' accuracy, and the gold neighbour's rank among entities of its type."""
         states = self.states(batch)
         sums = self.loss_sums(batch, states).double()
         right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
-        ranks = states.new_zeros(3, dtype=torch.double)
+        ranks = states.new_zeros(len(RANKS), dtype=torch.double)
         if self.knowledge_losses:
-            assert batch.ranked is not None and batch.frequency is not None
-            there = batch.ranked >= 0
-            score = self.neighbour_scores(states, batch.unmasked, batch.ranked)
-            found = [reciprocal_ranks(x, there).sum().double() for x in (score, batch.frequency)]
-            ranks = torch.stack([*found, there.sum().double()])
+            found = []
+            for drawn in (batch.ranked, batch.even):
+                assert drawn is not None
+                there = drawn >= 0
+                known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
+                for score in (self.neighbour_scores(states, batch.unmasked, drawn), known):
+                    found.append(reciprocal_ranks(score, there).sum().double())
+                found.append(there.sum().double())
+            ranks = torch.stack(found)
         self._tally += torch.cat([sums, batch.counts.double(), right.double()[None], ranks])
 
     def on_validation_epoch_end(self) -> None:
         tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
         sums, counts = tally[: len(TERMS)], tally[len(TERMS) : 2 * len(TERMS)]
-        right, by_model, by_frequency, candidates = tally[2 * len(TERMS) :]
+        right, ranks = tally[2 * len(TERMS)], tally[2 * len(TERMS) + 1 :]
         means = sums / counts.clamp_min(1)
         used = TERMS if self.knowledge_losses else TERMS[:2]
         found = {f"val/loss_{t}": v for t, v in zip(used, means, strict=False)} | {
@@ -229,12 +241,7 @@ class SMedBERT(PaperModule):
             "val/masked_mentions": counts[3],
         }
         if self.knowledge_losses:
-            pairs = counts[2].clamp_min(1)
-            found |= {
-                "val/neighbour_mrr": by_model / pairs,
-                "val/neighbour_mrr_frequency": by_frequency / pairs,
-                "val/neighbour_candidates": candidates / pairs,
-            }
+            found |= {f"val/neighbour_{k}": v / counts[2].clamp_min(1) for k, v in zip(RANKS, ranks, strict=True)}
         self.log_dict(found, batch_size=1)
 
     def export(self, folder: str | Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from datamodules.corpus import Corpus
 from datamodules.smedbert import SMedBERTBatch, SMedBERTData, cut_place, placed
-from datamodules.smedbert.negatives import Sampler, without_neighbours
+from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from tests.fakes.smedbert import LENGTH, Folders
@@ -164,15 +164,20 @@ def test_counts_of_a_blank_batch_are_zero(fake_smedbert: Folders) -> None:
 def test_validation_ranks_among_the_same_type(fake_smedbert: Folders) -> None:
     made = data(fake_smedbert, n_ranked=9)
     batch = made.batch(made.held_out_indices, -1)
-    assert batch.ranked is not None and batch.frequency is not None
-    assert batch.ranked.shape == (len(batch.candidates), 9)
-    for row, frequency in zip(batch.ranked.tolist(), batch.frequency.tolist(), strict=True):
-        there = [e for e in row if e >= 0]
-        assert len(set(there)) == len(there) and len({made.types[e] for e in there}) == 1
-        assert [made.frequency[e] for e in there] == [f for e, f in zip(row, frequency, strict=True) if e >= 0]
+    for drawn in (batch.ranked, batch.even):
+        assert drawn is not None and drawn.shape == (len(batch.candidates), 9)
+        assert torch.equal(drawn[:, 0], batch.candidates[:, 0])
+        for row in drawn.tolist():
+            there = [e for e in row if e >= 0]
+            assert len(set(there)) == len(there) and len({made.types[e] for e in there}) == 1
+    assert batch.ranked is not None and batch.even is not None and not torch.equal(batch.ranked, batch.even)
     assert made.batch(made.order(0)[0], 0).ranked is None
     again = data(fake_smedbert, n_ranked=9).batch(made.held_out_indices, -1)
     assert all(torch.equal(a, b) for a, b in zip(flat(batch), flat(again), strict=True))
+
+
+def test_once() -> None:
+    assert once(np.array([[3, 1, 3, 3, 1], [1, 2, 3, 4, 5]])).tolist() == [[3, 1, -1, -1, -1], [1, 2, 3, 4, 5]]
 
 
 def flat(batch: SMedBERTBatch) -> list[torch.Tensor]:

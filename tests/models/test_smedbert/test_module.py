@@ -283,10 +283,10 @@ def test_validation_counts(fake_smedbert: Folders) -> None:
     """A model that knows every neighbour has MRR 1; frequency has what the counts say."""
     model, made = module(fake_smedbert).eval(), data(fake_smedbert)
     logged: dict[str, Tensor] = {}
-    model._trainer = SimpleNamespace(strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
+    model._trainer = SimpleNamespace(datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
     model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     batch = made.batch(made.held_out_indices, -1)
-    assert batch.ranked is not None and batch.frequency is not None
+    assert batch.ranked is not None and batch.even is not None
 
     def perfect(states: Tensor, mentions: Mentions, candidates: Tensor) -> Tensor:
         return -torch.arange(candidates.shape[1]).expand(candidates.shape).float()
@@ -297,12 +297,14 @@ def test_validation_counts(fake_smedbert: Folders) -> None:
         model.validation_step(batch, 0)
         sums = model.loss_sums(batch)
     model.on_validation_epoch_end()
-    assert logged["val/neighbour_mrr"].item() == pytest.approx(1.0)
-    slow = []
-    for row, counts in zip(batch.ranked.tolist(), batch.frequency.tolist(), strict=True):
-        there = [c for e, c in zip(row, counts, strict=True) if e >= 0]
-        slow.append(1 / (1 + sum(c > there[0] for c in there[1:]) + sum(c == there[0] for c in there[1:]) / 2))
-    assert logged["val/neighbour_mrr_frequency"].item() == pytest.approx(sum(slow) / len(slow))
+    for name, drawn in (("", batch.ranked), ("_even", batch.even)):
+        assert logged[f"val/neighbour_mrr{name}"].item() == pytest.approx(1.0)
+        slow = []
+        for row in drawn.tolist():
+            counts = [made.frequency[e] for e in row if e >= 0]
+            slow.append(1 / (1 + sum(c > counts[0] for c in counts[1:]) + sum(c == counts[0] for c in counts[1:]) / 2))
+        assert logged[f"val/neighbour_mrr{name}_frequency"].item() == pytest.approx(sum(slow) / len(slow))
+        assert logged[f"val/neighbour_candidates{name}"].item() == pytest.approx((drawn >= 0).sum().item() / len(drawn))
     assert logged["val/neighbours"] == len(slow) and logged["val/tokens"] == batch.counts[0]
     means = (sums / batch.counts).tolist()
     assert logged["val/loss_mlm"].item() == pytest.approx(means[0], rel=1e-4)
