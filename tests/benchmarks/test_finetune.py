@@ -149,7 +149,7 @@ def test_small_things() -> None:
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
         (
             ["evaluat"],
-            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, table, counts, tasks",
+            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, synonyms, table, counts, tasks",
         ),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],
