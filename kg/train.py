@@ -1,10 +1,14 @@
-"""Graph embeddings with PyKEEN: TransE as KeBioLM trains it (Yuan et al., BioNLP 2021, Section 4.1).
+"""Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT takes it.
 
     python -m kg.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
 
-The paper gives the L2 norm, d = 100, Adam at 1e-3, batches of 2,048 and 30 epochs. It does not give margin, negative
-sampling or normalisation: a margin of 1, one uniformly corrupted head or tail per triple that is no known triple, and
-PyKEEN's unit-length entities stand here.
+TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper gives the L2 norm, d = 100, Adam at 1e-3, batches of 2,048 and 30
+epochs. It does not give margin, negative sampling or normalisation: a margin of 1, one uniformly corrupted head or tail per
+triple that is no known triple, and PyKEEN's unit-length entities stand here.
+
+TransR (Lin et al., AAAI 2015; in Zhang et al., ACL 2021, Section 3.1): -||c(h M_r) + r - c(t M_r)||, where c shortens to
+length 1 what is longer. Entities and relations are not longer than 1 either. SMedBERT gives d = 200 and nothing else: margin
+and negatives are TransE's. As in Lin et al., entities and relations start from TransE, M_r from the identity.
 
 Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse (UMLS lists every
 relation twice) would otherwise be tested on what it was trained on.
@@ -12,6 +16,7 @@ relation twice) would otherwise be tested on what it was trained on.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -28,9 +33,14 @@ import torch
 from jsonargparse import ArgumentParser
 from pykeen.evaluation import RankBasedEvaluator
 from pykeen.losses import MarginRankingLoss
+from pykeen.models import ERModel
 from pykeen.models import TransE as PyKEENTransE
+from pykeen.models import TransR as PyKEENTransR
+from pykeen.nn.init import PretrainedInitializer
 from pykeen.training import SLCWATrainingLoop
+from pykeen.training.callbacks import TrainingCallback
 from pykeen.triples import CoreTriplesFactory
+from pykeen.utils import clamp_norm
 from torch import Tensor
 from tqdm import tqdm
 
@@ -38,6 +48,7 @@ from kg.embeddings import EmbeddingTable
 from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, fingerprint
 
+MODELS = ("TransE", "TransR")
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",
     "hits_at_1": "both.realistic.hits_at_1",
@@ -74,6 +85,109 @@ class TransE(PyKEENTransE):
         return -torch.cdist(entity[rt_batch[:, 1]] - relation[rt_batch[:, 0]], entity)
 
 
+class GroupedProduct(torch.autograd.Function):
+    """x[i] @ M[relation[i]] for rows sorted by relation, one product per relation.
+
+    Indexing M row by row would hold one matrix per row, and a gradient of all of M per relation.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrices: Tensor, sizes: list[int]) -> Tensor:
+        """(n, d), (relations, d, d_r), rows per relation -> (n, d_r)."""
+        ctx.save_for_backward(x, matrices)
+        ctx.sizes = sizes
+        out = x.new_empty(len(x), matrices.shape[2])
+        for relation, rows in _spans(sizes):
+            torch.mm(x[rows], matrices[relation], out=out[rows])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        x, matrices = ctx.saved_tensors
+        of_x, of_matrices = torch.empty_like(x), torch.zeros_like(matrices)
+        for relation, rows in _spans(ctx.sizes):
+            torch.mm(gradient[rows], matrices[relation].T, out=of_x[rows])
+            torch.mm(x[rows].T, gradient[rows], out=of_matrices[relation])
+        return of_x, of_matrices, None
+
+
+def _spans(sizes: list[int]) -> list[tuple[int, slice]]:
+    """(relation, its rows) of each relation that has some."""
+    ends = np.cumsum(sizes)
+    return [(r, slice(end - size, end)) for r, (size, end) in enumerate(zip(sizes, ends.tolist(), strict=True)) if size]
+
+
+def shortened(x: Tensor, maxnorm: float, p: int = 2, dim: int = -1) -> Tensor:
+    """x with the vectors that are longer than `maxnorm` shortened to it, in place: PyKEEN's clamp_norm of parameters."""
+    values = x.detach()
+    norm = torch.linalg.vector_norm(values, ord=p, dim=dim, keepdim=True)
+    if (norm >= maxnorm).any():
+        values *= torch.where(norm < maxnorm, 1.0, maxnorm / norm)
+    return x
+
+
+class TransR(PyKEENTransR):
+    """PyKEEN's TransR, same parameters and scores, that multiplies once per relation of a batch.
+
+    The stock model gathers one M_r per triple. `norm` is that of the scores and of every clamp.
+    """
+
+    def __init__(self, *, scoring_fct_norm: int = 2, **kwargs: Any) -> None:
+        super().__init__(
+            scoring_fct_norm=scoring_fct_norm,
+            entity_constrainer=shortened,  # type: ignore[arg-type]
+            relation_constrainer=shortened,  # type: ignore[arg-type]
+            **kwargs,
+        )
+        self.norm = scoring_fct_norm
+
+    def projected(self, x: Tensor, relation: int) -> Tensor:
+        """c(x M_r): (n, d) -> (n, d_r)."""
+        matrix = self.relation_representations[1](torch.tensor([relation], device=x.device))[0]
+        return clamp_norm(x @ matrix, maxnorm=1.0, p=self.norm, dim=-1)
+
+    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
+        """-||c(h M_r) + r - c(t M_r)||. (n, 3) indices -> (n, 1)."""
+        n = len(hrt_batch)
+        relation = hrt_batch[:, 1].repeat(2)
+        order = torch.argsort(relation, stable=True)
+        x = self.entity_representations[0](hrt_batch[:, [0, 2]].T.reshape(-1)[order])
+        matrices = self.relation_representations[1]()
+        sizes = torch.bincount(relation, minlength=len(matrices)).tolist()
+        product = GroupedProduct.apply(x, matrices, sizes)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(2 * n, device=order.device)
+        both = clamp_norm(product, maxnorm=1.0, p=self.norm, dim=-1)[place]
+        r = self.relation_representations[0](hrt_batch[:, 1])
+        return -(both[:n] + r - both[n:]).norm(p=self.norm, dim=-1, keepdim=True)
+
+    def _against_all(self, entity: Tensor, relation: Tensor, sign: int) -> Tensor:
+        """-||c(e M_r) + sign r - c(x M_r)|| for every entity x, all projected once per relation. (n,), (n,) -> (n, entities)."""
+        entities, relations = self.entity_representations[0](), self.relation_representations[0]()
+        scores = entities.new_empty(len(entity), len(entities))
+        for r in relation.unique().tolist():
+            rows = relation == r
+            every = self.projected(entities, r)
+            scores[rows] = -torch.cdist(every[entity[rows]] + sign * relations[r], every, p=self.norm)
+        return scores
+
+    def score_t(
+        self, hr_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, tails: Tensor | None = None
+    ) -> Tensor:
+        """Scores of every t. (n, 2) indices -> (n, entities)."""
+        if tails is not None:
+            return super().score_t(hr_batch, slice_size=slice_size, mode=mode, tails=tails)
+        return self._against_all(hr_batch[:, 0], hr_batch[:, 1], 1)
+
+    def score_h(
+        self, rt_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, heads: Tensor | None = None
+    ) -> Tensor:
+        """Scores of every h. (n, 2) indices -> (n, entities)."""
+        if heads is not None:
+            return super().score_h(rt_batch, slice_size=slice_size, mode=mode, heads=heads)
+        return self._against_all(rt_batch[:, 1], rt_batch[:, 0], -1)
+
+
 def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(train, test) rows of `triples` (n, 3): about `held_out` triples, at most a tenth, go to test.
 
@@ -95,14 +209,12 @@ def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np
     return triples[~test[group]], triples[test[group]]
 
 
-def link_prediction(
-    model: PyKEENTransE, test: np.ndarray, known: np.ndarray, batch_size: int = 128
-) -> dict[str, float]:
+def link_prediction(model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128) -> dict[str, float]:
     """Filtered MRR and Hits@1/3/10 (heads and tails together, realistic ranks) of `test` (n, 3)."""
     evaluator = RankBasedEvaluator(filtered=True)
     result = evaluator.evaluate(
         model,
-        torch.from_numpy(test),
+        torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),  # TransR projects once per relation of a batch
         batch_size=batch_size,
         use_tqdm=False,
         additional_filter_triples=[torch.from_numpy(known)],
@@ -110,11 +222,103 @@ def link_prediction(
     return {name: float(result.get_metric(metric)) for name, metric in METRICS.items()}
 
 
+def network(model: str, factory: CoreTriplesFactory, dim: int, relation_dim: int, norm: int, **kwargs: Any) -> ERModel:
+    """The untrained model."""
+    if model == "TransE":
+        return TransE(triples_factory=factory, embedding_dim=dim, scoring_fct_norm=norm, **kwargs)
+    return TransR(
+        triples_factory=factory, embedding_dim=dim, relation_dim=relation_dim, scoring_fct_norm=norm, **kwargs
+    )
+
+
+def table_of(model: ERModel, graph: KnowledgeGraph, manifest: dict[str, Any]) -> EmbeddingTable:
+    """The vectors of a trained model, with M_r if it has them."""
+    with torch.no_grad():
+        parts = [model.entity_representations[0](), *(part() for part in model.relation_representations)]
+    entity, relation, *projection = (part.detach().cpu() for part in parts)
+    return EmbeddingTable(
+        entity, graph.ids.to_pylist(), relation, graph.relations, projection[0] if projection else None, manifest
+    )
+
+
+class _Given(PretrainedInitializer):
+    """Initialises with a copy: PyKEEN also lets torch initialise the weights in place, which would change the tensor."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x).clone()
+
+
+def started_from(entity: Tensor, relation: Tensor) -> dict[str, Any]:
+    """Arguments of a TransR that starts as the TransE with these vectors: they are its own, and every M_r is the identity.
+
+    They must come as initialisers: PyKEEN's training begins with another initialisation.
+    """
+    identity = torch.eye(entity.shape[1]).expand(len(relation), -1, -1)
+    names = ("entity_initializer", "relation_initializer", "relation_projection_initializer")
+    values = (entity, relation, identity)
+    return {name: _Given(v.detach().cpu().clone()) for name, v in zip(names, values, strict=True)}
+
+
+class _Epochs(TrainingCallback):
+    """Logs the loss of every epoch. Raises InputError when it is no longer finite."""
+
+    def __init__(self, name: str, first_step: int, bar: tqdm[Any]) -> None:
+        super().__init__()
+        self.name, self.first_step, self.bar = name, first_step, bar
+
+    def post_epoch(self, epoch: int, epoch_loss: float, **kwargs: Any) -> None:
+        if not np.isfinite(epoch_loss):
+            raise InputError(f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr")
+        mlflow.log_metric("train/loss", epoch_loss, step=self.first_step + epoch)
+        self.bar.set_postfix(loss=f"{epoch_loss:.4f}")
+        self.bar.update()
+
+
+def fitted(
+    model: ERModel,
+    factory: CoreTriplesFactory,
+    lr: float,
+    batch_size: int,
+    epochs: int,
+    negatives: int,
+    filtered: bool,
+    name: str,
+    first_step: int = 0,
+) -> None:
+    """Train `model` with Adam; logs the loss of every epoch as train/loss from step `first_step` + 1 on.
+
+    Raises InputError for a loss that is no longer finite.
+    """
+    loop = SLCWATrainingLoop(
+        model=model,
+        triples_factory=factory,
+        optimizer=torch.optim.Adam(model.parameters(), lr=lr, fused=True),
+        negative_sampler="basic",
+        negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
+    )
+    gc.freeze()  # PyKEEN collects garbage after every epoch, and would look through all that the libraries hold
+    try:
+        with tqdm(total=epochs, desc=f"{name}, epochs", dynamic_ncols=True) as bar:
+            loop.train(
+                factory,
+                num_epochs=epochs,
+                batch_size=min(batch_size, factory.num_triples),
+                callbacks=_Epochs(name, first_step, bar),
+                use_tqdm=False,
+                use_tqdm_batch=False,
+                num_workers=0,
+                pin_memory=False,
+            )
+    finally:
+        gc.unfreeze()
+
+
 def train(
     graph: str,
     out: str,
     model: str = "TransE",
     dim: int = 100,
+    relation_dim: int | None = None,
     norm: int = 2,
     margin: float = 1.0,
     lr: float = 1e-3,
@@ -122,6 +326,9 @@ def train(
     epochs: int = 30,
     negatives: int = 1,
     filtered: bool = True,
+    warm_epochs: int = 0,
+    warm_lr: float | None = None,
+    warm: str | None = None,
     held_out: int = 2000,
     seed: int = 0,
     device: str | None = None,
@@ -130,13 +337,15 @@ def train(
 ) -> EmbeddingTable:
     """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to folder `out`.
 
-    A complete table in `out` with the same settings is kept; `fresh` trains it again. Logs settings, the loss of every
-    epoch and the scores to the MLflow experiment ``kg``. Raises InputError for a graph without triples, an unknown
-    model, or a loss that is no longer finite.
+    TransR starts from the TransE table in folder `warm`, or from one trained first for `warm_epochs` at `warm_lr` (`lr`
+    if not given) on the same triples, or from random vectors. A table in `warm` must be of the same graph and have held
+    out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again. Logs settings,
+    the loss of every epoch and the scores to the MLflow experiment ``kg``. Raises InputError for a graph without triples,
+    an unknown model, a start that does not fit, or a loss that is no longer finite.
     """
-    if model != "TransE":
-        raise InputError(f"model: no graph embedding {model!r}; choose from: TransE")
-    settings = {
+    if model not in MODELS:
+        raise InputError(f"model: no graph embedding {model!r}; choose from: {', '.join(MODELS)}")
+    settings: dict[str, Any] = {
         "graph": fingerprint(graph),
         "model": model,
         "dim": dim,
@@ -150,6 +359,17 @@ def train(
         "held_out": held_out,
         "seed": seed,
     }
+    relation_dim = relation_dim or dim
+    if model == "TransR":
+        start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
+        settings |= {"relation_dim": relation_dim, "warm": start}
+        settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
+    elif warm or warm_epochs or relation_dim != dim:
+        raise InputError(f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them")
+    if (warm or warm_epochs) and relation_dim != dim:
+        raise InputError(
+            f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it or take {dim}"
+        )
     manifest = Path(out) / "manifest.json"
     if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
         print(f"{out}: already trained with these settings (--fresh true trains it again)")
@@ -160,66 +380,69 @@ def train(
     training, test = split(loaded.triple_indices(), held_out, seed)
     factory = CoreTriplesFactory(training, num_entities=len(loaded.entities), num_relations=len(loaded.relations))
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    network = TransE(
-        triples_factory=factory,
-        embedding_dim=dim,
-        scoring_fct_norm=norm,
-        loss=MarginRankingLoss(margin=margin),
-        random_seed=seed,
-    ).to(where)
-    optimizer = torch.optim.Adam(network.parameters(), lr=lr, fused=True)
-    loop = SLCWATrainingLoop(
-        model=network,
-        triples_factory=factory,
-        optimizer=optimizer,
-        negative_sampler="basic",
-        negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
-    )
+
+    def made(name: str, **kwargs: Any) -> ERModel:
+        loss = MarginRankingLoss(margin=margin)
+        return network(name, factory, dim, relation_dim, norm, loss=loss, random_seed=seed, **kwargs).to(where)
+
+    kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
+    sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
     use_experiment("kg")
     started = time.perf_counter()
     with mlflow.start_run(run_name=f"{model}-{Path(graph).name}-seed{seed}") as run:
         mlflow.log_params(settings | {"graph_folder": graph})
         mlflow.set_tags({"commit": commit(), "graph": settings["graph"], **environment()})
-        with tqdm(total=epochs, desc=f"{model}, epochs", dynamic_ncols=True) as bar:
-            for epoch in range(1, epochs + 1):
-                losses = loop.train(
-                    factory,
-                    num_epochs=epoch,
-                    batch_size=min(batch_size, len(training)),
-                    continue_training=epoch > 1,
-                    use_tqdm=False,
-                    use_tqdm_batch=False,
-                    num_workers=0,
-                    pin_memory=False,
-                )
-                assert losses is not None  # None only when PyKEEN probes sizes
-                if not np.isfinite(losses[-1]):
-                    raise InputError(f"{model}: the loss became {losses[-1]} in epoch {epoch}; lower --lr")
-                mlflow.log_metric("train/loss", losses[-1], step=epoch)
-                bar.set_postfix(loss=f"{losses[-1]:.4f}")
-                bar.update()
+        before: dict[str, float] = {}
+        if settings.get("warm_epochs"):
+            first = made("TransE")
+            fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling)
+            before = link_prediction(first, test, training) if len(test) else {}
+            mlflow.log_metrics({f"test/warm_{k}": v for k, v in before.items()})
+            kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
+            del first
+        embedding = made(model, **kwargs)
+        fitted(embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), **sampling)
         seconds = time.perf_counter() - started
-        scores = link_prediction(network, test, training) if len(test) else {}
+        scores = link_prediction(embedding, test, training) if len(test) else {}
         mlflow.log_metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
-        with torch.no_grad():
-            table = EmbeddingTable(
-                network.entity_representations[0]().cpu(),
-                loaded.ids.to_pylist(),
-                network.relation_representations[0]().cpu(),
-                loaded.relations,
-                manifest={
-                    "settings": settings,
-                    "scores": scores,
-                    "seconds": seconds,
-                    "test_triples": len(test),
-                    "train_triples": len(training),
-                    "graph": settings["graph"],
-                    "mlflow_run": run.info.run_id,
-                },
-            )
+        table = table_of(
+            embedding,
+            loaded,
+            {
+                "settings": settings,
+                "scores": scores,
+                "seconds": seconds,
+                "test_triples": len(test),
+                "train_triples": len(training),
+                "graph": settings["graph"],
+                "mlflow_run": run.info.run_id,
+            }
+            | ({"warm_scores": before} if before else {}),
+        )
         table.save(out)
         mlflow.log_dict(table.manifest, "manifest.json")
     return table
+
+
+def start_table(
+    folder: str, graph: KnowledgeGraph, name: str, dim: int, held_out: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """(entity, relation) vectors of the TransE table in `folder`, which must fit. Raises InputError that says what does not."""
+    table = EmbeddingTable.load(folder)
+    table.check_graph(graph.ids, name)
+    if table.relation is None or table.projection is not None or table.relation_ids != graph.relations:
+        raise InputError(
+            f"{folder}: wanted a TransE table with the relations of {name}; train one: python -m kg.train --help"
+        )
+    if table.entity.shape[1] != dim:
+        raise InputError(f"{folder}: vectors of {table.entity.shape[1]}, wanted dim {dim}; give --dim or another table")
+    made = table.manifest.get("settings", {})
+    if (made.get("held_out"), made.get("seed")) != (held_out, seed):
+        raise InputError(
+            f"{folder}: trained with held_out {made.get('held_out')} and seed {made.get('seed')}, here {held_out} and {seed}: "
+            "it has seen triples that TransR is scored on. Give the same ones."
+        )
+    return table.entity, table.relation
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -49,9 +49,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     build(str(tmp_path / "g"), str(tmp_path / "synonyms"))
     place = tmp_path / "linked"
     place.mkdir()
-    mentions = [{"start": 0, "end": 1, "entity": "E2", "score": 1.0}] * 3 + [
-        {"start": 0, "end": 1, "entity": "E3", "score": 1.0}
-    ] * 3
+    mentions = [{"start": 0, "end": 1, "entity": e, "score": 1.0} for e in ("E2", "E3") for _ in range(3)]
     (place / "part-00000.jsonl").write_text(json.dumps({"id": "1", "text": "慢性肝炎", "mentions": mentions}) + "\n")
     write_json(place / "manifest.json", {"documents": 1})
     return tmp_path / "synonyms", place

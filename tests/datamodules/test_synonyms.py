@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,25 @@ from kg.graph import KnowledgeGraph, table
 
 
 def graph(
-    names: list[str], kinds: list[str], equal: list[tuple[int, int]], facts: list[tuple[int, int]] = []
+    names: list[str], kinds: list[str], equal: list[tuple[int, int]], facts: Sequence[tuple[int, int]] = ()
 ) -> KnowledgeGraph:
     ids = [f"E{i}" for i in range(len(names))]
+
+    def rows(pairs: Sequence[tuple[int, int]], relation: str) -> dict[str, list[str]]:
+        return {
+            "head": [ids[a] for a, _ in pairs],
+            "relation": [relation] * len(pairs),
+            "tail": [ids[b] for _, b in pairs],
+        }
+
     return KnowledgeGraph(
         table("entities", {"id": ids, "name": names, "type": kinds}),
         table("names", {"id": ids, "name": names, **{c: ["x"] * len(ids) for c in ("kind", "language", "source")}}),
         table("definitions", {"id": [], "text": []}),
-        table("triples", {"head": [ids[a] for a, _ in facts], "relation": ["r"] * len(facts), "tail": [ids[b] for _, b in facts]}),
+        table("triples", rows(facts, "r")),
         {"source": "fake"},
-        table("equivalences", {"head": [ids[a] for a, _ in equal], "relation": ["same"] * len(equal), "tail": [ids[b] for _, b in equal]}),
-    )  # fmt: skip
+        table("equivalences", rows(equal, "same")),
+    )
 
 
 def many(n: int = 40) -> tuple[list[str], list[str]]:

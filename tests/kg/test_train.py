@@ -109,7 +109,7 @@ def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: py
 
 def test_bad_settings(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
-    with pytest.raises(InputError, match="no graph embedding 'TransX'; choose from: TransE"):
+    with pytest.raises(InputError, match="no graph embedding 'TransX'; choose from: TransE, TransR"):
         train(graph, str(tmp_path / "t"), model="TransX")
     with pytest.raises(InputError, match=r"manifest\.json"):
         train(str(tmp_path / "none"), str(tmp_path / "t"))
