@@ -26,7 +26,7 @@ from datamodules.smedbert.negatives import Sampler, without_neighbours
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, written
+from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank import NeighbourTable
 
@@ -277,7 +277,7 @@ class SMedBERTData(pl.LightningDataModule):
         return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str | Path) -> None:
-        """Write tokenizer, the graph's entities and names, and its neighbour table into `folder`."""
+        """Write tokenizer, the graph's entities and names, its neighbour table, and how many of them count into `folder`."""
         self.tokenizer.save_pretrained(folder)
         graph = KnowledgeGraph.load(self.graph)
         for name in ("entities", "names"):
@@ -286,3 +286,4 @@ class SMedBERTData(pl.LightningDataModule):
             with written(Path(folder) / f"{name}.npy", "wb") as handle:
                 np.save(handle, values.astype(np.int64), allow_pickle=False)
         shutil.copytree(self.neighbours, Path(folder) / "neighbours")
+        write_json(Path(folder) / "linker.json", {"k": self.k})
