@@ -240,8 +240,10 @@ class SMedBERTData(pl.LightningDataModule):
         near = unmasked.neighbours.numpy()
         pair, place = (near >= 0).nonzero()
         gold = near[pair, place]
-        rng = np.random.default_rng([self.seed, epoch + 1, *(int(i) for i in indices)])
-        drawn = self.sampler.drawn(gold, self.n_negatives, rng)
+        # Each sequence draws for its own pairs: whichever micro-batch it falls into, its negatives are the same.
+        row = unmasked.span[:, 0].numpy()[pair]
+        own = [gold[row == r] for r in range(len(indices))]
+        drawn = np.concatenate([self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)])
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
         counts = [(labels != IGNORE).sum(), (order != IGNORE).sum(), len(gold), len(hidden_ones.span)]
@@ -260,7 +262,8 @@ class SMedBERTData(pl.LightningDataModule):
         )
         if epoch >= 0:
             return result
-        others = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])
+        others = np.concatenate([self.sampler.others(g, self.n_ranked - 1, r) for g, r in zip(own, rngs, strict=True)])
+        others = without_neighbours(others, near[pair])
         ranked = np.concatenate([gold[:, None], others], axis=1)
         frequency = self.frequency[np.maximum(ranked, 0)].astype(np.float32)
         return result._replace(ranked=torch.from_numpy(ranked), frequency=torch.from_numpy(frequency))
