@@ -19,7 +19,7 @@ GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS
 FINETUNE := $(foreach v,$(GENERATOR) HITS K MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
-SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
+SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
 .PHONY: help setup finetune evaluate table figures cases synonyms data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
@@ -39,8 +39,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
 
-pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARGS)
+pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARMS ARGS)
 	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
+
+kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them (PROFILE=small|paper GRAPH SEED FRESH)
+	@$(RUN) -m experiments.pretrain kg/$* --profile $(PROFILE) $(SETTINGS)
 
 finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= HITS= K= DEVICES= PRECISION= FRESH ARGS)
 	@$(RUN) -m benchmarks.run finetune $(TASK) $(FINETUNE)

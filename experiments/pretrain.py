@@ -1,6 +1,7 @@
 """From nothing to a pre-trained model: run the stages of ``experiments/<paper>/pipeline.yaml`` one after the other.
 
     python -m experiments.pretrain kebiolm [--profile small|paper] [NAME=VALUE ...]
+    python -m experiments.pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file
 
 Every stage keeps what it has finished, so the same command goes on where a killed one stopped.
 """
@@ -25,12 +26,30 @@ from kg.tracking import ROOT, runs_folder, use_experiment
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
 CHOICES = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER")  #: each combination has a folder of its own
-INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", *MACHINE)
+INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", "ARMS", *MACHINE)
 
 
 def papers() -> list[str]:
     """Papers and start encoders that have a pipeline."""
     return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml"))
+
+
+def graph_embeddings() -> list[str]:
+    """kg/<file> of the pipelines among the configs of graph embeddings: those that have stages."""
+    files = sorted((ROOT / "experiments" / "kg").glob("*.yaml"))
+    return [f"kg/{p.stem}" for p in files if "small" in yaml.safe_load(p.read_text())]
+
+
+def pipeline_of(name: str) -> dict[str, Any]:
+    """Profiles and report of a pipeline. Raises InputError for an unknown name."""
+    if name not in papers() + graph_embeddings():
+        if name.startswith("kg/"):
+            choice = ", ".join(g.removeprefix("kg/") for g in graph_embeddings())
+            raise InputError(f"no graph embedding {name.removeprefix('kg/')!r}; choose from: {choice}")
+        raise InputError(f"no paper {name!r}; choose from: {', '.join(papers())}")
+    file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
+    pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
+    return pipeline
 
 
 def gpus() -> int:
@@ -75,9 +94,7 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
 
     Raises InputError for an unknown paper or profile, or an input that the profile needs and `given` lacks.
     """
-    if paper not in papers():
-        raise InputError(f"no paper {paper!r}; choose from: {', '.join(papers())}")
-    pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
+    pipeline = pipeline_of(paper)
     profiles = [k for k in pipeline if k != "report"]
     if profile_name not in profiles:
         raise InputError(f"no profile {profile_name!r}; choose from: {', '.join(profiles)}")
@@ -87,13 +104,19 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
     values = {"work": str(work), "WORKERS": given.get("WORKERS") or str(os.cpu_count() or 1)}
     values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
-    values |= {k: v for k, v in given.items() if v}
+    values |= {"SEED": "0"} | {k: v for k, v in given.items() if v}
+    values["FRESH"] = "true" if given.get("FRESH") else "false"
     extra = [*machine(given, profile), "--seed_everything", given.get("SEED") or "0"]
     extra += ["--fresh", "true"] if given.get("FRESH") else []
     extra += shlex.split(given.get("ARGS", ""))
+    arms = given.get("ARMS", "").split()
+    trained = [stage["result"] for stage in profile["stages"] if "result" in stage]
+    if unknown := [arm for arm in arms if arm not in trained]:
+        raise InputError(f"ARMS: no {unknown[0]!r} here; choose from: {', '.join(trained) or 'none'}")
     plan: list[Stage] = []
     for stage in profile["stages"]:
-        if given.get(stage.get("unless", "")):
+        left_out = stage["result"] not in arms if arms and "result" in stage else not arms and stage.get("extra")
+        if given.get(stage.get("unless", "")) or left_out:
             continue
         values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
         words = []
@@ -136,9 +159,9 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved."""
     choice = {k: v for k, v in given.items() if k in CHOICES and v}
-    work = runs_folder() / "data" / f"{paper}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    work = runs_folder() / "data" / f"{paper.replace('/', '-')}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
     plan = commands(paper, profile, given, work)
-    pipeline = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
+    pipeline = pipeline_of(paper)
     if estimate := pipeline[profile].get("estimate"):
         print(f"This is paper-sized work. {estimate}", flush=True)
     work.mkdir(parents=True, exist_ok=True)
@@ -157,6 +180,9 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     results: dict[str, dict[str, Any]] = {
         s.result: read_json(work / f"result-{s.result}.json") for s in plan if s.result
     }
+    if not results:
+        print(f"\nWhat was made is in {work}. Trained tables are MLflow runs of the experiment kg (make dashboard).")
+        return
     print()
     for name, run in results.items():
         print(
@@ -166,12 +192,15 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     report = pipeline["report"]
     held_out = report["held_out"].format(**next(reversed(results.values()))["end"])
     print(f"\nOn held-out text ({held_out}):\n")
-    print(table(report["rows"], results, report["column"]))
+    rows = report["rows"]
+    if given.get("ARMS"):  # a metric may be one of the trainings that were left out
+        rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}
+    print(table(rows, results, report["column"]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.pretrain", description=__doc__)
-    parser.add_argument("paper", help=f"one of: {', '.join(papers())}")
+    parser.add_argument("paper", help=f"one of: {', '.join(papers() + graph_embeddings())}")
     parser.add_argument("--profile", default="small")
     parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
     options = parser.parse_intermixed_args()  # settings may stand behind --profile, as the Makefile writes them

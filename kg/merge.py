@@ -10,8 +10,8 @@ Which entities are one
     Names are compared in NFKC, lower case and without white space ("Ⅱ型 糖尿病" is "ii型糖尿病"). An entity is joined with
     at most one of another graph, so no graph's own entities ever become one.
 What comes of them
-    The id, name and type are those of the first graph; a type "" or "未知" gives way to a later one, other types that
-    differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2" where the id is taken by another.
+    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") gives way to a
+    later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2" where the id is taken by another.
     Names, definitions, triples and equivalences are united; rows that stand there already are dropped and counted (an
     equivalence in either direction). The preferred name of a joined entity becomes a synonym if it differs.
 """
@@ -32,7 +32,7 @@ from kg.files import InputError
 from kg.graph import KnowledgeGraph, fingerprint, table
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
-NO_TYPE = ("", "未知")
+NO_TYPE = ("", "未知", "value")
 
 
 def compared(name: str) -> str:

@@ -15,6 +15,7 @@ DENSE = 16_000  #: rows of the dense matrix, 2 GB
 DENSE_SHARE = (
     0.01  #: an entity with more neighbours than this share of all that are left is cheaper in the dense matrix
 )
+ENTRIES = 50_000_000  #: of the matrix that is left; elimination ends where there are more, 600 MB
 BLOCK = 256  #: entities at a time
 PAIRS = 4_000_000  #: pairs of neighbours at a time
 
@@ -59,7 +60,7 @@ def _without(
 def _eliminated(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_matrix, np.ndarray]:
     """(levels, what is left of the matrix, the entities that are left): those with few neighbours go first.
 
-    It ends where an entity costs more here, the square of its neighbours, than in a dense inverse.
+    It ends where an entity costs more here, the square of its neighbours, than in a dense inverse, or memory would run out.
     """
     width = matrix.shape[0]
     ids, levels = np.arange(width), list[_Level]()
@@ -67,7 +68,7 @@ def _eliminated(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_mat
     while True:
         count = np.diff(matrix.indptr) - 1
         most = min(1.5 * max(np.quantile(count, 0.1), 2) + 1, DENSE_SHARE * len(ids))
-        if len(ids) == 1 or count.min() > most:
+        if len(ids) == 1 or count.min() > most or matrix.nnz > ENTRIES:
             return levels, matrix, ids
         rank = count + shuffled[ids]
         lowest = np.full(len(ids), np.inf)

@@ -76,6 +76,8 @@ class NeighbourTable:
                 f"rows: {len(self.rows)} rows but {len(self.entity_ids)} ids; they must correspond one to one"
             )
 
+        self._plain = np.asarray(self.rows)  # the same memory; indexing a memmap object costs more than the lookup
+
     @property
     def k(self) -> int:
         return int(self.rows.shape[1])
@@ -83,8 +85,9 @@ class NeighbourTable:
     def __getitem__(self, entities: np.ndarray) -> np.ndarray:
         """Entity indices (n,), or -1 for no entity -> (n, k, 3) int32."""
         entities = np.asarray(entities)
-        found = np.array(self.rows[np.maximum(entities, 0)])
-        found[entities < 0] = (-1, 0, 0)
+        found = self._plain.take(entities, axis=0)
+        if (unknown := entities < 0).any():
+            found[unknown] = (-1, 0, 0)
         return found
 
     def save(self, folder: str | Path) -> Path:

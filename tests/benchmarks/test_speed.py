@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import decode, linking, miner
+from benchmarks.speed import decode, linking, miner, neighbours
 from kg.trie import Ragged, Trie
 
 
@@ -123,3 +124,28 @@ def test_trie_prints_its_result(capsys):
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     setting = result["settings"][0]
     assert setting["array_bytes"] <= 45 and setting["ratio"] > 3 and setting["distinct"] <= 20000
+
+
+def test_transr_prints_its_result(capsys):
+    """The stock model's scores, and its MRR after training."""
+    arguments = ["--triples", "1500", "--entities", "300", "--repeats", "1", "--dims", "8", "16"]
+    assert speed.main(["transr", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True
+    assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
+    assert all(s["mrr"] == pytest.approx(s["reference_mrr"], abs=1e-3) for s in result["settings"])
+
+
+def test_neighbours_prints_its_result(capsys):
+    arguments = ["--entities", "2000", "--triples", "20000", "--texts", "2"]
+    assert speed.main(["neighbours", "--json", *arguments]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["evenly"]["equal"] is True
+    assert result["ratio"] > 1
+
+
+def test_neighbours_by_hand():
+    """In- and outgoing together, best score first, at most K."""
+    outgoing, incoming = neighbours.lists(np.array([[0, 5, 1], [2, 6, 0], [0, 7, 3]]))
+    rows = neighbours.sorted_anew([0, 4], outgoing, incoming, {1: 0.1, 2: 0.3, 3: 0.2})
+    assert rows[0, :4].tolist() == [[2, 6, -1], [3, 7, 1], [1, 5, 1], [-1, 0, 0]] and (rows[1, :, 0] == -1).all()

@@ -13,7 +13,9 @@ import yaml
 from experiments import pretrain
 from experiments.pretrain import commands, machine, papers, table
 from experiments.stages import Stage
+from kg.embeddings import EmbeddingTable
 from kg.files import InputError
+from tests.kg.test_train import ladder
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +49,35 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
             )
     linking = next(s.words for s in commands("kebiolm", "paper", given, Path("/w")) if s.words[0] == "kg.linking")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+
+
+def test_graph_embeddings_are_pipelines_without_a_report() -> None:
+    assert "kg/cmekg_transr" in pretrain.graph_embeddings() and "kg/transr" not in pretrain.graph_embeddings()
+    for name in pretrain.graph_embeddings():
+        for profile in pretrain.pipeline_of(name):
+            plan = commands(name, profile, {"SEED": "3", "FRESH": "1"}, Path("/w"))
+            assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[-1].result
+            words = plan[-1].words
+            assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
+            assert words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
+            assert words[words.index("--seed") + 1] == "3" and words[words.index("--fresh") + 1] == "true"
+            assert ("experiments/kg/small_transr.yaml" in words) == (profile == "small")
+            (own,) = commands(name, profile, {"GRAPH": "/g"}, Path("/w"))
+            assert own.words[own.words.index("--graph") + 1] == "/g" and own.words[-1] == "false"
+
+
+def test_a_graph_embedding_is_trained(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a graph of one's own and a run that is interrupted by nothing: a table, and where it is."""
+    graph = ladder(tmp_path / "g")
+    short = yaml.safe_load((ROOT / "experiments" / "kg" / "cmekg_transr.yaml").read_text())
+    short["small"]["stages"][-1]["run"] += " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
+    monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
+    pretrain.pretrain("kg/cmekg_transr", "small", {"GRAPH": graph})
+    (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
+    assert EmbeddingTable.load(folder / "transr").projection is not None
+    assert str(folder) in capsys.readouterr().out
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
@@ -86,6 +117,7 @@ def test_every_report_fills_in() -> None:
     ("paper", "profile", "given", "message"),
     [
         ("kebiolmm", "small", {}, "no paper 'kebiolmm'; choose from: .*kebiolm"),
+        ("kg/cmekg_transx", "small", {}, "no graph embedding 'cmekg_transx'; choose from: cmekg_transr"),
         ("kebiolm", "big", {}, "no profile 'big'; choose from: small, paper"),
         ("kebiolm", "paper", {"CORPUS": "x"}, "needs UMLS=.*MRCONSO"),
         ("kebiolm", "paper", {"UMLS": "x"}, "needs CORPUS=.*PubMed"),
@@ -184,3 +216,15 @@ def test_the_whole_road_on_a_small_graph(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         assert expected in done.stdout and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
+
+
+def test_arms_choose_among_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def results(**given: str) -> list[str | None]:
+        return [s.result for s in commands("smedbert", "small", given, Path("/w")) if s.result]
+
+    assert results() == ["smedbert", "plain"]
+    assert results(ARMS="losses type") == ["type", "losses"]  # in the pipeline's order
+    before = [s.title for s in commands("smedbert", "small", {}, Path("/w")) if not s.result]
+    assert [s.title for s in commands("smedbert", "small", {"ARMS": "k5"}, Path("/w")) if not s.result] == before
+    with pytest.raises(InputError, match="ARMS: no 'tpye' here; choose from: smedbert, plain, type"):
+        results(ARMS="tpye")

@@ -99,8 +99,9 @@ def test_a_taken_id_gets_a_number():
 
 
 def test_unknown_types_give_way():
-    whole = merge.merged([("a", graph({"甲": "未知", "乙": "x"}, [])), ("b", graph({"甲": "drug", "乙": "未知"}, []))])
-    assert whole.entities["type"].to_pylist() == ["drug", "x"]
+    first = graph({"甲": "未知", "乙": "x", "丙": "value"}, [])
+    whole = merge.merged([("a", first), ("b", graph({"甲": "drug", "乙": "未知", "丙": "symptom"}, []))])
+    assert whole.entities["type"].to_pylist() == ["drug", "x", "symptom"]
     assert whole.manifest["merged"][1]["conflicts of type (the first is kept)"] == 0
 
 

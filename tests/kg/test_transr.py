@@ -17,6 +17,7 @@ from kg.embeddings import EmbeddingTable
 from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from kg.train import GroupedProduct, TransE, TransR, link_prediction, shortened, split, started_from, train
+from tests.kg.test_pagerank import saved
 from tests.kg.test_train import ladder
 
 ENTITIES, RELATIONS = 40, 5
@@ -209,3 +210,12 @@ def test_relation_dim_of_its_own(tmp_path: Path, runs: Path) -> None:
     )  # fmt: skip
     assert made.projection is not None and made.projection.shape == (3, 16, 5)
     assert made.relation is not None and made.relation.shape == (3, 5)
+
+
+def test_loops_duplicates_lone_entities_and_a_relation_seen_once(tmp_path: Path, runs: Path) -> None:
+    ids = [f"e{i}" for i in range(12)]
+    triples = [(ids[i], "next", ids[i + 1]) for i in range(9)] * 2 + [("e3", "next", "e3"), ("e0", "once", "e5")]
+    graph = saved(tmp_path / "g", ids, triples)  # e11 is in none
+    made = train(graph, str(tmp_path / "t"), **{**settings(2), "warm_epochs": 1, "held_out": 2})
+    assert made.entity.shape == (12, 16) and made.relation_ids == ["next", "once"]
+    assert all(torch.isfinite(part).all() for part in (made.entity, made.relation, made.projection))
