@@ -148,26 +148,46 @@ def test_a_killed_run_resumes_exactly(
     assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
 
 
-@pytest.mark.ddp
-def test_processes_and_accumulation_give_the_single_process_gradients(
-    fake: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+def same_gradients(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """The four losses and all gradients, to 1e-4."""
+    assert len(wanted["gradients"]) > 50 and len(wanted["losses"]) >= 5
+    assert wanted["losses"].keys() == found["losses"].keys() and wanted["gradients"].keys() == found["gradients"].keys()
+    for part in ("losses", "gradients"):
+        for key, value in wanted[part].items():
+            torch.testing.assert_close(found[part][key], value, atol=1e-4, rtol=1e-3, msg=lambda m, k=key: f"{k}: {m}")
+
+
+@pytest.fixture(scope="module")
+def alone(fake: Folders, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Losses and gradients of one process that takes the batch as a whole."""
+    folder = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patch:
+        extra = ("--run_folder", str(folder / "run"), "--model.init_args.dropout", "0")
+        run(patch, words(fake, *extra), SaveGradients(str(folder / "gradients.pt")))
+    saved: dict[str, Any] = torch.load(folder / "gradients.pt", weights_only=True)
+    return saved
+
+
+def test_accumulated_batches_give_the_gradients_of_the_whole(
+    alone: dict[str, Any], fake: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two gloo processes that accumulate two batches each: the four losses and all gradients of one process, to 1e-4."""
+    extra = ("--run_folder", str(tmp_path / "run"), "--model.init_args.dropout", "0")
+    four = words(fake, *extra, "--trainer.accumulate_grad_batches", "4")
+    run(monkeypatch, four, SaveGradients(str(tmp_path / "four.pt")))
+    same_gradients(torch.load(tmp_path / "four.pt", weights_only=True), alone)
 
-    def plain(name: str, *extra: str) -> list[str]:
-        return words(fake, "--run_folder", str(tmp_path / name), "--model.init_args.dropout", "0", *extra)
 
-    run(monkeypatch, plain("one"), SaveGradients(str(tmp_path / "one.pt")))
-    done = start(plain(
-        "both", "--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.accumulate_grad_batches", "2",
-        "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients", f"--trainer.callbacks.file={tmp_path / 'both.pt'}",
+@pytest.mark.slow  # a minute of starting processes; step_mean and the batches are tested for several without any
+@pytest.mark.ddp
+def test_processes_give_the_gradients_of_one(alone: dict[str, Any], fake: Folders, tmp_path: Path, runs: Path) -> None:
+    """Two gloo processes that accumulate two batches each."""
+    done = start(words(
+        fake, "--run_folder", str(tmp_path / "run"), "--model.init_args.dropout", "0", "--trainer.devices", "2",
+        "--trainer.strategy", "ddp", "--trainer.accumulate_grad_batches", "2",
+        "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients", f"--trainer.callbacks.file={tmp_path / 'two.pt'}",
     ))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    one, both = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("one", "both"))
-    assert len(one["gradients"]) > 50 and one["losses"].keys() == both["losses"].keys() and len(one["losses"]) >= 5
-    for part in ("losses", "gradients"):
-        for key, value in one[part].items():
-            torch.testing.assert_close(both[part][key], value, atol=1e-4, rtol=1e-3, msg=lambda m, k=key: f"{k}: {m}")
+    same_gradients(torch.load(tmp_path / "two.pt", weights_only=True), alone)
 
 
 @pytest.fixture(scope="session")
