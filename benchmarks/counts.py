@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.data import fetched, place
 from benchmarks.definition import Definition
-from benchmarks.tasks import read, tasks
+from benchmarks.tasks import read, task, tasks
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import SPLITS
 from kg.files import InputError
@@ -40,6 +42,14 @@ def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
     if unit in ("sentences", "questions"):
         return len({e.document for e in examples})
     raise ValueError(f"no unit {unit!r}")
+
+
+def split_sizes(name: str, unit: str, given: Mapping[str, str]) -> dict[str, int]:
+    """{split: its size in `unit`} of a task, in the files at hand (MIRROR=). Raises InputError when there are none."""
+    definition = task(name)
+    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+    splits, odd, _ = read(definition, fetched(definition.dataset, place(), mirrors))
+    return {split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()}
 
 
 UNIT = {"ner": "mentions", "nested": "mentions", "relation": "examples", "pair": "examples", "ranking": "questions"}

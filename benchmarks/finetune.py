@@ -3,7 +3,8 @@
     python -m benchmarks.run finetune NCBI [MODEL=minilm SEEDS=3 PROFILE=small|paper MIRROR=FOLDER ...]
 
 Everything that decides a result stands in the request, whose digest names the folder
-``runs/finetune/<task>/<encoder>/<digest>/``; SEEDS is not part of it, so more seeds join those that are there.
+``runs/finetune/<task>/<encoder>/<digest>/``; SEEDS is not part of it, so more seeds join those that are there. Settings
+that only one encoder takes (`options` of its encoder.yaml) stand in its label: "<encoder> NAME=VALUE".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from benchmarks.definition import Definition
 from benchmarks.tasks import prepared, task
 from datamodules.finetune import check_text
 from datamodules.tasks import Pair, Task, load_task
-from experiments.encoders import Encoder, NotTrained, encoder, known
+from experiments.encoders import Encoder, NotTrained, encoder, known, options
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
 from kg.files import InputError, digest, read_json, sha256, write_json
@@ -99,6 +100,23 @@ def found_encoder(name: str, given: dict[str, str]) -> Encoder:
         print(f"{error}\nNow it is pre-trained, with PROFILE=small:", flush=True)
         pretrain(error.paper, "small", {})
         return encoder(name, None)
+
+
+def own_settings(chosen: Encoder, given: Mapping[str, str]) -> dict[str, float]:
+    """{setting that the encoder alone takes: its value}. Raises InputError for one that it does not take, or no number."""
+    found: dict[str, float] = {}
+    for name, papers in options().items():
+        if not given.get(name):
+            continue
+        if name not in chosen.options:
+            raise InputError(
+                f"{name}={given[name]}: {chosen.name} takes no such setting; it is one of {', '.join(papers)}"
+            )
+        if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", given[name]):
+            raise InputError(f"{name}={given[name]}: wanted a number, such as 0.5")
+        value = float(given[name])
+        found[name] = int(value) if value.is_integer() else value
+    return found
 
 
 def config_of(name: str) -> tuple[Path, dict[str, Any]]:
@@ -178,6 +196,8 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
     folder = task_folder(definition, given)
     model_name = given.get("MODEL") or DEFAULT[definition.language]
     chosen = found_encoder(model_name, given)
+    own = own_settings(chosen, given)
+    chosen = chosen._replace(name=" ".join([chosen.name, *(f"{name}={value}" for name, value in own.items())]))
     hidden, parameters = encoder_shape(chosen)
     data = load_task(folder)
     check_text(data, chosen.folder)
@@ -190,7 +210,7 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
         "encoder": chosen.identity,
         "points": points,
         "args": given.get("ARGS", ""),
-    }
+    } | ({"options": own} if own else {})
     base = runs_folder() / "finetune" / folder_name(definition.name) / folder_name(chosen.name) / digest(request)[:12]
     base.mkdir(parents=True, exist_ok=True)
     epochs = small.get("trainer.max_epochs", config["trainer"]["max_epochs"])
@@ -211,10 +231,11 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
         arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
         if chosen.linker:
             arguments += ["--data.init_args.linker", chosen.linker, "--data.init_args.linker_folder", chosen.folder]
+        arguments += flags({chosen.options[name]: value for name, value in own.items()})
         arguments += [*flags(settings), *(["--fresh", "true"] if given.get("FRESH") else [])]
         arguments += shlex.split(given.get("ARGS", ""))
-        own = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
-        return Stage(title, arguments, place.name, environment=own)
+        gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
+        return Stage(title, arguments, place.name, environment=gpu)
 
     def run_all(stages: list[Stage]) -> None:
         at_once = devices or min(os.cpu_count() or 1, len(stages))
@@ -240,6 +261,7 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
         "profile": profile,
         "settings": as_run(chosen_base / f"seed{seeds[0]}" / "config.yaml", settings),
         "args": given.get("ARGS", ""),
+        "options": own,
         "task_digest": request["task"],
         "mlflow_run": parent,
         "folder": str(chosen_base),

@@ -43,6 +43,7 @@ def _one_task(plain: list[str]) -> str:
 def run_finetune(words: Sequence[str]) -> None:
     from benchmarks.finetune import SETTINGS, finetune
     from benchmarks.linking.tasks import tasks as linking_tasks
+    from experiments.encoders import options
 
     if any(word in linking_tasks() for word in words):
         from benchmarks.linking import finetune as linking
@@ -50,7 +51,7 @@ def run_finetune(words: Sequence[str]) -> None:
         plain, given = settings_of(words, linking.SETTINGS)
         linking.finetune(_one_task(plain), given)
         return
-    plain, given = settings_of(words, SETTINGS)
+    plain, given = settings_of(words, (*SETTINGS, *options()))
     finetune(_one_task(plain), given)
 
 
@@ -91,7 +92,8 @@ def run_figures(words: Sequence[str]) -> None:
         )
     recipe = yaml.safe_load(there[plain[0]].read_text())
     _, given = settings_of(words, imported(recipe["settings"], "benchmarks"))
-    imported(recipe["draw"], "benchmarks")(given)
+    more = {k: v for k, v in recipe.items() if k not in ("draw", "settings")}
+    imported(recipe["draw"], "benchmarks")(given, **more)
 
 
 def run_table(words: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """``make table``: a paper's table, reported beside measured. Only reads runs.
 
-    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev MIRROR=FOLDER]
+    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev PROFILE=small SAMPLES=FOLDER MIRROR=FOLDER]
 
 experiments/<paper>/table<N>.yaml has the rows and the reported numbers; what was measured stands in
 runs/linking/<task>/<stamp>/*/summary.json (`make evaluate`). Runs of one label under one protocol are seeds: mean ± sd (n).
@@ -9,7 +9,11 @@ table is about. FOLDS and SPLIT choose among them. `kind` of a table:
 
     scores       (default) systems by tasks: `measured` of a row is the label of its runs
     populations  sub-populations by systems, on one task: `population` of a row, `measured` of a column
-    sizes        names, concepts and mentions by tasks, counted in the files at hand (MIRROR=)
+    sizes        names, concepts and mentions by linking tasks, or splits of a fine-tuning task in the column's `unit`,
+                 counted in the files at hand (MIRROR=)
+    finetune     systems by fine-tuning tasks, percent: `measured` of a row is the label that `make finetune` gave, its newest
+                 summary is taken (PROFILE= chooses); a column has a `split` and may name a `metric` other than the task's
+    synonyms     systems by D1, D2 and D3, percent: `measured` of a row is the label of `make synonyms` (SAMPLES= chooses)
 """
 
 from __future__ import annotations
@@ -23,12 +27,14 @@ from typing import Any
 import numpy as np
 import yaml
 
+from benchmarks import scored
+from benchmarks.counts import split_sizes
 from benchmarks.linking.scores import differing
 from benchmarks.linking.sizes import sizes
 from kg.files import InputError, read_json
 from kg.tracking import ROOT, runs_folder
 
-SETTINGS = ("FOLDS", "SPLIT", "MIRROR")
+SETTINGS = ("FOLDS", "SPLIT", "MIRROR", "PROFILE", "SAMPLES")
 
 
 def definition_of(paper: str, number: str) -> dict[str, Any]:
@@ -73,11 +79,11 @@ def measured(task: str, split: str, folds: str, varies: Sequence[str] = ()) -> d
     return found | {k: [v] for k, v in floors.items()}
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], digits: int = 1) -> str:
     """mean ± sd (n); one value as it is; nothing without any."""
     if len(values) < 2:
-        return "".join(f"{v:.1f}" for v in values)
-    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f} ({len(values)})"
+        return "".join(f"{v:.{digits}f}" for v in values)
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} ({len(values)})"
 
 
 def cell(runs: list[dict[str, Any]], metric: str) -> str:
@@ -140,10 +146,13 @@ def _sizes(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]
     here: dict[str, dict[str, int]] = {}
     missing: list[str] = []
     for name, column in columns.items():
+        here[name] = {}
+        if "task" not in column:
+            continue
         try:
-            here[name] = sizes(column["task"], given)
+            unit = column.get("unit")
+            here[name] = split_sizes(column["task"], unit, given) if unit else sizes(column["task"], given)
         except InputError as error:  # told under the table: a data set that is not at hand leaves its cells empty
-            here[name] = {}
             missing.append(f"{name}: not counted: {error}")
     kinds = ("as published", "here")
     lines = [["", *(f"{name} {kind}" for name in columns for kind in kinds)]]
@@ -158,7 +167,60 @@ def _sizes(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]
     return lines
 
 
-KINDS = {"scores": _scores, "populations": _populations, "sizes": _sizes}
+def _beside(table: Mapping[str, Any], cells: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
+    """Rows by columns, reported (percent, two decimals) beside `cells`: {column: {label: what was measured}}."""
+    columns = table["columns"]
+    lines = [["", *(f"{name} {kind}" for name in columns for kind in ("as published", "measured"))]]
+    for row in table["rows"]:
+        line = [row["name"]]
+        for name in columns:
+            value = row.get("reported", {}).get(name)
+            line += ["" if value is None else f"{value:.2f}", cells.get(name, {}).get(row.get("measured", ""), "")]
+        lines.append(line)
+    return lines
+
+
+def _percent(values: Sequence[float], interval: tuple[float, float] | None) -> str:
+    """mean ± sd (n), or a single value with its interval if it has one."""
+    shown = spread([100 * v for v in values], 2)
+    return shown if not values or interval is None else f"{shown} [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"
+
+
+def _finetune(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    labels = {row["measured"] for row in table["rows"] if "measured" in row}
+    tasks = dict.fromkeys(column["task"] for column in table["columns"].values() if "task" in column)
+    runs = {task: scored.fine_tuned(task, labels, given.get("PROFILE")) for task in tasks}
+    cells = {}
+    for name, column in table["columns"].items():
+        if "task" in column:
+            split, metric = column["split"], column.get("metric")
+            cells[name] = {
+                label: _percent(scored.values(some, split, metric), scored.interval(some, split, metric))
+                for label, some in runs[column["task"]].items()
+            }
+    for task in tasks:
+        for line in scored.remarks(task, runs[task]):
+            print(line, file=sys.stderr)
+    return _beside(table, cells)
+
+
+def _synonyms(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    labels = {row["measured"] for row in table["rows"] if "measured" in row}
+    samples = read_json(Path(given["SAMPLES"]) / "manifest.json")["sha256"] if given.get("SAMPLES") else None
+    found = scored.retrieved(labels, samples)
+    cells: dict[str, dict[str, str]] = {}
+    for name in table["columns"]:
+        cells[name] = {}
+        for label, runs in found.items():
+            own = [run["results"][name] for run in runs if name in run["results"]]
+            single = (own[0]["low"], own[0]["high"]) if len(own) == 1 else None
+            cells[name][label] = _percent([one["acc@1"] for one in own], single)
+    return _beside(table, cells)
+
+
+KINDS = {
+    "scores": _scores, "populations": _populations, "sizes": _sizes, "finetune": _finetune, "synonyms": _synonyms,
+}  # fmt: skip
 
 
 def markdown(paper: str, number: str, given: Mapping[str, str]) -> str:

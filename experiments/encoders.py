@@ -9,6 +9,7 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
             their vectors
     small   settings that fine-tuning in PROFILE=small changes for it
+    options  settings of `make finetune` that this encoder alone takes, numbers, and what each sets: {HITS: <config key>}
 
     python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
 """
@@ -51,6 +52,7 @@ class Encoder(NamedTuple):
     small: dict[str, Any]
     paper: str | None = None  # whose export it is
     links: str = EMBEDDED
+    options: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
 
 
 def recipes() -> list[str]:
@@ -68,6 +70,15 @@ def _recipe(paper: str) -> dict[str, Any]:
     return recipe
 
 
+def options() -> dict[str, list[str]]:
+    """{setting of `make finetune` that only some encoders take: the recipes that name it}."""
+    found: dict[str, list[str]] = {}
+    for paper in recipes():
+        for setting in _recipe(paper).get("options", {}):
+            found.setdefault(setting, []).append(paper)
+    return found
+
+
 def _of_export(name: str, folder: Path) -> Encoder:
     paper = str(read_json(folder / "manifest.json").get("paper"))
     if paper not in recipes():
@@ -75,7 +86,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
     recipe = _recipe(paper)
     return Encoder(
         name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
-        paper, recipe.get("links", EMBEDDED),
+        paper, recipe.get("links", EMBEDDED), recipe.get("options", {}),
     )  # fmt: skip
 
 

@@ -137,8 +137,14 @@ def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
     """Start and end of every reported metric, one pair of columns per run, headed by `column` with the run's name in it.
 
-    A metric that a run does not have stays empty there.
+    A metric that a run does not have stays empty there. Raises InputError for one that no run has: it is misspelt.
     """
+    there = sorted({key for r in results.values() for key in r["end"]})
+    for label, key in report.items():
+        if key not in there:
+            raise InputError(
+                f"pipeline.yaml, report, {label!r}: no run has a metric {key!r}; choose from: {', '.join(there)}"
+            )
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
@@ -186,7 +192,10 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     report = pipeline["report"]
     held_out = report["held_out"].format(**next(reversed(results.values()))["end"])
     print(f"\nOn held-out text ({held_out}):\n")
-    print(table(report["rows"], results, report["column"]))
+    rows = report["rows"]
+    if given.get("ARMS"):  # a metric may be one of the trainings that were left out
+        rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}
+    print(table(rows, results, report["column"]))
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ Which entities are one
     at most one of another graph, so no graph's own entities ever become one.
 What comes of them
     The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") gives way to a
-    later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2" where the id is taken by another.
+    later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2"
+    where the id is taken by another.
     Names, definitions, triples and equivalences are united; rows that stand there already are dropped and counted (an
     equivalence in either direction). The preferred name of a joined entity becomes a synonym if it differs.
 """

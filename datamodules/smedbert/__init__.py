@@ -26,7 +26,7 @@ from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, written
+from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank import NeighbourTable
 
@@ -240,8 +240,10 @@ class SMedBERTData(pl.LightningDataModule):
         near = unmasked.neighbours.numpy()
         pair, place = (near >= 0).nonzero()
         gold = near[pair, place]
-        rng = np.random.default_rng([self.seed, epoch + 1, *(int(i) for i in indices)])
-        drawn = self.sampler.drawn(gold, self.n_negatives, rng)
+        # Each sequence draws for its own pairs: whichever micro-batch it falls into, its negatives are the same.
+        row = unmasked.span[:, 0].numpy()[pair]
+        own = [gold[row == r] for r in range(len(indices))]
+        drawn = np.concatenate([self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)])
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
         counts = [(labels != IGNORE).sum(), (order != IGNORE).sum(), len(gold), len(hidden_ones.span)]
@@ -260,9 +262,13 @@ class SMedBERTData(pl.LightningDataModule):
         )
         if epoch >= 0:
             return result
-        by_q = once(without_neighbours(self.sampler.drawn(gold, self.n_ranked - 1, rng), near[pair]))
-        even = without_neighbours(self.sampler.others(gold, self.n_ranked - 1, rng), near[pair])
-        ranked, evenly = (torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in (by_q, even))
+        n = self.n_ranked - 1
+        drawn, even = (
+            np.concatenate([draw(g, n, r) for g, r in zip(own, rngs, strict=True)])
+            for draw in (self.sampler.drawn, self.sampler.others)
+        )
+        others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
+        ranked, evenly = (torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in others)
         return result._replace(ranked=ranked, even=evenly)
 
     def cut(self, example: Example) -> int:
@@ -277,7 +283,7 @@ class SMedBERTData(pl.LightningDataModule):
         return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str | Path) -> None:
-        """Write tokenizer, the graph's entities and names, and its neighbour table into `folder`."""
+        """Write tokenizer, the graph's entities and names, its neighbour table, and how many of them count into `folder`."""
         self.tokenizer.save_pretrained(folder)
         graph = KnowledgeGraph.load(self.graph)
         for name in ("entities", "names"):
@@ -286,3 +292,4 @@ class SMedBERTData(pl.LightningDataModule):
             with written(Path(folder) / f"{name}.npy", "wb") as handle:
                 np.save(handle, values.astype(np.int64), allow_pickle=False)
         shutil.copytree(self.neighbours, Path(folder) / "neighbours")
+        write_json(Path(folder) / "linker.json", {"k": self.k})

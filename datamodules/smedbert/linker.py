@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 
 from datamodules.mentions import Mentions, mentions
 from datamodules.tokenizers import token_spans
-from kg.files import InputError
+from kg.files import InputError, read_json
 from kg.linking.matcher import DictionaryLinker
 from kg.pagerank import NeighbourTable
 
-FILES = ("entities.parquet", "names.parquet", "types.npy", "degree.npy", "neighbours")
+FILES = ("entities.parquet", "names.parquet", "types.npy", "degree.npy", "neighbours", "linker.json")
 
 
 def linker(
@@ -24,12 +24,12 @@ def linker(
     """What finds the mentions of texts, by the names in the export `folder`.
 
     hits  share of the mentions that are given knowledge (Figure 3), chosen by text and place alone
-    k     neighbours a mention; None: as many as the export has
+    k     neighbours a mention; None: as many as in pre-training. The export's table may hold more
 
     The result takes texts and the character offsets of their tokens ((0, 0) for special tokens), and gives the Mentions of
     the batch. A mention that a special token, or the end of a window, cuts is left out.
 
-    Raises InputError when the folder lacks one of FILES.
+    Raises InputError when the folder lacks one of FILES, or for a share or number of neighbours that cannot be.
     """
     folder = Path(folder)
     for name in FILES:
@@ -42,6 +42,9 @@ def linker(
     dictionary = DictionaryLinker(pq.read_table(folder / "names.parquet"), ids, degree)
     index = {name: i for i, name in enumerate(ids.to_pylist())}
     table = NeighbourTable.load(folder / "neighbours")
+    k = int(read_json(folder / "linker.json")["k"]) if k is None else k
+    if not 1 <= k <= table.k:
+        raise InputError(f"k {k}: wanted 1 to {table.k}, the neighbours an entity has in {folder / 'neighbours'}")
     known: dict[str, np.ndarray] = {}
 
     def found(text: str) -> np.ndarray:

@@ -16,7 +16,7 @@ from benchmarks.finetune import comparison, finetune, flags, grid_points, report
 from benchmarks.run import main
 from benchmarks.tasks import tasks as all_tasks
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import NotTrained, encoder
+from experiments.encoders import NotTrained, encoder, options
 from kg.files import InputError, read_json, write_json
 from kg.tracking import ROOT
 from tests.fakes import bert, tasks
@@ -139,6 +139,26 @@ def test_small_things() -> None:
     assert module.small_settings(config, own, 384)["model.init_args.lr"] == 1e-3
 
 
+def test_settings_that_one_encoder_takes() -> None:
+    """They are named in its encoder.yaml alone: each is a number, stands in label and digest, and is refused by others."""
+    assert {"HITS", "K"} <= set(options())
+    for name, papers in options().items():
+        assert all(
+            yaml.safe_load((ROOT / "experiments" / p / "encoder.yaml").read_text())["options"][name] for p in papers
+        )
+    plain = encoder("minilm")
+    own = plain._replace(
+        options={"HITS": "data.init_args.linker_settings.hits", "K": "data.init_args.linker_settings.k"}
+    )
+    assert module.own_settings(own, {"HITS": "0.50", "K": "5", "MODEL": "x"}) == {"HITS": 0.5, "K": 5}
+    assert isinstance(module.own_settings(own, {"K": "5.0"})["K"], int) and module.own_settings(own, {}) == {}
+    with pytest.raises(InputError, match=r"HITS=0\.5: minilm takes no such setting; it is one of "):
+        module.own_settings(plain, {"HITS": "0.5"})
+    for wrong in ("half", "-1", "nan", "1e9", "0.5.1"):
+        with pytest.raises(InputError, match=f"HITS={wrong}: wanted a number"):
+            module.own_settings(own, {"HITS": wrong})
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -149,7 +169,7 @@ def test_small_things() -> None:
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
         (
             ["evaluat"],
-            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, table, counts, tasks",
+            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, synonyms, table, counts, tasks",
         ),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 from benchmarks.linking import evaluate as module
 from benchmarks.linking import scores as s
@@ -196,6 +198,63 @@ def test_an_embedding_does_not_depend_on_its_batch(tiny, pooling, dot):
         wanted = wanted if dot else wanted / wanted.norm()
         assert torch.allclose(vector, wanted, atol=1e-5)
     assert len(embed.vectors) == 5 and torch.equal(embed(texts[::-1]), together.flip(0)) and len(embed.vectors) == 5
+
+
+def with_ends(folder):
+    """The tokenizer in `folder`, putting [CLS] and [SEP] around a text as a BERT's does."""
+    tokenizer = load_tokenizer(str(folder))
+    ends = [(t, getattr(tokenizer, f"{n}_token_id")) for t, n in (("[CLS]", "cls"), ("[SEP]", "sep"))]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return tokenizer
+
+
+@pytest.mark.parametrize("tokens", [8, 4096])
+def test_pooling_text_is_the_mean_between_the_ends(tiny, tokens):
+    texts = ["fever", "heart attack of the heart", "x", " "]
+    embed = Embedder(BertEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens)
+    for text, vector in zip(texts, embed(texts), strict=True):
+        ids = torch.tensor([embed.tokenizer(text)["input_ids"]])
+        assert ids[0, 0] == embed.tokenizer.cls_token_id and ids[0, -1] == embed.tokenizer.sep_token_id
+        with torch.no_grad():
+            states = embed.encoder(ids, torch.ones_like(ids))[0]
+        wanted = states[1:-1] if text.strip() else states  # of a name without a token, what there is
+        assert torch.allclose(vector, wanted.mean(0), atol=1e-5)
+
+
+class Said(NamedTuple):
+    """A fake linker's mentions: (M, 2) row and number of characters."""
+
+    rows: torch.Tensor
+
+
+class Telling(torch.nn.Module):
+    """An encoder whose every state is (1, what it was told of the row's mention)."""
+
+    hidden_size = 2
+
+    def forward(self, ids, mask, mentions=None):
+        states = torch.ones(*ids.shape, 2)
+        states[..., 1] = 0 if mentions is None else mentions.rows[:, 1].float()[:, None]
+        return states
+
+
+def test_an_embedder_links_the_names_of_its_batch(tiny):
+    """Each name gets its own mentions, whatever the order in which names are batched; without a linker there are none."""
+    asked = []
+
+    def linker(texts, offsets):
+        asked.extend(zip(texts, offsets, strict=True))
+        return Said(torch.tensor([[row, len(text)] for row, text in enumerate(texts)]))
+
+    tokenizer, names = with_ends(tiny), ["fever", "heart attack", "renal failure of", "x y"]
+    for tokens in (8, 4096):  # one name a batch, or all at once
+        embed = Embedder(Telling(), tokenizer, "telling", "text", dot=True, tokens=tokens, linker=linker)
+        assert embed(names)[:, 1].tolist() == [float(len(n)) for n in names]
+    assert embed.settings["mentions"] == "linked"
+    spans = dict(asked)["heart attack"]
+    assert tuple(spans[0]) == tuple(spans[-1]) == (0, 0) and tuple(spans[1]) == (0, 5)
+    plain = Embedder(Telling(), tokenizer, "telling", "text", dot=True)
+    assert plain(names)[:, 1].tolist() == [0.0] * 4 and "mentions" not in plain.settings
 
 
 def test_encoded_and_back_off(tiny, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ def test_held_out_texts(fake_kebiolm: Folders) -> None:
     seen = built.seen_entities(40)
     wanted = {int(e) for i in built.indices(False) for e in built[int(i)].mentions[:, 2]}
     assert set(np.flatnonzero(seen)) == wanted
+    counts = built.entity_counts(40)
+    said = Counter(int(e) for i in built.indices(False) for e in built[int(i)].mentions[:, 2])
+    assert counts.tolist() == [said[e] for e in range(40)] and counts.max() > 1
+    unseen = Counter(int(e) for i in built.indices(True) for e in built[int(i)].mentions[:, 2])
+    assert unseen and (counts.sum() == built.mention_counts.sum() - unseen.total())  # held-out text counts for nothing
 
 
 def test_parallel_and_resumed_builds_are_identical(

@@ -287,3 +287,13 @@ def test_mentions_are_linked_when_the_encoder_asks(
         assert len(batch.mentions) > 3
     with pytest.raises(InputError, match=r"os\.system: wanted datamodules"):
         data(tmp_path / "t", encoder, linker="os.system")
+
+
+def test_a_linker_takes_its_settings(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(module, "FakeLinker", lambda folder, **more: taken.append((folder, more)), raising=False)
+    place = {"linker": "datamodules.finetune.FakeLinker", "linker_folder": "here"}
+    task = tasks.write(tmp_path / "t", "ner")
+    data(task, encoder, **place, linker_settings={"hits": 0.5, "k": 3})
+    data(task, encoder, **place)
+    assert taken == [("here", {"hits": 0.5, "k": 3}), ("here", {})]

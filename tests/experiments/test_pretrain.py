@@ -12,6 +12,7 @@ import yaml
 
 from experiments import pretrain
 from experiments.pretrain import commands, machine, papers, table
+from experiments.stages import Stage
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
 from tests.kg.test_train import ladder
@@ -147,6 +148,25 @@ def test_table_shows_start_and_end_of_each_run() -> None:
     results = {"transe": {"start": {"a": 0.1}, "end": {"a": 0.7}}, "random": {"start": {"a": 0.2}, "end": {"a": 0.6}}}
     rows = table({"accuracy": "a"}, results, "{} vectors").splitlines()
     assert "transe vectors" in rows[0] and rows[-1].split() == ["accuracy", "0.1000", "0.7000", "0.2000", "0.6000"]
+
+
+def test_a_metric_that_only_some_runs_have() -> None:
+    """Its place stays empty in the others, and columns stay aligned; one that no run has is misspelt."""
+    results = {"one": {"start": {"a": 1, "b": 3}, "end": {"a": 2, "b": 4}}, "two": {"start": {"a": 5}, "end": {"a": 6}}}
+    head, _, every, some = table({"x": "a", "y": "b"}, results).splitlines()
+    assert every.split() == ["x", "1.0000", "2.0000", "5.0000", "6.0000"]
+    assert some.split() == ["y", "3.0000", "4.0000"] and every.index("2.0000") == some.index("4.0000")
+    assert head.index("two") > len(some)
+    swapped = table({"y": "b"}, dict(reversed(results.items()))).splitlines()
+    assert swapped[-1].index("4.0000") == every.index("6.0000")
+    with pytest.raises(InputError, match=r"report, 'z': no run has a metric 'val/lss'; choose from: a, b"):
+        table({"x": "a", "z": "val/lss"}, results)
+
+
+def test_logs_are_named_for_their_result_or_module() -> None:
+    """Stages at the same time each have a log of their own name, and one without a result is not called None.log."""
+    assert Stage("A", ["experiments.run", "--x"], "plain").log == "plain.log"
+    assert Stage("B", ["kg.refine", "graph"]).log == "kg.refine.log"
 
 
 def test_the_command_refuses_in_one_line() -> None:

@@ -150,6 +150,17 @@ def test_candidates_are_neighbours_and_negatives_of_their_type(fake_smedbert: Fo
     assert torch.allclose(batch.log_q[:, 0].double(), torch.from_numpy(made.sampler.log_q[batch.candidates[:, 0]]))
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_negatives_do_not_depend_on_batch_mates(fake_smedbert: Folders, epoch: int) -> None:
+    """Two processes that share a batch out draw the negatives that one would, or their gradients would differ."""
+    made = data(fake_smedbert, n_ranked=9)
+    indices = made.order(0)[0]
+    whole = made.batch(indices, epoch)
+    parts = [made.batch(indices[rows], epoch) for rows in (slice(5), slice(5, 6), slice(6, None))]
+    for name in ("candidates", "log_q", *(("ranked", "even") if epoch < 0 else ())):
+        assert torch.equal(torch.cat([getattr(p, name) for p in parts]), getattr(whole, name)), name
+
+
 def test_counts_of_a_blank_batch_are_zero(fake_smedbert: Folders) -> None:
     made = data(fake_smedbert)
     indices = made.order(0)[0]

@@ -59,7 +59,7 @@ def test_windows_and_separators_cut_no_mention_in_two(fake_smedbert: Folders, ex
     found = linker(export)([text], [split])
     assert found.entity.tolist() == [ids(fake_smedbert)["肾痛"]] and found.span.tolist() == [[0, 6, 8]]
     none = linker(export)(["休息"], [[(0, 0), (0, 0)]])
-    assert none.span.shape == (0, 3) and none.neighbours.shape == (0, 6)
+    assert none.span.shape == (0, 3) and none.neighbours.shape == (0, 5)
 
 
 def test_hit_ratio_takes_a_share_of_the_mentions(fake_smedbert: Folders, export: Path) -> None:
@@ -77,6 +77,18 @@ def test_hit_ratio_takes_a_share_of_the_mentions(fake_smedbert: Folders, export:
     assert half < every and len(half) / 240 == pytest.approx(0.5, abs=0.1) and places(0.3) < half
     with pytest.raises(InputError, match="hits 2"):
         linker(export, hits=2)
+
+
+def test_mentions_have_as_many_neighbours_as_in_pretraining(fake_smedbert: Folders, tmp_path: Path) -> None:
+    """The table holds six of an entity; what was pre-trained with five is not fine-tuned with six unless asked."""
+    data(fake_smedbert, k=5).export(tmp_path)
+    texts = ["肺炎"]
+    offsets = tokens(fake_smedbert, texts)
+    assert linker(tmp_path)(texts, offsets).neighbours.shape == (1, 5)
+    assert linker(tmp_path, k=6)(texts, offsets).neighbours.shape == (1, 6)
+    for wrong in (0, -1, 7):
+        with pytest.raises(InputError, match=f"k {wrong}: wanted 1 to 6"):
+            linker(tmp_path, k=wrong)
 
 
 def test_an_export_without_its_tables_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,246 @@
+"""Tables and figures of what `make finetune` and `make synonyms` found: cells by hand, mixtures, published numbers."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks import sweeps, table
+from benchmarks.counts import split_sizes
+from benchmarks.run import main
+from benchmarks.scored import fine_tuned, interval, parted, remarks, retrieved, values
+from benchmarks.tasks import task
+from kg.files import InputError, write_json
+from kg.tracking import ROOT
+from tests.fakes import chineseblue
+
+#: Percent, as the paper prints them: its own row, and the sum over all cells of a table.
+SMEDBERT = {1: [31.81, 32.14, 24.08], 2: [82.23, 84.75, 83.06, 82.94, 83.85, 86.95, 95.73, 95.89, 91.42],
+            3: [75.06, 76.04, 79.26, 81.68, 78.86, 88.13, 88.09, 96.64, 96.88], 4: [84.75, 82.94, 86.95, 95.89]}  # fmt: skip
+
+SUMS = {1: 962.28, 2: 6185.3, 3: 6002.09, 4: 1739.15, 5: 1036536}
+
+
+def scored(
+    runs: Path, model: str, *scores: float, name: str = "cMedQANER", place: str = "d", age: int = 0, **more: Any
+) -> Path:
+    """A summary as `make finetune` writes it, of one score a seed; select is a tenth below. `age` in seconds."""
+    known = {"values": list(scores), "mean": sum(scores) / len(scores), "sd": None}
+    summary = {
+        "model": model, "profile": "small", "task_digest": "data1", "metric": "entity_f1", "scored_on": "test",
+        "selected_on": "dev", "variant": None, "args": "", "seeds": list(range(len(scores))), "interval": [0.25, 0.75],
+        "score": known, "select": known | {"values": [s - 0.1 for s in scores]}, "other": {"accuracy": known},
+    }  # fmt: skip
+    file = (
+        runs / "finetune" / name.replace(":", "-") / model.replace("/", "-").replace(" ", "-") / place / "summary.json"
+    )
+    write_json(file, summary | more)
+    os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    return file
+
+
+def test_labels_are_parted() -> None:
+    assert parted("a/b@0af1-seed2 K=5") == ("a-b K=5", "0af1-seed2")
+    assert parted("a/b HITS=0.5") == ("a-b HITS=0.5", "") and parted("zh") == ("zh", "")
+
+
+def test_the_newest_summary_of_a_label_counts(runs: Path) -> None:
+    scored(runs, "smedbert", 0.5, place="old", age=100)
+    scored(runs, "smedbert", 0.6, place="new")
+    scored(runs, "other", 0.9, task_digest="data2")  # not asked for, so it refuses nothing
+    found = fine_tuned("cMedQANER", ["smedbert", "zh"])
+    assert list(found) == ["smedbert"] and values(found["smedbert"], "test") == [0.6]
+
+
+def test_scores_by_split_and_metric(runs: Path) -> None:
+    scored(runs, "zh", 0.5, 0.7)
+    scored(runs, "smedbert", 0.6, age=5)
+    two, one = (fine_tuned("cMedQANER", [label])[label] for label in ("zh", "smedbert"))
+    assert values(two, "test") == [0.5, 0.7] and values(two, "dev") == pytest.approx([0.4, 0.6])
+    assert values(two, "test", "accuracy") == [0.5, 0.7] and values(two, "dev", "accuracy") == []
+    assert values(two, "train") == [] and values(two, "test", "nothing") == []
+    assert interval(two, "test") is None and interval(one, "test") == (0.25, 0.75)
+    assert interval(one, "dev") is None and interval(one, "test", "accuracy") is None
+
+
+def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
+    """CKPT= names single runs: one value each, its mean over fine-tuning seeds; they stand instead of the bare name's."""
+    scored(runs, "smedbert", 0.1)
+    scored(runs, "smedbert@abc-seed0", 0.5, 0.7)
+    scored(runs, "smedbert@abc-seed1", 0.8)
+    found = fine_tuned("cMedQANER", ["smedbert"])["smedbert"]
+    assert values(found, "test") == pytest.approx([0.6, 0.8]) and interval(found, "test") is None
+    scored(runs, "smedbert@fff-seed0", 0.5)
+    with pytest.raises(InputError, match=r"runs of several pre-trainings \(abc, fff\)"):
+        fine_tuned("cMedQANER", ["smedbert"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"task_digest": "data2"}, "scores of different data .*data1: smedbert; data2: zh"),
+        ({"profile": "paper"}, "scores of different PROFILE .*Say which with PROFILE="),
+        ({"scored_on": "dev"}, "scores of different scored split"),
+    ],
+)
+def test_mixtures_are_refused(more: dict[str, str], message: str, runs: Path) -> None:
+    scored(runs, "smedbert", 0.5, age=10)
+    scored(runs, "zh", 0.5, **more)
+    with pytest.raises(InputError, match=message):
+        fine_tuned("cMedQANER", ["smedbert", "zh"])
+    if "profile" in more:
+        assert list(fine_tuned("cMedQANER", ["smedbert", "zh"], "paper")) == ["zh"]
+
+
+def test_a_finetuning_table_shows_reported_beside_measured(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scored(runs, "smedbert", 0.5, 0.6)
+    scored(runs, "smedbert/pretrain_plain@abc-seed0", 0.4512)
+    own = {
+        "metric": "micro_f1",
+        "scored_on": "dev",
+        "selected_on": "a tenth of train",
+        "variant": "resplit",
+        "args": "--x 1",
+    }
+    scored(runs, "zh", 0.3, name="CMeIE:resplit", **own)
+    assert main(["table", "smedbert", "2"]) == 0
+    told = capsys.readouterr()
+    lines = {
+        x.split("|")[1].strip(): [c.strip() for c in x.split("|")[2:-1]] for x in told.out.splitlines() if "|" in x
+    }
+    head = lines[""]
+    assert lines["SMedBERT"][head.index("cMedQANER test measured")] == "55.00 ± 7.07 (2)"
+    assert lines["SMedBERT"][head.index("cMedQANER dev measured")] == "45.00 ± 7.07 (2)"
+    assert lines["SMedBERT"][head.index("cMedQANER test as published")] == "84.75"
+    assert lines["BioBERT-zh"][head.index("cMedQANER test measured")] == "45.12 [25.00, 75.00]"
+    assert lines["the start encoder zh"][head.index("CMeIE:resplit dev measured")] == "30.00 [25.00, 75.00]"
+    assert not [h for h in head if "measured" in h and ("CHIP-RE" in h or "DXY" in h)]
+    assert "CMeIE:resplit: variant resplit (not the official set)" in told.err and "with ARGS='--x 1'" in told.err
+
+
+def retrieval(runs: Path, model: str, stamp: str, place: str, score: float, **more: Any) -> None:
+    folder = runs / "synonyms" / stamp / place
+    result = {"acc@1": score, "low": score - 0.1, "high": score + 0.1, "samples": 7}
+    write_json(folder / "summary.json", {"model": model, "folder": str(folder), "stamp": {"samples": stamp},
+                                         "results": {"D1": result, "D3": result}} | more)  # fmt: skip
+
+
+def test_a_synonym_table_is_of_one_stamp(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    retrieval(runs, "smedbert text", "s1", "a", 0.30)
+    retrieval(runs, "smedbert text", "s1", "b", 0.34)
+    retrieval(runs, "glove word", "s1", "c", 0.25)
+    retrieval(runs, "another model", "s2", "d", 0.9)  # not of this table
+    assert main(["table", "smedbert", "1"]) == 0
+    lines = {x.split("|")[1].strip(): x for x in capsys.readouterr().out.splitlines() if "|" in x}
+    assert lines["SMedBERT"].split(" | ")[1:3] == ["31.81", "32.00 ± 2.83 (2)"]
+    assert lines["GLOVE-word-med"].split(" | ")[2] == "25.00 [15.00, 35.00]" and "D2 measured" not in lines[""]
+    retrieval(runs, "zh text", "s2", "e", 0.2)
+    with pytest.raises(InputError, match=r"different samples or text .*: smedbert text, glove word; .*: zh text"):
+        retrieved(["smedbert text", "glove word", "zh text"])
+    write_json(tmp_path / "manifest.json", {"sha256": "s2"})
+    assert main(["table", "smedbert", "1", f"SAMPLES={tmp_path}"]) == 0
+    assert "20.00 [10.00, 30.00]" in capsys.readouterr().out
+
+
+def test_sizes_are_those_of_the_files(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chineseblue.write("cMedQANER", tmp_path / "mirror")
+    monkeypatch.setattr("benchmarks.counts.fetched", lambda dataset, place, mirrors: tmp_path / "mirror")
+    entities = sum(len(e) for _, e in chineseblue.SENTENCES)
+    found = split_sizes("cMedQANER", "mentions", {})
+    assert found["train"] == entities and split_sizes("cMedQANER", "examples", {})["train"] == len(
+        chineseblue.SENTENCES
+    )
+
+    def here(name: str, unit: str, given: dict[str, str]) -> dict[str, int]:
+        if name != "cMedQANER":
+            raise InputError(f"{name} is not at hand")
+        return {"train": 5}
+
+    monkeypatch.setattr(table, "split_sizes", here)
+    assert main(["table", "smedbert", "5"]) == 0
+    told = capsys.readouterr()
+    assert (
+        "| train | 1,673 | 5 | 16,071 |" in told.out and "KUAKE-QTR: not counted: KUAKE-QTR is not at hand" in told.err
+    )
+
+
+def test_the_reported_numbers_are_whole() -> None:
+    """Every table names known tasks, splits and rows; private sets have no task, so nothing is ever measured under their name."""
+    for number in range(1, 6):
+        definition = table.definition_of("smedbert", str(number))
+        columns = definition["columns"]
+        for name, column in columns.items():
+            if "task" in column:
+                assert task(column["task"]) and (number == 5 or column["split"] in ("dev", "test"))
+            elif definition["kind"] != "synonyms":
+                assert name.startswith(("DXY", "CHIP-RE", "cMedQA", "WebMedQA", "NER ", "RE ", "QA ", "D6", "D7", "D8"))
+        for row in definition["rows"]:
+            assert set(row.get("reported", {})) <= set(columns) and (row.get("reported") or row["measured"])
+            if row["name"] in ("ERNIE-med", "KnowBERT-med", "MC-BERT"):
+                assert row["reported"] and "measured" not in row
+        total = sum(sum(row.get("reported", {}).values()) for row in definition["rows"])
+        assert total == pytest.approx(SUMS[number])
+        if number < 5:
+            own = next(r for r in definition["rows"] if r["name"] == "SMedBERT")
+            assert list(own["reported"].values()) == SMEDBERT[number] and own["measured"].startswith("smedbert")
+    assert len(table.definition_of("smedbert", "1")["rows"]) == 12 + 5
+
+
+def test_every_label_is_a_config() -> None:
+    """A row or a point that names a stem of the paper names one that there is."""
+    labels = [
+        row["measured"]
+        for n in range(1, 5)
+        for row in table.definition_of("smedbert", str(n))["rows"]
+        if "measured" in row
+    ]
+    drawn = yaml.safe_load((ROOT / "experiments" / "smedbert" / "figures.yaml").read_text())["drawn"]
+    labels += [parted(words)[0] for one in drawn.values() for line in one["lines"].values() for words in line.values()]
+    stems = {label.split()[0].partition("-")[2] for label in labels if label.startswith("smedbert-")}
+    assert len(stems) == 7 and all((ROOT / "experiments" / "smedbert" / f"{stem}.yaml").is_file() for stem in stems)
+
+
+def test_figures_are_drawn_from_runs(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scored(runs, "smedbert HITS=0", 0.3)
+    scored(runs, "smedbert", 0.5, 0.7)
+    scored(runs, "smedbert/pretrain_k5", 0.4)
+    assert main(["figures", "smedbert", f"OUT={tmp_path}"]) == 0
+    told = capsys.readouterr()
+    rows = list(csv.reader((tmp_path / "figure3.csv").open()))
+    assert rows[0][1] == "share of linked mentions that take knowledge in" and rows[0][2] == "entity_f1"
+    assert rows[1:] == [["SMedBERT", "0", "0.3000", "0.2500", "0.7500", "0.3000", "smedbert HITS=0"],
+                        ["SMedBERT", "1", "0.6000", "0.5000", "0.7000", "0.5000 0.7000", "smedbert"]]  # fmt: skip
+    four = list(csv.reader((tmp_path / "figure4.csv").open()))[1:]
+    assert [(r[0].split()[2], r[1]) for r in four] == [("fine-tuned", "5"), ("fine-tuned", "10"), ("10,", "10")]
+    for name in ("figure3", "figure4"):
+        assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "make finetune TASK=cMedQANER MODEL=smedbert HITS=0.2" in told.err
+    assert "MODEL=smedbert/pretrain_k20" in told.err and "MODEL=smedbert HITS=0\n" not in told.err
+
+
+def test_nothing_to_draw_names_the_commands(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "smedbert", "TASK=CMeIE:resplit"]) == 2
+    told = capsys.readouterr().err
+    assert "nothing to draw" in told and "make finetune TASK=CMeIE:resplit MODEL=smedbert K=5\n" in told
+    assert main(["figures", "smedbert", "COLOUR=red"]) == 2
+    assert "no setting 'COLOUR'; choose from: TASK, PROFILE, OUT" in capsys.readouterr().err
+
+
+def test_points_stand_in_order(runs: Path) -> None:
+    scored(runs, "m K=3", 0.3)
+    scored(runs, "m", 0.5, scored_on="test")
+    found, missing = sweeps.points({"a": {10: "m", 3: "m K=3", 20: "m K=20"}}, "cMedQANER", "small")
+    assert [(p.x, p.mean) for p in found] == [(3.0, 0.3), (10.0, 0.5)]
+    assert missing == ["make finetune TASK=cMedQANER MODEL=m K=20 PROFILE=small"]
+
+
+def test_remarks_are_of_what_stands_there(runs: Path) -> None:
+    scored(runs, "zh", 0.3)
+    assert remarks("cMedQANER", fine_tuned("cMedQANER", ["zh"])) == []
