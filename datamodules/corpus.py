@@ -302,6 +302,35 @@ class Corpus:
         """(sequences,) mentions of each."""
         return np.concatenate([np.diff(s["mention_offsets"]) for s in self.shards])
 
+    def check_length(self, max_length: int, more: int = 0) -> None:
+        """Raise InputError unless its sequences, with `more` special tokens than [CLS] and [SEP], fit `max_length` tokens."""
+        longest = self.manifest["settings"]["max_length"]
+        if longest + more > max_length:
+            with_more = f", and {more} more for what stands between their parts" if more else ""
+            raise InputError(
+                f"{self.folder}: sequences of up to {longest} tokens{with_more}, but max_length is {max_length}. "
+                f"Build the corpus with --max_length {max_length - more}."
+            )
+
+    def divided(self, batch_size: int, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers of the training sequences with at least `min_mentions` mentions, numbers of all held-out ones).
+
+        Raises InputError when nothing is held out, or there is not one batch to train on.
+        """
+        train, held_out = self.indices(False), self.indices(True)
+        train = train[self.mention_counts[train] >= min_mentions]
+        if not len(held_out):
+            raise InputError(
+                f"{self.folder}: no text is held out for validation. Use more text, or build the corpus again with a "
+                "larger --held_out share."
+            )
+        if len(train) < batch_size:
+            raise InputError(
+                f"{self.folder}: {len(train)} training sequences are fewer than one "
+                f"batch of {batch_size}. Use more text or a smaller batch_size."
+            )
+        return train, held_out
+
     def indices(self, held_out: bool) -> np.ndarray:
         """Numbers of the held-out sequences, or of the others."""
         return np.flatnonzero(np.concatenate([s["held_out"] for s in self.shards]) == held_out)

@@ -23,7 +23,7 @@ from datamodules.masking import IGNORE, masked, units
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, written
+from kg.files import written
 from kg.graph import KnowledgeGraph
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
@@ -96,26 +96,11 @@ class KeBioLMData(pl.LightningDataModule):
         if self.graph is not None:
             table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph"))
-        if corpus.manifest["settings"]["max_length"] > self.max_length:
-            raise InputError(
-                f"{self.corpus_folder}: sequences of up to {corpus.manifest['settings']['max_length']} tokens, "
-                f"but max_length is {self.max_length}. Build the corpus with --max_length {self.max_length}."
-            )
+        corpus.check_length(self.max_length)
         self.seen = corpus.seen_entities(len(table.entity_ids))
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
-        self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
-        self.train_indices = self.train_indices[corpus.mention_counts[self.train_indices] >= self.min_mentions]
-        if not len(self.held_out_indices):
-            raise InputError(
-                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
-                "larger --held_out share."
-            )
-        if len(self.train_indices) < self.batch_size:
-            raise InputError(
-                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
-                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
-            )
+        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
         self.corpus = corpus
 
     @property

@@ -19,8 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError
+from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 
 NO_SPANS = np.zeros((0, 2), np.int64)
 
@@ -73,27 +72,9 @@ class MLMData(pl.LightningDataModule):
             return
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer))
-        if corpus.manifest["settings"]["max_length"] > self.max_length:
-            raise InputError(
-                f"{self.corpus_folder}: sequences of up to {corpus.manifest['settings']['max_length']} tokens, "
-                f"but max_length is {self.max_length}. Build the corpus with --max_length {self.max_length}."
-            )
-        names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        special = set(self.tokenizer.all_special_ids)
-        self.random_ids = np.array(
-            [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
-        )
-        self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
-        if not len(self.held_out_indices):
-            raise InputError(
-                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
-                "larger --held_out share."
-            )
-        if len(self.train_indices) < self.batch_size:
-            raise InputError(
-                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
-                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
-            )
+        corpus.check_length(self.max_length)
+        self.random_ids = replacements(self.tokenizer)
+        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size)
         self.corpus = corpus
 
     @property

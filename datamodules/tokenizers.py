@@ -45,6 +45,13 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
     return digest({k: v for k, v in content.items() if k not in ("padding", "truncation")})
 
 
+def replacements(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+    """Ids of the tokens that may stand for another one in masked text: all but the special and the unused ones."""
+    special = set(tokenizer.all_special_ids)
+    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return np.array([i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")])
+
+
 def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """Token spans (m, 2) [first, last + 1) that cover the character spans (m, 2); an empty one where no token does.
 

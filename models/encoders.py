@@ -19,9 +19,10 @@ from kg.files import InputError
 from kg.pretrained import pretrained
 
 
-def load_bert(name: str, attention: str = "sdpa") -> BertModel:
+def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) -> BertModel:
     """The BERT in folder `name`, or of the hub model `name`, in float32 and without pooler.
 
+    dropout: its probability everywhere; None: the model's own.
     Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with weights only.
     """
     folder = pretrained(name)
@@ -56,7 +57,16 @@ def load_bert(name: str, attention: str = "sdpa") -> BertModel:
             f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no whole BERT of the "
             "shape that its config.json describes"
         )
+    if dropout is not None:
+        set_dropout(bert, dropout)
     return bert
+
+
+def set_dropout(module: nn.Module, p: float) -> None:
+    """Set the probability of every dropout in `module`."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = p
 
 
 def load_mlm_head(name: str, head: nn.Module) -> bool:

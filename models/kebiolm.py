@@ -211,11 +211,7 @@ class KeBioLM(PaperModule):
         """Read encoder and entity table; Lightning calls this before it needs parameters."""
         if self.encoder is not None:
             return
-        bert = load_bert(self.source, self.attention)
-        if self.dropout is not None:
-            for module in bert.modules():
-                if isinstance(module, nn.Dropout):
-                    module.p = self.dropout
+        bert = load_bert(self.source, self.attention, self.dropout)
         entity = EmbeddingTable.load(self.entities).entity
         if self.random_entities:
             entity = nn.functional.normalize(torch.randn(entity.shape))

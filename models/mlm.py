@@ -20,7 +20,7 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 from datamodules.mlm import MLMBatch
 from kg.files import InputError
 from models.base import PaperModule
-from models.encoders import load_bert
+from models.encoders import load_bert, set_dropout
 from models.heads import MLMHead
 
 
@@ -99,9 +99,7 @@ class MLM(PaperModule):
                     "Take the encoder's own tokenizer, or a shorter max_length."
                 )
         if self.dropout is not None:
-            for module in bert.modules():
-                if isinstance(module, nn.Dropout):
-                    module.p = self.dropout
+            set_dropout(bert, self.dropout)
         config = bert.config
         self.bert = bert
         self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from datamodules.sapbert import SapBERTBatch
 from kg.files import InputError, read_json, write_json
 from models.base import PaperModule
-from models.encoders import BertEncoder
+from models.encoders import BertEncoder, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
@@ -231,9 +231,7 @@ class SapBERT(PaperModule):
             return
         self.encoder = SapBERTEncoder(self.source, self.attention, self.pooling)
         if self.dropout is not None:
-            for module in self.encoder.modules():
-                if isinstance(module, nn.Dropout):
-                    module.p = self.dropout
+            set_dropout(self.encoder, self.dropout)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def decays(self, name: str, parameter: nn.Parameter) -> bool:

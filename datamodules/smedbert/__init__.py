@@ -24,7 +24,7 @@ from datamodules.masking import IGNORE, masked, units
 from datamodules.mentions import Mentions, mentions
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
@@ -148,33 +148,14 @@ class SMedBERTData(pl.LightningDataModule):
                 f"Build the table again with --k {self.k}."
             )
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph))
-        longest = corpus.manifest["settings"]["max_length"]
-        if longest + 1 > self.max_length:
-            raise InputError(
-                f"{self.corpus_folder}: sequences of up to {longest} tokens, and a second [SEP] makes them one longer, but "
-                f"max_length is {self.max_length}. Build the corpus with --max_length {self.max_length - 1}."
-            )
+        corpus.check_length(self.max_length, 1)
         self.kinds, self.types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)
         self.frequency = corpus.entity_counts(len(graph.entities))
         self.sampler = Sampler(self.types, self.frequency)
-        special = set(self.tokenizer.all_special_ids)
         names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        self.random_ids = np.array(
-            [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
-        )
+        self.random_ids = replacements(self.tokenizer)
         self.end_ids = np.array([i for i, name in enumerate(names) if name in SENTENCE_ENDS], np.int64)
-        self.train_indices, self.held_out_indices = corpus.indices(False), corpus.indices(True)
-        self.train_indices = self.train_indices[corpus.mention_counts[self.train_indices] >= self.min_mentions]
-        if not len(self.held_out_indices):
-            raise InputError(
-                f"{self.corpus_folder}: no text is held out for validation. Use more text, or build the corpus again with a "
-                "larger --held_out share."
-            )
-        if len(self.train_indices) < self.batch_size:
-            raise InputError(
-                f"{self.corpus_folder}: {len(self.train_indices)} training sequences are fewer than one "
-                f"batch of {self.batch_size}. Use more text or a smaller batch_size."
-            )
+        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
         self.corpus = corpus
 
     @property

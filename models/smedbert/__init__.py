@@ -115,11 +115,7 @@ class SMedBERT(PaperModule):
         """Read encoder and tables; Lightning calls this before it needs parameters."""
         if self.encoder is not None:
             return
-        bert = load_bert(self.source, self.attention)
-        if self.dropout is not None:
-            for module in bert.modules():
-                if isinstance(module, nn.Dropout):
-                    module.p = self.dropout
+        bert = load_bert(self.source, self.attention, self.dropout)
         table = EmbeddingTable.load(self.entities)
         if table.relation is None or table.projection is None:
             raise InputError(
