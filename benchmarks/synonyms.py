@@ -96,12 +96,16 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     samples = load(folder)
     linked = Path(given["LINKED"]) if given.get("LINKED") else folder.parent / "linked"
     frequent = number(given, "FREQUENT", 200, 0)
-    inside = members(samples, mention_counts(linked), frequent)
+    counts = mention_counts(linked)
+    inside = members(samples, counts, frequent)
     label, identity, vectors = vectors_of(given, given.get("MODEL") or "zh", linked)
     found = hits(samples, vectors)
     tallies = {name: np.stack([found[rows], np.ones(int(rows.sum()))], axis=1) for name, rows in inside.items()}
-    stamp = {"samples": read_json(folder / "manifest.json")["sha256"], "frequent": frequent, "mentions": digest(sorted(
-        (k, v) for k, v in mention_counts(linked).items()))}  # fmt: skip
+    stamp = {
+        "samples": read_json(folder / "manifest.json")["sha256"],
+        "frequent": frequent,
+        "mentions": digest(sorted(counts.items())),
+    }
     summary: dict[str, Any] = {
         "model": label,
         "identity": identity,

@@ -15,6 +15,7 @@ from experiments.pretrain import commands, machine, papers, table
 from experiments.stages import Stage
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
+from kg.refine import EQUIVALENT
 from tests.kg.test_train import ladder
 
 ROOT = Path(__file__).parents[2]
@@ -228,3 +229,9 @@ def test_arms_choose_among_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [s.title for s in commands("smedbert", "small", {"ARMS": "k5"}, Path("/w")) if not s.result] == before
     with pytest.raises(InputError, match="ARMS: no 'tpye' here; choose from: smedbert, plain, type"):
         results(ARMS="tpye")
+
+
+def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
+    """Else the text would tell what the evaluation of synonyms asks for."""
+    words = next(s.words for s in commands("smedbert", "small", {}, Path("/w")) if s.words[0] == "kg.texts")
+    assert set(words[words.index("--without") + 1].split(",")) == set(EQUIVALENT)
