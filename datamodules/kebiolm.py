@@ -7,20 +7,17 @@ processes, of accumulated batches or of workers, and a resumed run continues wit
 from __future__ import annotations
 
 import shutil
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
-from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.files import written
@@ -47,7 +44,7 @@ class KeBioLMBatch(NamedTuple):
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
 
 
-class KeBioLMData(pl.LightningDataModule):
+class KeBioLMData(CorpusData):
     """Linked text as masked batches.
 
     corpus       folder that ``python -m datamodules.corpus`` wrote
@@ -103,18 +100,6 @@ class KeBioLMData(pl.LightningDataModule):
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
         self.corpus = corpus
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
-        return len(self.train_indices) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
-        assert self.corpus is not None
-        rng = np.random.default_rng([self.seed, epoch])
-        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
-
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> KeBioLMBatch:
         """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
 
@@ -159,14 +144,6 @@ class KeBioLMData(pl.LightningDataModule):
             np.array(counts, np.float32),
         )
         return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out sequence once, over all processes; equally many batches for each."""
-        assert self.corpus is not None
-        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""

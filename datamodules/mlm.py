@@ -6,19 +6,16 @@ Text comes as a built corpus (``python -m datamodules.corpus``); its mentions ar
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
-from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 
 NO_SPANS = np.zeros((0, 2), np.int64)
@@ -33,7 +30,7 @@ class MLMBatch(NamedTuple):
     counts: Tensor  # (1,) predicted tokens
 
 
-class MLMData(pl.LightningDataModule):
+class MLMData(CorpusData):
     """A corpus as masked batches.
 
     corpus       folder that ``python -m datamodules.corpus`` wrote
@@ -77,18 +74,6 @@ class MLMData(pl.LightningDataModule):
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size)
         self.corpus = corpus
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
-        return len(self.train_indices) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
-        assert self.corpus is not None
-        rng = np.random.default_rng([self.seed, epoch])
-        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
-
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> MLMBatch:
         """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
 
@@ -112,14 +97,6 @@ class MLMData(pl.LightningDataModule):
                 labels[row, 1 : n + 1] = predicted
         counts = np.array([(labels != IGNORE).sum()], np.float32)
         return MLMBatch(*(torch.from_numpy(a) for a in (corrupted, attention, labels, counts)))
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out sequence once, over all processes; equally many batches for each."""
-        assert self.corpus is not None
-        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str) -> None:
         """Write the tokenizer into `folder`."""

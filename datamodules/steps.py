@@ -8,12 +8,15 @@ summed over the micro-batches that one process accumulates for one step.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from datamodules.corpus import Corpus
 from kg.files import InputError
 
 
@@ -132,3 +135,41 @@ def held_out_batches(data: Stepped, indices: np.ndarray, lengths: np.ndarray, ba
     rounds = -(-len(shares) // world)
     own = [shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)]
     return DataLoader(_Held(data, own, indices[:1]), batch_size=None, num_workers=data.num_workers)
+
+
+class CorpusData(pl.LightningDataModule):
+    """Steps over a corpus: the base of the data modules of linked text.
+
+    A subclass sets what stands here, `corpus` in its ``setup``, and has ``batch`` (:class:`Stepped`).
+    """
+
+    corpus: Corpus | None
+    train_indices: np.ndarray
+    held_out_indices: np.ndarray
+    batch_size: int
+    eval_batch_size: int
+    num_workers: int
+    seed: int
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
+        raise NotImplementedError
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
+        return len(self.train_indices) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
+        assert self.corpus is not None
+        rng = np.random.default_rng([self.seed, epoch])
+        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out sequence once, over all processes; equally many batches for each."""
+        assert self.corpus is not None
+        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)

@@ -8,29 +8,25 @@ the graph; an unmasked one predicts them among negatives. As everywhere, a batch
 from __future__ import annotations
 
 import shutil
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus, Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.mentions import Mentions, mentions
+from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
-from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank import NeighbourTable
-
-SENTENCE_ENDS = ("。", "！", "？", "；", "!", "?", ";", ".")
 
 
 class SMedBERTBatch(NamedTuple):
@@ -54,37 +50,7 @@ class SMedBERTBatch(NamedTuple):
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
 
 
-def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> int:
-    """Where a sequence of n tokens is cut in two, 1 to n - 1: before a word and outside of mentions; 0 where it cannot be.
-
-    The place nearest to the middle among those behind a sentence's end in the middle half, or else of all.
-
-    word_start (n,) bool; spans (m, 2) mentions; ends (n,) bool, which tokens end a sentence.
-    """
-    free = word_start.copy()
-    for start, end in spans:
-        free[start + 1 : end] = False
-    places = np.flatnonzero(free)
-    places = places[places > 0]
-    if not len(places):
-        return 0
-    n = len(word_start)
-    best = places[ends[places - 1] & (places >= n / 4) & (places <= n * 3 / 4)]
-    chosen = best if len(best) else places
-    return int(chosen[np.argmin(np.abs(chosen - n / 2))])
-
-
-def placed(n: int, cut: int, swap: bool) -> np.ndarray:
-    """(n,) position of every token behind [CLS], with a [SEP] between the segments; the second one first if `swap`."""
-    token = np.arange(n)
-    if not cut:
-        return token + 1
-    if swap:
-        return np.where(token >= cut, token - cut + 1, token + n - cut + 2)
-    return np.where(token < cut, token + 1, token + 2)
-
-
-class SMedBERTData(pl.LightningDataModule):
+class SMedBERTData(CorpusData):
     """Linked text with neighbours as masked batches.
 
     corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than `max_length`
@@ -152,23 +118,10 @@ class SMedBERTData(pl.LightningDataModule):
         self.kinds, self.types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)
         self.frequency = corpus.entity_counts(len(graph.entities))
         self.sampler = Sampler(self.types, self.frequency)
-        names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         self.random_ids = replacements(self.tokenizer)
-        self.end_ids = np.array([i for i, name in enumerate(names) if name in SENTENCE_ENDS], np.int64)
+        self.end_ids = ends_of_sentences(self.tokenizer)
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
         self.corpus = corpus
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
-        return len(self.train_indices) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
-        assert self.corpus is not None
-        rng = np.random.default_rng([self.seed, epoch])
-        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
 
     def linked(self, spans: np.ndarray) -> Mentions:
         """Mentions of rows (m, 4): sequence, first token, last token + 1, entity."""
@@ -254,14 +207,6 @@ class SMedBERTData(pl.LightningDataModule):
 
     def cut(self, example: Example) -> int:
         return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out sequence once, over all processes; equally many batches for each."""
-        assert self.corpus is not None
-        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
 
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the graph's entities and names, its neighbour table, and how many of them count into `folder`."""

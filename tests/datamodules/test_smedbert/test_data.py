@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.corpus import Corpus
-from datamodules.smedbert import SMedBERTBatch, SMedBERTData, cut_place, placed
+from datamodules.segments import cut_place, placed
+from datamodules.smedbert import SMedBERTBatch, SMedBERTData
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from kg.files import InputError
 from kg.graph import KnowledgeGraph
