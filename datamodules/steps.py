@@ -150,6 +150,7 @@ class CorpusData(pl.LightningDataModule):
     eval_batch_size: int
     num_workers: int
     seed: int
+    validation_size: int | None = None  # held-out sequences that validation takes at most
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
         raise NotImplementedError
@@ -170,6 +171,12 @@ class CorpusData(pl.LightningDataModule):
         return train_batches(self)
 
     def val_dataloader(self) -> DataLoader:
-        """Every held-out sequence once, over all processes; equally many batches for each."""
+        """Every held-out sequence once, over all processes; equally many batches for each.
+
+        With a `validation_size`, so many of them, drawn by the seed 0 whatever the run's.
+        """
         assert self.corpus is not None
-        return held_out_batches(self, self.held_out_indices, self.corpus.lengths, self.eval_batch_size)
+        chosen = self.held_out_indices
+        if self.validation_size is not None and self.validation_size < len(chosen):
+            chosen = np.sort(np.random.default_rng(0).choice(chosen, self.validation_size, replace=False))
+        return held_out_batches(self, chosen, self.corpus.lengths, self.eval_batch_size)

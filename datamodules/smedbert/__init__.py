@@ -64,6 +64,7 @@ class SMedBERTData(CorpusData):
     min_mentions sequences with fewer are left out of training, never of validation
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
     n_negatives  negatives a pair (the released code's 35)
+    validation_size  held-out sequences that validation takes at most; None: all
     n_ranked     entities that validation ranks the neighbour among at most, itself included: of its type, drawn by Q, and evenly
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
@@ -87,6 +88,7 @@ class SMedBERTData(CorpusData):
         n_negatives: int = 35,
         n_ranked: int = 100,
         eval_batch_size: int = 64,
+        validation_size: int | None = None,
         num_workers: int = 0,
         seed: int = 0,
     ) -> None:
@@ -96,7 +98,7 @@ class SMedBERTData(CorpusData):
         self.batch_size, self.max_length = batch_size, max_length
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
-        self.n_negatives, self.n_ranked = n_negatives, n_ranked
+        self.n_negatives, self.n_ranked, self.validation_size = n_negatives, n_ranked, validation_size
         self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
         self.corpus: Corpus | None = None
 
