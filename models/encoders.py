@@ -7,6 +7,7 @@ the second of two texts.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,6 +91,19 @@ def load_mlm_head(name: str, head: nn.Module) -> bool:
     with torch.no_grad():
         head.bias.copy_(own.bias)  # type: ignore[union-attr, operator]
     return True
+
+
+def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None:
+    """Write `bert` and `head` (an :class:`models.heads.MLMHead`) as a folder that ``AutoModelForMaskedLM`` loads."""
+    whole = BertForMaskedLM(bert.config)
+    whole.bert.load_state_dict(bert.state_dict())
+    place = whole.cls.predictions
+    place.transform.dense.load_state_dict(head.dense.state_dict())  # type: ignore[union-attr, operator]
+    place.transform.LayerNorm.load_state_dict(head.norm.state_dict())  # type: ignore[union-attr, operator]
+    with torch.no_grad():
+        place.bias.copy_(head.bias)  # type: ignore[arg-type]
+    whole.tie_weights()
+    whole.save_pretrained(folder)
 
 
 def _missing(name: str, error: Exception) -> InputError:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, BertModel
+from transformers import BertConfig, BertModel
 
 from datamodules.mlm import MLMBatch
 from kg.files import InputError
 from models.base import PaperModule
-from models.encoders import load_bert, set_dropout
+from models.encoders import load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead
 
 
@@ -145,12 +145,4 @@ class MLM(PaperModule):
     def export(self, folder: str | Path) -> None:
         """Write encoder and head as a Hugging Face folder that ``AutoModel`` and ``AutoModelForMaskedLM`` load."""
         assert self.bert is not None
-        whole = BertForMaskedLM(self.bert.config)
-        whole.bert.load_state_dict(self.bert.state_dict())
-        place = whole.cls.predictions
-        place.transform.dense.load_state_dict(self.head.dense.state_dict())
-        place.transform.LayerNorm.load_state_dict(self.head.norm.state_dict())
-        with torch.no_grad():
-            place.bias.copy_(self.head.bias)
-        whole.tie_weights()
-        whole.save_pretrained(folder)
+        save_masked_lm(self.bert, self.head, folder)

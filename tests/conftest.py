@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import mlflow
 import pytest
 
-from tests.fakes import genbioel, kebiolm, mlm, sapbert, smedbert
+from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +53,9 @@ def fake_genbioel(tmp_path_factory: pytest.TempPathFactory) -> genbioel.Folders:
 def fake_smedbert(tmp_path_factory: pytest.TempPathFactory) -> smedbert.Folders:
     """SMedBERT's inputs, written once; tests must not change them."""
     return smedbert.write(tmp_path_factory.mktemp("smedbert"))
+
+
+@pytest.fixture(scope="session")
+def fake_embert(tmp_path_factory: pytest.TempPathFactory) -> embert.Folders:
+    """EMBERT's inputs, written once; tests must not change them."""
+    return embert.write(tmp_path_factory.mktemp("embert"))
