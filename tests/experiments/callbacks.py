@@ -38,3 +38,15 @@ class KillAt(pl.Callback):
         if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches and not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Moved(pl.Callback):
+    """Names of the parameters that training changed, and of those it left alone."""
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.before = {n: p.detach().clone() for n, p in pl_module.named_parameters()}
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        after = dict(pl_module.named_parameters())
+        self.moved = {n for n, p in self.before.items() if not torch.equal(p, after[n])}
+        self.still = set(self.before) - self.moved

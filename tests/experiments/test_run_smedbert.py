@@ -30,7 +30,7 @@ from experiments.stages import Stage
 from kg.files import InputError, read_json
 from kg.pagerank import rank
 from models.smedbert.encoder import SMedBERTEncoder
-from tests.experiments.callbacks import SaveGradients
+from tests.experiments.callbacks import Moved, SaveGradients
 from tests.fakes import smedbert as fakes
 from tests.fakes.smedbert import Folders
 
@@ -85,18 +85,6 @@ def export(fake: Folders, runs: Path) -> str:
     """A run's export, which "smedbert" means."""
     with pytest.MonkeyPatch.context() as patch:
         return str(run(patch, words(fake, "--seed_everything", "1"))["export"])
-
-
-class Moved(pl.Callback):
-    """Names of the parameters that training changed, and of those it left alone."""
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.before = {n: p.detach().clone() for n, p in pl_module.named_parameters()}
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        after = dict(pl_module.named_parameters())
-        self.moved = {n for n, p in self.before.items() if not torch.equal(p, after[n])}
-        self.still = set(self.before) - self.moved
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from datamodules.embert import EMBERTBatch, EMBERTData
-from models.embert import TERMS, EMBERT, Consistency, PartPrediction, Segmentation
+from models.embert import EMBERT, TERMS, Consistency, PartPrediction, Segmentation
 from tests.fakes import embert as fakes
 from tests.fakes.embert import Folders
 

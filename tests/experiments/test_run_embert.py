@@ -1,0 +1,96 @@
+"""EMBERT through the training entry: a step of each YAML."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+import pytorch_lightning as pl
+import yaml
+
+from experiments.encoders import encoder
+from experiments.run import CLI, built, train
+from models.embert import TERMS
+from tests.experiments.callbacks import Moved
+from tests.fakes import embert as fakes
+from tests.fakes.embert import Folders
+
+ROOT = Path(__file__).parents[2]
+STEMS = sorted(p.stem for p in (ROOT / "experiments" / "embert").glob("pretrain*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One place for all runs of this file: making an MLflow store takes as long as a run."""
+    folder = tmp_path_factory.mktemp("embert-runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEPL_RUNS", str(folder / "runs"))
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+        yield folder / "runs"
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, fake: Folders, stem: str, *callbacks: pl.Callback, **more: Any
+) -> dict[str, Any]:
+    """What a run of experiments.run in this process returns."""
+    layers = dict.fromkeys(("embert/pretrain", f"embert/{stem}", "common/tiny"))
+    settings: dict[str, Any] = {
+        "model.init_args.encoder": fake.bert, "data.init_args.tokenizer": fake.bert, "data.init_args.corpus": fake.corpus,
+        "data.init_args.graph": fake.graph, "data.init_args.segments": fake.segments,
+        "data.init_args.thesaurus": fake.thesaurus, "data.init_args.batch_size": 64, "model.init_args.lr": 0.001,
+        "data.init_args.max_length": fakes.LENGTH + 1, "model.init_args.warmup_steps": 0,
+    } | more  # fmt: skip
+    words = [w for layer in layers for w in ("--config", f"experiments/{layer}.yaml")]
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["run", *words, *(w for k, v in settings.items() for w in (f"--{k}", str(v)))])
+    cli = built(CLI)
+    cli.trainer.callbacks += callbacks
+    return train(cli)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_one_step_of_every_config(stem: str, fake_embert: Folders, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = Moved()
+    result = run(monkeypatch, fake_embert, stem, moved, **{"data.init_args.replace": 0.5} if "no_" not in stem else {})
+    assert result["steps"] == 1 and all(math.isfinite(v) for part in ("start", "end") for v in result[part].values())
+    folder = Path(result["folder"])
+    assert folder.relative_to(runs).parts[:2] == ("embert", stem)
+    settings = yaml.safe_load((folder / "config.yaml").read_text())["model"]["init_args"]
+    used = [settings[f"{t}_weight"] > 0 for t in ("consistency", "segmentation", "masking")]
+    logged = mlflow.get_run(result["mlflow_run"]).data.metrics
+    assert {"train/loss", *(f"train/loss_{t}" for t in TERMS)} <= logged.keys()
+    terms = [used[0], used[1], used[2], used[2]]
+    assert [f"val/loss_{t}" in result["end"] for t in TERMS[2:]] == terms
+    found = [logged[f"train/loss_{t}"] > 0 for t in TERMS[2:]]
+    assert all(u or not f for u, f in zip(terms, found, strict=True)) and (stem != "pretrain" or all(found))
+    if "no_" not in stem and used[0]:
+        assert result["end"]["val/consistency_count"] > 20
+        assert 0.5 <= result["end"]["val/consistency_majority"] < 0.75
+    # BERT's word and position embeddings, layers and every head move.
+    heads = {n.split(".")[0] for n in moved.moved}
+    names = ("consistency", "segmentation", "parts")
+    assert heads == {"bert", "head", "pair"} | {n for n, u in zip(names, used, strict=True) if u}
+    assert not {
+        n
+        for n in moved.still
+        if "self.key.bias" not in n and "position_embeddings" not in n and not n.startswith("consistency")
+    }
+    loaded = encoder(result["export"])
+    assert loaded.load == "models.encoders.BertEncoder"
+
+
+def test_the_same_seed_gives_the_same_run(
+    fake_embert: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (
+        run(monkeypatch, fake_embert, "pretrain", run_folder=str(tmp_path / name), **{"trainer.max_steps": 3})
+        for name in ("one", "two")
+    )
+    assert one["end"] == pytest.approx(two["end"], rel=1e-6) and one["steps"] == 3
+    assert one["end"]["val/loss_mlm"] < one["start"]["val/loss_mlm"]
