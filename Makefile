@@ -66,8 +66,8 @@ synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
 
-compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK= PROFILE=)
-	@$(RUN) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE)
+compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms PROFILE= SAMPLES=)
+	@$(RUN) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE) $(if $(SAMPLES),SAMPLES="$(SAMPLES)")
 
 counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
 	@$(RUN) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"

@@ -383,33 +383,6 @@ def report(summary: dict[str, Any]) -> str:
     return "\n".join(lines) + f"\nMLflow run {summary['mlflow_run']} (make dashboard); files in {summary['folder']}"
 
 
-def comparison(name: str, profile: str) -> str:
-    """Every encoder that was scored on a task, best first, each against the best; raises InputError when there is none."""
-    definition = task(name)
-    place = runs_folder() / "finetune" / folder_name(definition.name)
-    found = sorted(place.glob("*/*/summary.json"), key=lambda p: p.stat().st_mtime)
-    summaries = [s for s in map(read_json, found) if s["profile"] == profile]
-    if not summaries:
-        raise InputError(
-            f"no results of {definition.name} with PROFILE={profile}: `make finetune TASK={definition.name}` first"
-        )
-    newest = summaries[-1]
-    rows = sorted([newest, *others(newest)], key=lambda s: -s["score"]["mean"])
-    best = rows[0]
-    metric, scored = newest["metric"], newest["scored_on"]
-    lines = [
-        f"{definition.name}, {scored} {metric}, PROFILE={profile}, {newest['examples']:,} examples, the same for all"
-    ]
-    for row in rows:
-        sd = "" if row["score"]["sd"] is None else f" ± {row['score']['sd']:.4f}"
-        low, high = row["interval"]
-        lines.append(
-            f"{row['model']:<24}{row['score']['mean']:.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  seeds "
-            f"{','.join(map(str, row['seeds']))}"
-        )
-    return "\n".join([*lines, *(f"{best['model']} {comparison_line(best, row)}" for row in rows[1:])])
-
-
 def others(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Summaries of other encoders on exactly the same task and profile, newest of each."""
     place = runs_folder() / "finetune" / folder_name(summary["task"])

@@ -56,10 +56,13 @@ def run_finetune(words: Sequence[str]) -> None:
 
 
 def run_compare(words: Sequence[str]) -> None:
-    from benchmarks.finetune import comparison
+    from benchmarks.scored import comparison, retrieval_comparison
 
-    plain, given = settings_of(words, ("PROFILE",))
-    print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
+    plain, given = settings_of(words, ("PROFILE", "SAMPLES"))
+    if plain == ["synonyms"]:
+        print(retrieval_comparison(given.get("SAMPLES")))
+    else:
+        print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
 
 
 def run_evaluate(words: Sequence[str]) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import synonyms
-from benchmarks.finetune import folder_name
+from benchmarks.finetune import folder_name, tallies_of
 from benchmarks.tasks import task
 from kg.files import InputError, digest, read_json
 from kg.tracking import runs_folder
+from models.metrics import bootstrap_interval, compared, score
 
 #: What scores of one column must have in common, and how it is told.
 ALIKE = {"profile": "PROFILE", "task_digest": "data", "metric": "metric", "scored_on": "scored split"}
@@ -25,8 +28,10 @@ def parted(label: str) -> tuple[str, str]:
     return name.replace("/", "-") + space + options, run
 
 
-def fine_tuned(name: str, labels: Collection[str], profile: str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """{label: its newest summary} of a task, of the `labels` that were scored.
+def fine_tuned(
+    name: str, labels: Collection[str], profile: str | None = None, data: str | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """{label: its newest summary} of a task, of the `labels` that were scored; `data`: only on the data with this digest.
 
     Where single runs of a pre-training were fine-tuned (CKPT=), these stand under its label instead, one summary a run.
 
@@ -37,7 +42,7 @@ def fine_tuned(name: str, labels: Collection[str], profile: str | None = None) -
     for file in sorted(place.glob("*/*/summary.json"), key=lambda p: p.stat().st_mtime_ns):
         summary = read_json(file)
         label, run = parted(summary["model"])
-        if label in labels and profile in (None, summary["profile"]):
+        if label in labels and profile in (None, summary["profile"]) and data in (None, summary["task_digest"]):
             newest[label][run] = summary
     found = {}
     for label, runs in newest.items():
@@ -116,3 +121,102 @@ def retrieved(labels: Collection[str], samples: str | None = None) -> dict[str, 
             "Say which with SAMPLES=, or move those aside that are not meant."
         )
     return dict(found)
+
+
+class System(NamedTuple):
+    """One encoder on one set of test examples."""
+
+    label: str
+    kind: str  # what its seeds are of: "pre-training" or "fine-tuning"
+    tallies: dict[int, np.ndarray]  # {seed: tallies, their rows the same examples for all systems}
+
+    @property
+    def scores(self) -> list[float]:
+        return [score(self.tallies[seed]) for seed in sorted(self.tallies)]
+
+
+def seed_of(run: str) -> int | None:
+    """The seed of a pre-training's run by the name of its folder, "seed1" or "<hash>-seed1"; None for another name."""
+    found = re.search(r"(?:^|-)seed(\d+)$", run)
+    return int(found[1]) if found else None
+
+
+def system(label: str, several: Sequence[Mapping[str, Any]]) -> System:
+    """The fine-tuned encoder `label` of its summaries: runs of a pre-training are its seeds, else those of fine-tuning are."""
+    found = {}
+    for one in several:
+        own = tallies_of(Path(one["folder"]), one["seeds"], one["metric"])
+        seed = seed_of(parted(one["model"])[1])
+        if seed is None:
+            return System(label, "fine-tuning", own)
+        found[seed] = np.sum(list(own.values()), axis=0)
+    return System(label, "pre-training", found)
+
+
+def comparison(name: str, profile: str) -> str:
+    """Every encoder that was scored on a task, best first, each against the best; raises InputError when there is none.
+
+    The runs of one pre-training that CKPT= named are its seeds.
+    """
+    definition = task(name)
+    files = (runs_folder() / "finetune" / folder_name(definition.name)).glob("*/*/summary.json")
+    every = [s for s in map(read_json, sorted(files, key=lambda p: p.stat().st_mtime_ns)) if s["profile"] == profile]
+    if not every:
+        raise InputError(
+            f"no results of {definition.name} with PROFILE={profile}: `make finetune TASK={definition.name}` first"
+        )
+    newest = every[-1]
+    alike = [s for s in every if all(s[key] == newest[key] for key in ALIKE)]
+    found = fine_tuned(name, {parted(s["model"])[0] for s in alike}, profile, newest["task_digest"])
+    title = f"{definition.name}, {newest['scored_on']} {newest['metric']}, PROFILE={profile}"
+    return versus(title, [system(label, several) for label, several in found.items()])
+
+
+def retrieval_comparison(samples: str | None = None) -> str:
+    """The same of synonym retrieval, on the samples of the newest score, a block for each of its data sets."""
+    every = [s for s in synonyms.summaries() if samples in (None, s["stamp"]["samples"])]
+    if not every:
+        raise InputError("nothing was scored on these synonyms: `make synonyms` first")
+    chosen = [s for s in every if s["stamp"] == every[-1]["stamp"]]
+    newest: dict[str, dict[int, dict[str, np.ndarray]]] = defaultdict(dict)
+    kinds: dict[str, str] = {}
+    for summary in chosen:
+        seed = seed_of(summary.get("run", ""))
+        kinds[summary["model"]] = "fine-tuning" if seed is None else "pre-training"
+        newest[summary["model"]][seed or 0] = synonyms.tallies_of(summary)
+    blocks = []
+    for name in synonyms.DATASETS:
+        systems = [
+            System(label, kinds[label], {seed: t[name] for seed, t in runs.items() if len(t[name])})
+            for label, runs in newest.items()
+        ]
+        systems = [s for s in systems if s.tallies]
+        if systems:
+            blocks.append(versus(f"{name}, Acc@1 among 20 names", systems))
+    return "\n\n".join(blocks)
+
+
+def versus(title: str, systems: Sequence[System]) -> str:
+    """A line for every system, best first, and one for each against the best, with both tests."""
+    order = sorted(systems, key=lambda s: -float(np.mean(s.scores)))
+    best = order[0]
+    lines = [f"{title}, {len(next(iter(best.tallies.values()))):,} examples, the same for all"]
+    for one in order:
+        sd = f" ± {np.std(one.scores, ddof=1):.4f}" if len(one.scores) > 1 else ""
+        low, high = bootstrap_interval(np.sum(list(one.tallies.values()), axis=0))
+        seeds = ",".join(map(str, sorted(one.tallies)))
+        lines.append(
+            f"{one.label:<30}{np.mean(one.scores):.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  {one.kind} seeds {seeds}"
+        )
+    for one in order[1:]:
+        common = sorted(set(best.tallies) & set(one.tallies)) if best.kind == one.kind else []
+        if not common:
+            lines.append(f"{best.label} against {one.label}: no common seed")
+            continue
+        c = compared({s: one.tallies[s] for s in common}, {s: best.tallies[s] for s in common})
+        p = "" if c.p_seeds is None else f", paired t over {len(common)} {best.kind} seeds p = {c.p_seeds:.3f}"
+        lines.append(
+            f"{best.label} against {one.label}: {c.difference:+.4f}, 95 % interval {c.low:+.4f} to {c.high:+.4f}, "
+            f"paired bootstrap over examples p = {c.p_bootstrap:.4f}{p}"
+        )
+    return "\n".join(lines)

@@ -108,6 +108,7 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     }
     summary: dict[str, Any] = {
         "model": label,
+        "run": Path(given["CKPT"]).name if given.get("CKPT") else "",
         "identity": identity,
         "stamp": stamp,
         "results": {
@@ -119,22 +120,27 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     out = runs_folder() / "synonyms" / digest(stamp)[:12]
     out /= re.sub(r"[^\w.@+-]+", "-", label) + "-" + digest(identity)[:8]
     summary["folder"] = str(out)
-    with written(out / "hits.npy", "wb") as handle:
-        np.save(handle, found, allow_pickle=False)
+    with written(out / "hits.npz", "wb") as handle:
+        np.savez(handle, **{name: found[rows] for name, rows in inside.items()})  # type: ignore[arg-type]
     summary["mlflow_run"] = record(summary)
     write_json(out / "summary.json", summary)
     print(report(summary))
     for other in others(summary):
-        theirs = np.load(Path(other["folder"]) / "hits.npy", allow_pickle=False)
-        for name, rows in inside.items():
-            if rows.any():
-                before, after = (np.stack([h[rows], np.ones(int(rows.sum()))], axis=1) for h in (theirs, found))
-                c = compared({0: before}, {0: after})
+        theirs = tallies_of(other)
+        for name, t in tallies.items():
+            if len(t):
+                c = compared({0: theirs[name]}, {0: t})
                 print(
                     f"{name} against {other['model']} ({100 * other['results'][name]['acc@1']:.2f}): {100 * c.difference:+.2f}, "
                     f"95 % interval {100 * c.low:+.2f} to {100 * c.high:+.2f}, p = {c.p_bootstrap:.4f}"
                 )
     return summary
+
+
+def tallies_of(summary: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """{dataset: (n, 2) hit, 1 of each of its samples}."""
+    with np.load(Path(summary["folder"]) / "hits.npz", allow_pickle=False) as file:
+        return {name: np.stack([file[name], np.ones(len(file[name]))], axis=1) for name in file.files}
 
 
 def summaries() -> list[dict[str, Any]]:

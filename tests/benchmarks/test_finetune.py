@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 import benchmarks.finetune as module
-from benchmarks.finetune import comparison, finetune, flags, grid_points, report, seeds_of
+from benchmarks.finetune import finetune, flags, grid_points, report, seeds_of
 from benchmarks.run import main
+from benchmarks.scored import comparison
 from benchmarks.tasks import tasks as all_tasks
 from datamodules.tasks import Tagged, save_task
 from experiments.encoders import NotTrained, encoder, options

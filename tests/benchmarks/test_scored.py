@@ -7,15 +7,27 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from scipy.stats import ttest_rel
 
 from benchmarks import sweeps, table
 from benchmarks.counts import split_sizes
 from benchmarks.run import main
-from benchmarks.scored import fine_tuned, interval, parted, remarks, retrieved, values
+from benchmarks.scored import (
+    comparison,
+    fine_tuned,
+    interval,
+    parted,
+    remarks,
+    retrieval_comparison,
+    retrieved,
+    seed_of,
+    values,
+)
 from benchmarks.tasks import task
-from kg.files import InputError, write_json
+from kg.files import InputError, read_json, write_json
 from kg.tracking import ROOT
 from tests.fakes import chineseblue
 
@@ -66,6 +78,62 @@ def test_scores_by_split_and_metric(runs: Path) -> None:
     assert values(two, "train") == [] and values(two, "test", "nothing") == []
     assert interval(two, "test") is None and interval(one, "test") == (0.25, 0.75)
     assert interval(one, "dev") is None and interval(one, "test", "accuracy") is None
+
+
+def test_seeds_of_runs() -> None:
+    assert [seed_of(name) for name in ("seed0", "ab12-seed13", "seed", "myseed1", "")] == [0, 13, None, None, None]
+
+
+def tallied(file: Path, **right: list[int]) -> None:
+    """The tallies of fine-tuning seeds beside a summary: right or wrong of each test example."""
+    write_json(file, read_json(file) | {"folder": str(file.parent)})
+    for seed, hits in right.items():
+        (file.parent / seed).mkdir()
+        np.savez(file.parent / seed / "tallies.npz", entity_f1=np.stack([hits, np.ones(len(hits))], axis=1))
+
+
+def test_pretraining_seeds_are_paired(runs: Path) -> None:
+    """The difference is over examples and runs; the t-test is over the runs' seeds, each its sum over fine-tuning seeds."""
+    ours = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+    plain = [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
+    for seed in range(3):
+        tallied(scored(runs, f"smedbert@abc-seed{seed}", 0.5, place=str(seed)), seed0=ours[seed])
+        tallied(scored(runs, f"smedbert/pretrain_plain@def-seed{seed}", 0.4, place=str(seed)), seed0=plain[seed])
+    tallied(scored(runs, "zh", 0.1, 0.2), seed0=[0, 0, 0, 1], seed1=[0, 0, 0, 0])
+    text = comparison("cMedQANER", "small").splitlines()
+    assert text[0].endswith("4 examples, the same for all")
+    means = [float(line.split()[1]) for line in text[1:4]]
+    assert [line.split()[0] for line in text[1:4]] == ["smedbert", "smedbert-pretrain_plain", "zh"]
+    assert means == pytest.approx([9 / 12, 5 / 12, 1 / 8], abs=1e-4) and "pre-training seeds 0,1,2" in text[1]
+    wanted = ttest_rel([0.75, 0.5, 1.0], [0.5, 0.25, 0.5]).pvalue
+    assert "+0.3333" in text[4] and f"paired t over 3 pre-training seeds p = {wanted:.3f}" in text[4]
+    assert text[5] == "smedbert against zh: no common seed"  # seeds of fine-tuning are others
+
+
+def test_retrieval_is_compared_by_pretraining_seeds(runs: Path) -> None:
+    def found(model: str, run: str, hits: list[float], samples: str = "s") -> None:
+        folder = runs / "synonyms" / samples / f"{model}-{run}"
+        stamp = {"samples": samples, "frequent": 200, "mentions": "m"}
+        write_json(
+            folder / "summary.json", {"model": model, "run": run, "stamp": stamp, "folder": str(folder), "results": {}}
+        )
+        np.savez(folder / "hits.npz", D1=np.array(hits), D2=np.zeros(0), D3=np.array(hits[:2]))
+
+    with pytest.raises(InputError, match="make synonyms"):
+        retrieval_comparison()
+    found("zh text", "", [1, 1, 1, 1], samples="other")
+    for seed in (0, 1):
+        found("smedbert text", f"seed{seed}", [1, 1, seed, 0])
+        found("plain text", f"seed{seed}", [0, 1, 0, 0])
+    first, second = (block.splitlines() for block in retrieval_comparison().split("\n\n"))
+    assert first[0] == "D1, Acc@1 among 20 names, 4 examples, the same for all" and second[0].startswith("D3,")
+    assert (
+        "smedbert text" in first[1]
+        and "0.6250 ± 0.1768" in first[1]
+        and "+0.3750" in first[3]
+        and "zh" not in "".join(first)
+    )
+    assert retrieval_comparison("other").startswith("D1") and "zh text" in retrieval_comparison("other")
 
 
 def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
