@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from transformers import BertModel
 
 from benchmarks.attention.maps import Text, attention_maps, joined
@@ -51,6 +52,7 @@ SETTINGS = (
     "MODEL", "CKPT", "BASE", *FOLDERS, "SENTENCES", "WINDOW", "LEAST", "LAYER2", "LAYER3", "PICK2", "PICK3", "SEED", "OUT",
     "DEVICE",
 )  # fmt: skip
+Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
 #: For which sentences figure2 tells means: a synonym that is longer or shorter than the name moves what stands behind it to
 #: other positions, which the random name never does; one that shares characters may owe its likeness to them.
@@ -77,18 +79,19 @@ class Reader(NamedTuple):
 def reader(name: str, checkpoint: str | None, device: str) -> Reader:
     """The encoder that `name` means, with the attention that gives its weights. Raises InputError for one that is no BERT."""
     chosen = encoder(name, checkpoint)
-    bert = load_bert(chosen.folder, attention="eager").to(device)
+    bert = load_bert(chosen.folder, attention="eager")
+    bert.to(torch.device(device))  # type: ignore[arg-type]  # the annotation of the method that it wraps
     return Reader(chosen.name, bert, load_tokenizer(chosen.folder))
 
 
-def mean_of(values: Sequence[float]) -> dict[str, float]:
+def mean_of(values: Values) -> dict[str, float]:
     """Mean, 95 % bootstrap interval over sentences."""
     tallies = np.stack([np.asarray(values), np.ones(len(values))], axis=1)
     low, high = bootstrap_interval(tallies)
     return {"mean": float(np.mean(values)), "low": low, "high": high}
 
 
-def difference(first: Sequence[float], second: Sequence[float]) -> dict[str, float]:
+def difference(first: Values, second: Values) -> dict[str, float]:
     """second - first over the same sentences: mean, 95 % interval, p of the paired bootstrap."""
     one, two = (np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second))
     c = compared({0: one}, {0: two})
@@ -102,7 +105,7 @@ def weights(given: Reader, sentences: Sequence[Swap], layer: int) -> list[dict[s
     """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for all three names."""
     texts = [joined(given.tokenizer, (s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
     maps = attention_maps(given.bert, texts, layer, int(given.tokenizer.pad_token_id))
-    result = []
+    result: list[dict[str, dict[str, np.ndarray]]] = []
     for _ in sentences:
         found: dict[str, dict[str, np.ndarray]] = {direction: {} for direction in DIRECTIONS}
         for name in NAMES:
@@ -289,8 +292,8 @@ def figure3(
         writer.writerow(["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names])
         for row, i in enumerate(whole):
             for one, own, own_shares in zip(readers, texts, shares, strict=True):
-                s, values = sentences[i], [f"{own_shares[row][name]:.6f}" for name in names]
-                writer.writerow([row, s.document, s.entity, s.adjective, s.atomic, one.name, len(own[i].ids), *values])
+                s, cells = sentences[i], [f"{own_shares[row][name]:.6f}" for name in names]
+                writer.writerow([row, s.document, s.entity, s.adjective, s.atomic, one.name, len(own[i].ids), *cells])
     name = f"inside, of {AMONG[0]}"
     gain = np.array([s[name] for s in shares[0]]) - (np.array([s[name] for s in shares[1]]) if len(readers) > 1 else 0)
     row = _row(pick, "PICK3", gain)
@@ -374,7 +377,7 @@ def figures(
     base: str,
     out: str,
     folders: Mapping[str, str],
-    depth: Mapping[str, Sequence[int]],
+    depth: Mapping[str, tuple[int, int]],
 ) -> dict[str, Any]:
     """Draw both figures; returns what summary.json says. Raises InputError.
 

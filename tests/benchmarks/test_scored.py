@@ -234,9 +234,10 @@ def test_emberts_reported_numbers_are_whole() -> None:
         if number == 3:
             assert "measured" not in rows["ERNIE-THU"] and len(rows["ERNIE-THU"]["reported"]) == 6
     whole = rows_of(4)["EMBERT from BERT-base"]
-    for name, column, lost in (("w/o entity consistency", "cMedQQ", 0.37), ("w/o bidirectional mask", "cMedQA", 0.85),
-                               ("w/o entity segmentation", "cMedQANER", 0.35), ("w/o entity segmentation", "cNNER", 0.36)):  # fmt: skip
-        assert whole["reported"][column] - rows_of(4)[name]["reported"][column] == pytest.approx(lost)
+    printed = (("entity consistency", "cMedQQ", 0.37), ("bidirectional mask", "cMedQA", 0.85),
+               ("entity segmentation", "cMedQANER", 0.35), ("entity segmentation", "cNNER", 0.36))  # fmt: skip
+    for part, column, lost in printed:
+        assert whole["reported"][column] - rows_of(4)[f"w/o {part}"]["reported"][column] == pytest.approx(lost)
     assert rows_of(5)["15 %"]["reported"] == rows_of(4)["EMBERT from MC-BERT"]["reported"]
 
 
