@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS
 FINETUNE := $(foreach v,$(GENERATOR) HITS K MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
-FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
+FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
 .PHONY: help setup finetune evaluate table figures cases synonyms data compare counts dashboard speed test test-slow lint types contracts check clean-runs
@@ -57,7 +57,7 @@ table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPL
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
 	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
 
-figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap; or TASK= OF= PROFILE= of scored runs)
+figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap; LINKED= SENTENCES= PICK2= …; or TASK= OF= PROFILE= of scored runs)
 	@$(RUN) -m benchmarks.run figures $(PAPER) $(FIGURES)
 
 synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES= LINKED= KNOWLEDGE=no)

@@ -1,4 +1,4 @@
-"""The Chinese suites, the papers' subset: ChineseBLUE, CHIP / CBLUE and DXY's private sets.
+"""The Chinese suites, the papers' subset: ChineseBLUE, CHIP / CBLUE and DXY's private sets; and an answer ranking of our own.
 
 SMedBERT's Table 5 and EMBERT's Table 2 print the sizes. The other ChineseBLUE tasks (cMedTC, cMedIC, cMedIR, cEHRNER)
 are in none of the five papers.
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.definition import Definition, Published, Read
-from datamodules import chineseblue, formats
+from benchmarks.definition import Definition, Published, Read, Splits
+from datamodules import chineseblue, formats, ranking
 
 SMEDBERT, EMBERT = "SMedBERT Table 5", "EMBERT Table 2"
 BOTH = f"{SMEDBERT}, {EMBERT}"
@@ -44,6 +44,14 @@ def _queries(first: str, second: str, labels: str) -> Read:
         return chineseblue.queries(paths[0], first, second, labels=tuple(labels), found=found)
 
     return read
+
+
+def _asked(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+    return ranking.questions(paths[0], found=found)
+
+
+def _ranked(splits: Splits, **settings: Any) -> Splits:
+    return ranking.ranked(splits["train"], **settings)
 
 
 def _files(pattern: str, *more: str, dev: str = "dev") -> dict[str, tuple[str, ...]]:
@@ -109,6 +117,13 @@ TASKS = (
         published=(
             Published(BOTH, "examples", _sizes(252850, 31605, 31655)),
             Published("WebMedQA README", "questions", _sizes(50610, 6337, 6337)),
+        ),
+    ),
+    Definition(
+        "NeikeQA", "Toyhom", "ranking", "zh", "acc1", "NeikeQA", {"train": ("NeikeQA/neike_5000-6000.csv",)}, _asked,
+        derived=_ranked, published=(Published("", "questions", {}), Published("", "examples", {})),
+        notes=(
+            "made here of internal-medicine questions and answers; wrong answers are drawn, so no published score compares",
         ),
     ),
     Definition(

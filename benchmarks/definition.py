@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import yaml
+
+from kg.tracking import ROOT
+
 Splits = dict[str, list[Any]]
 
 
@@ -27,7 +31,8 @@ class Definition(NamedTuple):
     """A task: what is scored and how its data set's files become examples.
 
     files      {split: paths in the data set's folder}; a split is there when its first file is. Test may lack labels.
-    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`.
+    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`. It takes the
+               settings under `made` in the task's YAML (:func:`made`), if there are any.
     metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all classes but
                `negative`), acc1 (share of questions whose best answer is right)
     variant    what makes this another set than the official one; None for the official one. Never scored as official.
@@ -47,5 +52,17 @@ class Definition(NamedTuple):
     markers: tuple[str, ...] = ()
     negative: str | None = None
     positive: str | None = None
-    derived: Callable[[Splits], Splits] | None = None
+    derived: Callable[..., Splits] | None = None
     notes: tuple[str, ...] = ()
+
+
+def config_of(name: str) -> tuple[Path, dict[str, Any]]:
+    """A task's YAML; a variant (cMedQA:clean) takes that of its task."""
+    path = ROOT / "experiments" / "finetune" / f"{name.split(':')[0]}.yaml"
+    return path, yaml.safe_load(path.read_text())
+
+
+def made(name: str) -> dict[str, Any]:
+    """How a task is made whose splits are not published: the section `made` of its YAML; empty for all others."""
+    settings: dict[str, Any] = config_of(name)[1].get("made") or {}
+    return settings

@@ -25,7 +25,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from benchmarks.data import fetched, place
-from benchmarks.definition import Definition
+from benchmarks.definition import Definition, config_of
 from benchmarks.tasks import prepared, task
 from datamodules.finetune import check_text
 from datamodules.tasks import Pair, Task, load_task
@@ -117,12 +117,6 @@ def own_settings(chosen: Encoder, given: Mapping[str, str]) -> dict[str, float]:
         value = float(given[name])
         found[name] = int(value) if value.is_integer() else value
     return found
-
-
-def config_of(name: str) -> tuple[Path, dict[str, Any]]:
-    """A task's YAML; a variant (cMedQA:clean) takes that of its task."""
-    path = ROOT / "experiments" / "finetune" / f"{name.split(':')[0]}.yaml"
-    return path, yaml.safe_load(path.read_text())
 
 
 def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import blurb, chineseblue
-from benchmarks.definition import Definition, Splits
+from benchmarks.definition import Definition, Splits, made
 from datamodules.formats import NoLabels
 from datamodules.tasks import SPLITS, save_task
 from kg.files import InputError, read_json, sha256
@@ -69,7 +69,7 @@ def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str
             continue
         odd[split] = {what: count for what, count in sorted(found.items()) if count}
     if definition.derived is not None:
-        splits = definition.derived(splits)
+        splits = definition.derived(splits, **made(definition.name))
     return {s: splits[s] for s in SPLITS if s in splits}, odd, notes
 
 
@@ -97,7 +97,7 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
         "positive": definition.positive,
         "readers": READERS,
         "inputs": {n: sha256(p) for n, p in sorted(files.items())},
-    }
+    } | ({"made": settings} if (settings := made(definition.name)) else {})
     if _same(out, made_of):
         return out
     splits, odd, notes = read(definition, data)

@@ -37,6 +37,7 @@ class FinetuneCLI(CLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         parser.add_argument("--grid", type=dict | None, default=None, help="settings that PROFILE=paper tries")
+        parser.add_argument("--made", type=dict | None, default=None, help="how a task's splits are made")
         parser.add_argument("--task_name", type=str, help="the task's name: the MLflow experiment")
         parser.add_argument("--model_name", type=str, help="the encoder's name")
         parser.add_argument("--parent", type=str | None, default=None, help="MLflow run that this one belongs under")

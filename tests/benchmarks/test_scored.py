@@ -35,6 +35,11 @@ from tests.fakes import chineseblue
 SMEDBERT = {1: [31.81, 32.14, 24.08], 2: [82.23, 84.75, 83.06, 82.94, 83.85, 86.95, 95.73, 95.89, 91.42],
             3: [75.06, 76.04, 79.26, 81.68, 78.86, 88.13, 88.09, 96.64, 96.88], 4: [84.75, 82.94, 86.95, 95.89]}  # fmt: skip
 
+#: EMBERT's own rows (from BERT-base, from MC-BERT), and the sum over all cells of a table.
+EMBERT = {3: ([87.59, 96.50, 84.49, 67.07, 75.10, 80.51], [88.06, 96.59, 85.02, 67.22, 75.32, 80.63]),
+          4: ([87.59, 84.49, 75.10, 67.07], [88.06, 85.02, 75.32, 67.22])}  # fmt: skip
+EMBERT_SUMS = {2: 737927, 3: 3418.62, 4: 2192.61, 5: 945.2}
+
 SUMS = {1: 962.28, 2: 6185.3, 3: 6002.09, 4: 1739.15, 5: 1036536}
 
 
@@ -273,6 +278,59 @@ def test_every_label_is_a_config() -> None:
     labels += [parted(words)[0] for one in drawn.values() for line in one["lines"].values() for words in line.values()]
     stems = {label.split()[0].partition("-")[2] for label in labels if label.startswith("smedbert-")}
     assert len(stems) == 7 and all((ROOT / "experiments" / "smedbert" / f"{stem}.yaml").is_file() for stem in stems)
+
+
+def test_emberts_reported_numbers_are_whole() -> None:
+    """As the one of SMedBERT; Table 4 also prints how much the best column of three rows loses."""
+    for number, total in EMBERT_SUMS.items():
+        definition = table.definition_of("embert", str(number))
+        columns = definition["columns"]
+        for name, column in columns.items():
+            assert ("task" in column) != (name in ("cNNER", "cMedQA")), "their public sets are other ones"
+            assert "task" not in column or (
+                task(column["task"]) and (number == 2 or column["split"] in ("dev", "test"))
+            )
+        rows = {row["name"]: row for row in definition["rows"]}
+        assert all(set(row.get("reported", {})) <= set(columns) for row in rows.values())
+        assert sum(sum(row.get("reported", {}).values()) for row in rows.values()) == pytest.approx(total)
+        if number in EMBERT:
+            for name, values in zip(("BERT-base", "MC-BERT"), EMBERT[number], strict=True):
+                assert list(rows[f"EMBERT from {name}"]["reported"].values()) == values
+            assert (
+                rows["EMBERT from BERT-base"]["measured"] == "embert" and "measured" not in rows["EMBERT from MC-BERT"]
+            )
+        if number == 3:
+            assert "measured" not in rows["ERNIE-THU"] and len(rows["ERNIE-THU"]["reported"]) == 6
+    whole = rows_of(4)["EMBERT from BERT-base"]
+    printed = (("entity consistency", "cMedQQ", 0.37), ("bidirectional mask", "cMedQA", 0.85),
+               ("entity segmentation", "cMedQANER", 0.35), ("entity segmentation", "cNNER", 0.36))  # fmt: skip
+    for part, column, lost in printed:
+        assert whole["reported"][column] - rows_of(4)[f"w/o {part}"]["reported"][column] == pytest.approx(lost)
+    assert rows_of(5)["15 %"]["reported"] == rows_of(4)["EMBERT from MC-BERT"]["reported"]
+
+
+def rows_of(number: int) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in table.definition_of("embert", str(number))["rows"]}
+
+
+def test_emberts_labels_are_configs() -> None:
+    if not (ROOT / "experiments" / "embert" / "pretrain.yaml").is_file():
+        pytest.skip("experiments/embert has no pre-training yet")
+    labels = {row["measured"] for n in (3, 4, 5) for row in rows_of(n).values() if "measured" in row}
+    stems = {label.partition("-")[2] for label in labels if label.startswith("embert-")}
+    assert len(stems) == 7 and all((ROOT / "experiments" / "embert" / f"{stem}.yaml").is_file() for stem in stems)
+
+
+def test_an_answer_ranking_of_our_own_stands_under_its_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scored(runs, "embert", 0.5, name="NeikeQA", metric="acc1")
+    scored(runs, "embert/pretrain_no_segmentation", 0.4, name="NeikeQA", metric="acc1")
+    assert main(["table", "embert", "4"]) == 0
+    lines = {x.split("|")[1].strip(): [c.strip() for c in x.split("|")[2:-1]] for x in capsys.readouterr().out.splitlines()
+             if "|" in x}  # fmt: skip
+    place = lines[""].index("NeikeQA test measured")
+    assert lines["EMBERT from BERT-base"][place] == "50.00 [25.00, 75.00]"
+    assert lines["w/o entity segmentation"][place] == "40.00 [25.00, 75.00]" and lines["MC-BERT"][place] == ""
+    assert lines["w/o all above"][lines[""].index("cNNER as published")] == "66.48"
 
 
 def test_figures_are_drawn_from_runs(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import tasks as benchmark_tasks
 from benchmarks.counts import CountRow, count_rows, counted, counts_table
+from benchmarks.definition import made
 from benchmarks.tasks import prepared, read, task, tasks
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
@@ -24,7 +25,7 @@ ISSUE = {
     "KUAKE-QQR": ("pair", "accuracy"), "KUAKE-QTR": ("pair", "accuracy"), "BC5-chem": ("ner", "entity_f1"),
     "BC5-disease": ("ner", "entity_f1"), "NCBI": ("ner", "entity_f1"), "BC2GM": ("ner", "entity_f1"),
     "JNLPBA": ("ner", "entity_f1"), "ChemProt": ("relation", "micro_f1"), "DDI": ("relation", "micro_f1"),
-    "GAD": ("relation", "micro_f1"),
+    "GAD": ("relation", "micro_f1"), "NeikeQA": ("ranking", "acc1"),
 }  # fmt: skip
 VARIANTS = {"cMedQA:clean": "clean", "CMeEE:resplit": "resplit", "CMeIE:resplit": "resplit"}
 
@@ -148,6 +149,22 @@ def test_dev_comes_out_of_train_by_whole_documents(tmp_path):
     assert not {e.document for e in splits["train"]} & {e.document for e in splits["dev"]}
     splits, _, _ = read(task("GAD"), write("GAD", tmp_path / "gad"))
     assert (len(splits["train"]), len(splits["dev"]), len(splits["test"])) == (5, 535, 2)
+
+
+def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypatch):
+    data = write("NeikeQA", tmp_path / "data")
+    out = prepared("NeikeQA", data, tmp_path / "out")
+    manifest = load_task(out).manifest
+    assert manifest["made"] == made("NeikeQA") and manifest["made"]["negatives"] == 10
+    assert {s: n["documents"] for s, n in manifest["splits"].items()} == manifest["made"]["sizes"]
+    assert manifest["splits"]["test"] == {"examples": 5500, "documents": 500, "positive": 500}
+    other = {"sizes": {"train": 4, "dev": 3, "test": 3}, "negatives": 2, "seed": 0}
+    monkeypatch.setattr(benchmark_tasks, "made", lambda name: other)
+    again = load_task(prepared("NeikeQA", data, out))
+    assert {s: len(examples) for s, examples in again.splits.items()} == {"train": 12, "dev": 9, "test": 9}
+    monkeypatch.undo()
+    plain = load_task(prepared("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other"))
+    assert "made" not in plain.manifest  # the manifests of other tasks, and so their sums, stay as they are
 
 
 def test_counts(tmp_path):
