@@ -200,7 +200,11 @@ class EMBERTData(CorpusData):
         sizes = [(mlm != IGNORE).sum(), (pair != IGNORE).sum(), len(around), (segments != IGNORE).sum(),
                  (parts[:, 5] == 0).sum(), (parts[:, 5] == 1).sum(), 0 if blank else len(texts)]  # fmt: skip
         return EMBERTBatch(
-            *(torch.from_numpy(a) for a in (ids, attention, second, mlm, pair)),
+            torch.from_numpy(ids),
+            torch.from_numpy(attention),
+            torch.from_numpy(second),
+            torch.from_numpy(mlm),
+            torch.from_numpy(pair),
             torch.from_numpy(np.array(around, np.int64).reshape(-1, 3)),
             torch.from_numpy(np.array(labels, np.int64)),
             torch.from_numpy(segments),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from datamodules import corpus
 from kg.graph import KnowledgeGraph, table
 from kg.linking.run import link_corpus
-from kg.thesaurus import build as build_thesaurus
+from kg.thesaurus import thesaurus
 from tests.fakes import bert
 
 KINDS = ["慢性", "急性", "先天性", "老年"]
@@ -62,7 +62,7 @@ def write(folder: Path, texts: int = 160, seed: int = 0, layers: int = 3, dropou
     (folder / "segments").mkdir(parents=True)
     rows = {"name": [n for n, _ in long], "pieces": [p for _, p in long], "how": ["cut points"] * len(long)}
     pq.write_table(pa.table(rows), folder / "segments" / "segments.parquet")
-    build_thesaurus(str(folder / "graph"), str(folder / "thesaurus"))
+    thesaurus(str(folder / "graph"), str(folder / "thesaurus"))
     with open(folder / "texts.jsonl", "w") as handle:
         for number in range(texts):
             text = ""
