@@ -59,6 +59,7 @@ NAMES = ("original", "synonym", "random")
 PARTS: dict[str, Callable[[Swap], bool]] = {
     "all": lambda s: True,
     "synonyms as long as the name": lambda s: len(s.synonym) == len(s.original),
+    "synonyms without a character of the name": lambda s: not s.shared,
     "as long, and no character in common": lambda s: len(s.synonym) == len(s.original) and not s.shared,
 }
 SHOWN2, SHOWN3 = 20, 30  # tokens of a sentence in a picture; the paper shows 20 in Figure 2
@@ -366,6 +367,13 @@ def report(summary: Mapping[str, Any]) -> str:
                 lines.append(
                     f"{name}, {measure}: {told['mean']:.3f} [{told['low']:.3f}, {told['high']:.3f}], even {told['even']:.3f}"
                 )
+    between = f"{summary['model']} - {summary['base']}"
+    apart = summary["figure2"][f"synonym - random, {between}"]
+    pairs = [(f"synonym - random, {d}, {k}", told) for d, kinds in apart.items() for k, told in kinds.items()]
+    for measure, told in (*pairs, *summary["figure3"][between].items()):
+        lines.append(
+            f"{between}, {measure}: {told['mean']:+.3f} [{told['low']:+.3f}, {told['high']:+.3f}], p = {told['p']:.4f}"
+        )
     for figure in ("figure2", "figure3"):
         lines += [f"{figure}: {n:,} {what}" for what, n in summary[figure]["left out"].items()]
     return "\n".join(lines)

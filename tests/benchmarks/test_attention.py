@@ -402,6 +402,8 @@ def test_figures_are_drawn(inputs: dict[str, str], tmp_path: Path, capsys: pytes
     assert {n: e["layer"] for n, e in three["encoders"].items()} == {first: 3, second: 2}
     assert two["sentences"] == two["encoders"][first]["all"]["sentences"] == 2
     assert two["encoders"][first]["synonyms as long as the name"]["sentences"] == 1
+    assert two["encoders"][first]["synonyms without a character of the name"]["sentences"] == 1
+    assert two["encoders"][first]["as long, and no character in common"] == {"sentences": 0}
     rows = list(csv.DictReader((out / "figure2.csv").open()))
     assert len(rows) == 2 * 2 * 2 and {r["direction"] for r in rows} == {"entity to context", "context to entity"}
     own = [r for r in rows if r["encoder"] == first and r["direction"] == "entity to context"]
@@ -424,6 +426,7 @@ def test_figures_are_drawn(inputs: dict[str, str], tmp_path: Path, capsys: pytes
     flat = np.mean([5 / int(r["tokens"]) for r in rows])
     assert three["encoders"][second][key]["even"] == pytest.approx(flat)
     assert two["left out"] and three["left out"]
+    assert f"{first} - {second}, synonym - random, context to entity, cosine: {between['mean']:+.3f}" in told
 
 
 def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path) -> None:
