@@ -43,6 +43,8 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
 from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph
+from kg.segment import Segmenter
+from kg.thesaurus import Thesaurus
 from kg.tracking import runs_folder
 from models.encoders import load_bert
 from models.metrics import bootstrap_interval, compared
@@ -392,9 +394,6 @@ def figures(
     model, base: the encoders where MODEL= and BASE= name none. out: folder in runs/figures. folders: {LINKED, …: folder in
     runs/data}. depth: {figure2, figure3: (layer, of how many)}.
     """
-    from kg.segment import Segmenter
-    from kg.thesaurus import Thesaurus
-
     places = {name: Path(given.get(name) or runs_folder() / "data" / folders[name]) for name in FOLDERS}
     count, window, least = (number(given, *s) for s in (("SENTENCES", 500), ("WINDOW", 128), ("LEAST", 10)))
     seed = number(given, "SEED", 0, 0)

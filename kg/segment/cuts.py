@@ -102,7 +102,12 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
                                  f"{line[:60]!r}. Start from the cut_points.tsv of a segmenter.")  # fmt: skip
             header = True
             continue
-        if len(values) != len(COLUMNS) or len(values[0]) != 1 or values[4] not in ("yes", "no") or values[5] not in SIDES:
+        if (
+            len(values) != len(COLUMNS)
+            or len(values[0]) != 1
+            or values[4] not in ("yes", "no")
+            or values[5] not in SIDES
+        ):
             raise InputError(f"{path}:{number}: wanted one character, two counts, an example, yes or no, and "
                              f"{' or '.join(SIDES)}, separated by tabs, got {line[:60]!r}. Mend the line.")  # fmt: skip
         if values[0] in found:
@@ -115,8 +120,7 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
 
 
 def cut(units: list[str], points: Mapping[str, str]) -> list[list[str]]:
-    """`units` (strings never to be cut) in stretches, parted at the cut points by the rules of this module.
-    """
+    """`units` (strings never to be cut) in stretches, parted at the cut points by the rules of this module."""
     found: list[list[str]] = [[]]
     sides = [points.get(evened(unit)) for unit in units]
     left, size = sum(map(len, units)), 0  # characters from this unit on, and in the stretch that is open

@@ -39,9 +39,7 @@ class Symbols(NamedTuple):
 
     def text(self, start: int, length: int) -> str:
         """The symbols codes[start:start + length] written one after another."""
-        return "".join(
-            chr(c) if c < RUNS else self.runs[c - RUNS] for c in self.codes[start : start + length].tolist()
-        )
+        return "".join(chr(c) if c < RUNS else self.runs[c - RUNS] for c in self.codes[start : start + length].tolist())
 
 
 @cache
@@ -167,7 +165,9 @@ def _sorted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return packed & ((1 << bits) - 1), packed >> bits
 
 
-def _grams(codes: np.ndarray, places: np.ndarray, keys: np.ndarray, length: int, least: int) -> tuple[Grams, np.ndarray]:
+def _grams(
+    codes: np.ndarray, places: np.ndarray, keys: np.ndarray, length: int, least: int
+) -> tuple[Grams, np.ndarray]:
     """(the groups of `places` with one of `keys` that `least` places have, row of the group at every place or -1)."""
     order, ordered = _sorted(keys)
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))

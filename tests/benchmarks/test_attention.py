@@ -4,12 +4,9 @@ which sentences are drawn, and the command on encoders that are not trained."""
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 import re
-import sys
-import types
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
@@ -48,7 +45,8 @@ from benchmarks.attention.sentences import (
 from benchmarks.fonts import chinese_font
 from benchmarks.run import main
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json, write_json
+from kg.files import InputError, read_json, sha256, write_json
+from kg.thesaurus import FORMAT
 from models.encoders import load_bert
 from tests.fakes import bert as fake_bert
 from tests.fakes import graphs
@@ -336,29 +334,16 @@ def test_the_nearest_tokens_are_shown() -> None:
 # the command
 
 
-class Thesaurus:
-    """What kg.thesaurus has, while it is not there."""
-
-    def __init__(self, rows: list[dict[str, str]]) -> None:
-        self.rows = rows
+class Segmenter:
+    """A segmenter that knows the pieces of the fake names and no others."""
 
     @classmethod
-    def load(cls, folder: Path) -> Thesaurus:
-        return cls(pq.read_table(Path(folder) / "thesaurus.parquet").to_pylist())
-
-    def names(self, entity: str) -> list[str]:
-        return [row["name"] for row in self.rows if row["entity"] == entity]
-
-
-class Segmenter(Thesaurus):
-    """What kg.segment has, while it is not there."""
-
-    @classmethod
-    def load(cls, folder: Path) -> Segmenter:
-        return cls(pq.read_table(Path(folder) / "segments.parquet").to_pylist())
+    def load(cls, folder: str) -> Segmenter:
+        assert Path(folder).name == "segments"
+        return cls()
 
     def pieces(self, name: str) -> list[str]:
-        return next((row["pieces"] for row in self.rows if row["name"] == name), [name])  # type: ignore[return-value]
+        return list(PIECES.get(name, [name]))
 
 
 @pytest.fixture
@@ -368,9 +353,7 @@ def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch)
         chinese_font()
     except InputError as error:
         pytest.skip(str(error))
-    for name, kind in (("kg.thesaurus", Thesaurus), ("kg.segment", Segmenter)):
-        if importlib.util.find_spec(name) is None:
-            monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(**{kind.__name__: kind}))  # type: ignore[arg-type]
+    monkeypatch.setattr("benchmarks.attention.figures.Segmenter", Segmenter)
     documents = {
         "1": (f"不是。得了甲病{CONTEXT}。", [("甲病", "甲病")]),
         "2": (f"丙病{CONTEXT}不", [("丙病", "丙病")]),
@@ -383,9 +366,10 @@ def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "thesaurus").mkdir()
     pq.write_table(pa.table(dict(zip(("entity", "name", "kind"), map(list, zip(*rows, strict=True)), strict=True))),
                    tmp_path / "thesaurus" / "thesaurus.parquet")  # fmt: skip
-    (tmp_path / "segments").mkdir()
-    pq.write_table(pa.table({"name": list(PIECES), "pieces": list(PIECES.values()), "how": ["cut"] * len(PIECES)}),
-                   tmp_path / "segments" / "segments.parquet")  # fmt: skip
+    write_json(
+        tmp_path / "thesaurus" / "manifest.json",
+        {"format": FORMAT, "sha256": sha256(tmp_path / "thesaurus" / "thesaurus.parquet")},
+    )
     folders = {name: str(tmp_path / name.lower()) for name in ("LINKED", "GRAPH", "THESAURUS", "SEGMENTS")}
     return folders | {"MODEL": encoders[0], "BASE": encoders[1], "WINDOW": "30", "OUT": str(tmp_path / "out")}
 
