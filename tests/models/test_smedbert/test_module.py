@@ -172,6 +172,8 @@ def test_ablations(fake_smedbert: Folders, settings: dict[str, Any], missing: st
     model, batch = module(fake_smedbert, **settings), first_batch(fake_smedbert)
     losses = model.loss_sums(batch)
     assert (losses == 0).sum() == zero
+    losses.sum().backward()  # several processes wait for the gradient of every parameter that asks for one
+    assert [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
     assert missing not in dict(model.named_parameters())
     if not settings:
         assert {"encoder.attention.to_score.weight", "encoder.infusion.gate.weight"} <= set(
