@@ -15,7 +15,7 @@ trade names of other makers, and aliases of sources that disagree join what is o
 are one step away; two aliases of one disease find each other by their own pair or not at all.
 
 Names are compared as kg.merge compares them (NFKC, lower case, without blanks); equal ones are one. Left out and counted: names of
-one character; ambiguous names, which belong to entities that no equivalence and no pair joins; pairs that no name of the graph is in.
+one character; ambiguous names, which belong to entities that no equivalence and no pair joins; pairs without a name of the graph.
 
 --pairs takes TSV (mention, standard term; several terms between ## make the row no pair) and CHIP-CDN's JSON (text,
 normalized_result). Only rows with exactly one term count: of several, none means what the mention does.
@@ -76,7 +76,9 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
     except (json.JSONDecodeError, UnicodeDecodeError, EOFError) as error:
         raise InputError(f"{path}: not valid JSON ({error}). The file may be cut; fetch it again.") from error
     if not isinstance(rows, list):
-        raise InputError(f"{path}: wanted a list of objects with text and normalized_result, got {type(rows).__name__}.")
+        raise InputError(
+            f"{path}: wanted a list of objects with text and normalized_result, got {type(rows).__name__}."
+        )
     for number, row in enumerate(rows, 1):
         values = [row.get(key) for key in ("text", "normalized_result")] if isinstance(row, dict) else [None]
         if not all(isinstance(value, str) and value.strip() for value in values):
@@ -169,7 +171,9 @@ class Thesaurus:
         """The thesaurus in `folder`, which may be empty. Raises InputError when there is none or it is not whole."""
         folder, file = Path(folder), Path(folder) / "thesaurus.parquet"
         if not (folder / "manifest.json").is_file():
-            raise InputError(f"{folder}: no thesaurus here (manifest.json is missing). Make one: python -m kg.thesaurus --help")
+            raise InputError(
+                f"{folder}: no thesaurus here (manifest.json is missing). Make one: python -m kg.thesaurus --help"
+            )
         manifest = read_json(folder / "manifest.json")
         if manifest.get("format") != FORMAT or not file.is_file() or sha256(file) != manifest.get("sha256"):
             raise InputError(f"{file}: missing, or not the file its manifest describes. Make the thesaurus again.")
@@ -211,7 +215,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m kg.thesaurus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--graph", required=True, metavar="FOLDER", help="folder of a knowledge graph")
-    parser.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="mention and standard term: TSV or CHIP-CDN's JSON")
+    parser.add_argument(
+        "--pairs", nargs="+", default=[], metavar="FILE", help="mention and standard term: TSV or CHIP-CDN's JSON"
+    )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the thesaurus goes")
     given = parser.parse_args(arguments)
     try:
@@ -221,7 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(f"{given.out}: {made['entities']:,} entities with {made['names']:,} names")
     if not made["entities"]:
-        print("warning: the thesaurus is empty: no entity of this graph has a second name. Nothing can be replaced by a synonym.")
+        print(
+            "warning: the thesaurus is empty: no entity of this graph has a second name. Nothing can be replaced by a synonym."
+        )
     for what, counts in (("kind", made["kinds"]), ("type", made["types"])):
         if counts:
             print(f"by {what}: " + ", ".join(f"{count:,} {name or '(none)'}" for name, count in counts.items()))

@@ -21,18 +21,28 @@ def arguments() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser("build", help="mine phrases, make the vocabulary, cut its long names")
     made.add_argument("--graph", required=True, metavar="FOLDER", help="folder of a knowledge graph")
-    made.add_argument("--input", required=True, nargs="+", metavar="TEXT", help="files, plain or .gz, or folders of them")
+    made.add_argument(
+        "--input", required=True, nargs="+", metavar="TEXT", help="files, plain or .gz, or folders of them"
+    )
     made.add_argument("--out", required=True, metavar="FOLDER", help="where the segmenter and the vocabulary go")
-    made.add_argument("--quality", type=float, default=QUALITY, help=f"least quality of a phrase of the vocabulary ({QUALITY})")
+    made.add_argument(
+        "--quality", type=float, default=QUALITY, help=f"least quality of a phrase of the vocabulary ({QUALITY})"
+    )
     made.add_argument("--cut-points", metavar="FILE", help="a reviewed cut_points.tsv (the project's, for Chinese)")
-    made.add_argument("--dictionary", nargs="+", default=[], metavar="USERFILE", help="more words for Jieba, one a line")
+    made.add_argument(
+        "--dictionary", nargs="+", default=[], metavar="USERFILE", help="more words for Jieba, one a line"
+    )
     made.add_argument("--format", help=f"{', '.join(FORMATS)}; taken from the file name if left out")
     made.add_argument("--encoding", default="utf-8", help="of the text files, such as gb18030 (utf-8)")
-    made.add_argument("--singles", type=float, default=SINGLES, help="share of single characters that is too many (1/3)")
+    made.add_argument(
+        "--singles", type=float, default=SINGLES, help="share of single characters that is too many (1/3)"
+    )
     made.add_argument("--least", type=int, default=10, help="places where a phrase stands (10)")
     made.add_argument("--longest", type=int, default=8, help="characters of a phrase (8)")
     made.add_argument("--most", type=int, default=30_000_000, help="characters of text, more is thinned (30,000,000)")
-    made.add_argument("--held-out", type=float, default=0.2, help="share of the known names that tell the precision (0.2)")
+    made.add_argument(
+        "--held-out", type=float, default=0.2, help="share of the known names that tell the precision (0.2)"
+    )
     made.add_argument("--seed", type=int, default=0)
     shown = commands.add_parser("show", help="cut names and say how")
     shown.add_argument("--segmenter", required=True, metavar="FOLDER", help="what build wrote")

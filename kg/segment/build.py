@@ -1,11 +1,11 @@
 """A segmenter and the entity vocabulary from a graph and text: python -m kg.segment build.
 
-    phrases.tsv       phrase, count, quality (kg.segment.phrases)
-    cut_points.tsv    the characters that long names might be cut at, with what was decided (kg.segment.cuts)
-    words.tsv         what Jieba learns: names and good phrases of at most three characters, and users' dictionaries
-    segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
-    vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an entity of type 短语
-    manifest.json     settings, counts
+phrases.tsv       phrase, count, quality (kg.segment.phrases)
+cut_points.tsv    the characters that long names might be cut at, with what was decided (kg.segment.cuts)
+words.tsv         what Jieba learns: names and good phrases of at most three characters, and users' dictionaries
+segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
+vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an entity of type 短语
+manifest.json     settings, counts
 """
 
 from __future__ import annotations

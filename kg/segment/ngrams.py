@@ -39,9 +39,7 @@ class Symbols(NamedTuple):
 
     def text(self, start: int, length: int) -> str:
         """The symbols codes[start:start + length] written one after another."""
-        return "".join(
-            chr(c) if c < RUNS else self.runs[c - RUNS] for c in self.codes[start : start + length].tolist()
-        )
+        return "".join(chr(c) if c < RUNS else self.runs[c - RUNS] for c in self.codes[start : start + length].tolist())
 
 
 @cache
@@ -167,7 +165,9 @@ def _sorted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return packed & ((1 << bits) - 1), packed >> bits
 
 
-def _grams(codes: np.ndarray, places: np.ndarray, keys: np.ndarray, length: int, least: int) -> tuple[Grams, np.ndarray]:
+def _grams(
+    codes: np.ndarray, places: np.ndarray, keys: np.ndarray, length: int, least: int
+) -> tuple[Grams, np.ndarray]:
     """(the groups of `places` with one of `keys` that `least` places have, row of the group at every place or -1)."""
     order, ordered = _sorted(keys)
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -221,5 +221,5 @@ def cohesion(levels: list[Grams], length: int, total: int) -> np.ndarray:
     for size in range(1, length):
         u = levels[size - 1].count[prefixes[length - 1 - size]]
         v = levels[length - size - 1].count[suffixes[size - 1]]
-        best = np.minimum(best, np.log(level.count) + np.log(total) - np.log(u) - np.log(v))
+        best = np.minimum(best, np.log(level.count) + np.log(max(1, total)) - np.log(u) - np.log(v))
     return best
