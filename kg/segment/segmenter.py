@@ -194,7 +194,8 @@ class Segmenter:
         for unit in stretch:
             at += len(unit)
             legal.add(at)
-        found, start, end = [], 0, 0
+        found: list[str] = []
+        start, end = 0, 0
         for word in self.jieba.cut(evened(text)):
             end += len(word)
             if end in legal:

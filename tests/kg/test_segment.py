@@ -109,7 +109,7 @@ def test_counts_entropies_and_cohesion_against_the_definition(texts, least):
         for gram, row in rows.items():
             places = slow[gram]
             before, after = [p - 1 for p in places], [p + length for p in places]
-            assert level.count[row] == len(places)
+            assert level.times[row] == len(places)
             assert level.left[row] == pytest.approx(entropy(sequence, before), abs=1e-9)
             assert level.right[row] == pytest.approx(entropy(sequence, after), abs=1e-9)
             edges = [sum(not sequence[i] for i in side) / len(places) for side in (before, after)]
@@ -129,7 +129,7 @@ def test_hand_worked_features():
     row = found.text.index("糖尿病")
     values = dict(zip(FEATURES, found.features[row].tolist(), strict=True))
     # 11 symbols, 3 times: each split is 3 * 11 / (3 * 3). Before it two boundaries and 甲, after it 人 and two boundaries.
-    assert found.total == 11 and found.count[row] == 3
+    assert found.total == 11 and found.times[row] == 3
     assert values["cohesion"] == pytest.approx(math.log(11 / 3)) and values["length"] == 3
     assert values["left entropy"] == values["right entropy"] == pytest.approx(math.log(3))
     assert values["boundary before"] == pytest.approx(2 / 3) and values["completeness"] == 1
