@@ -15,7 +15,7 @@ trade names of other makers, and aliases of sources that disagree join what is o
 are one step away; two aliases of one disease find each other by their own pair or not at all.
 
 Names are compared as kg.merge compares them (NFKC, lower case, without blanks); equal ones are one. Left out and counted: names of
-one character; ambiguous names, which belong to entities that no equivalence and no pair joins; pairs that no name of the graph is in.
+one character; ambiguous names, which belong to entities that no equivalence and no pair joins; pairs without a name of the graph.
 
 --pairs takes TSV (mention, standard term; several terms between ## make the row no pair) and CHIP-CDN's JSON (text,
 normalized_result). Only rows with exactly one term count: of several, none means what the mention does.
@@ -80,11 +80,11 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
             f"{path}: wanted a list of objects with text and normalized_result, got {type(rows).__name__}."
         )
     for number, row in enumerate(rows, 1):
-        values = [row.get(key) for key in ("text", "normalized_result")] if isinstance(row, dict) else [None]
-        if not all(isinstance(value, str) and value.strip() for value in values):
+        mention, terms = (row.get(key) if isinstance(row, dict) else None for key in ("text", "normalized_result"))
+        if not isinstance(mention, str) or not isinstance(terms, str) or not mention.strip() or not terms.strip():
             raise InputError(f"{path}: object {number}: wanted strings under text and normalized_result, got {row!r:.80}. "
                              "Mend it or leave it out.")  # fmt: skip
-        yield values[0].strip(), _terms(values[1])
+        yield mention.strip(), _terms(terms)
 
 
 def rows(

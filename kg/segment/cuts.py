@@ -13,13 +13,15 @@ begin them (综合征, 检查), whereas 病 is in 病毒, 病变 and 病理 as o
 are ends, for Chinese marks its adjectives by their last character; none is cut on both sides.
 
 Two rules keep words whole: no cut leaves one character alone on either side (性激素, 慢性病), and none is made behind a character
-that another such one follows, for that belongs to the same word (炎症性: behind 性, not behind 症).
+that another such one follows, for that belongs to the same word (炎症性: behind 性, not behind 症); but a character that is
+doubled ends one word and begins the next (女性|性功能).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +54,7 @@ def counted(segmented: Iterable[list[str]], most: int = MOST) -> list[tuple[str,
     last: Counter[str] = Counter()
     examples: dict[tuple[str, int], str] = {}
     for pieces in segmented:
-        for before, behind in zip(pieces, pieces[1:], strict=False):
+        for before, behind in pairwise(pieces):
             for counter, character, side in ((last, before[-1], 1), (first, behind[0], 0)):
                 if _is_cuttable(character):
                     counter[character] += 1
@@ -66,9 +68,7 @@ def _is_cuttable(character: str) -> bool:
     return character.isalpha() and not character.isascii()
 
 
-def proposed(
-    candidates: Iterable[tuple[str, int, int, str]], reviewed: Mapping[str, str]
-) -> list[CutPoint]:  # fmt: skip
+def proposed(candidates: Iterable[tuple[str, int, int, str]], reviewed: Mapping[str, str]) -> list[CutPoint]:
     """The candidates with what `reviewed` (character -> side) says; whoever is not in it is not kept."""
     rows = []
     for character, first, last, example in candidates:
@@ -124,13 +124,14 @@ def cut(units: list[str], points: Mapping[str, str]) -> list[list[str]]:
     found: list[list[str]] = [[]]
     sides = [points.get(evened(unit)) for unit in units]
     left, size = sum(map(len, units)), 0  # characters from this unit on, and in the stretch that is open
-    for unit, side, following in zip(units, sides, [*sides[1:], None], strict=True):
+    for at, (unit, side) in enumerate(zip(units, sides, strict=True)):
         if side == "before" and size > 1 and left > 1:
             found.append([])
             size = 0
         found[-1].append(unit)
         size, left = size + len(unit), left - len(unit)
-        if side == "behind" and following != "behind" and size > 1 and left > 1:
+        same_word = sides[at + 1 : at + 2] == ["behind"] and units[at + 1] != unit
+        if side == "behind" and not same_word and size > 1 and left > 1:
             found.append([])
             size = 0
     return [stretch for stretch in found if stretch]

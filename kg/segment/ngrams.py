@@ -126,7 +126,7 @@ def symbols(texts: Iterable[str], most: int) -> Symbols:
 class Grams(NamedTuple):
     """The frequent n-grams of one length, a row each.
 
-    count           (g,) how often it stands in the text
+    times           (g,) how often it stands in the text
     first           (g,) its first place among the symbols
     prefix, suffix  (g,) the rows of the two (n-1)-grams in it; of a single symbol -1
     left, right     (g,) entropy of the symbol before it and after it, in nats; a boundary is unlike any other symbol
@@ -134,7 +134,7 @@ class Grams(NamedTuple):
     longer          (g,) the largest count of a frequent (n+1)-gram that begins or ends with it, 0 without one
     """
 
-    count: np.ndarray
+    times: np.ndarray
     first: np.ndarray
     prefix: np.ndarray
     suffix: np.ndarray
@@ -197,12 +197,12 @@ def grams(codes: np.ndarray, longest: int, least: int) -> list[Grams]:
     levels = [found]
     for length in range(2, longest + 2):  # one longer than asked for, to know what stands inside something longer
         places = np.flatnonzero((at[:-1] >= 0) & (at[1:] >= 0))
-        prefix, suffix, rows = at[places], at[places + 1], len(levels[-1].count)
+        prefix, suffix, rows = at[places], at[places + 1], len(levels[-1].times)
         found, at = _grams(codes, places, prefix.astype(np.int64) * rows + suffix, length, least)
         row = np.searchsorted(places, found.first)
         found = found._replace(prefix=prefix[row].astype(np.int64), suffix=suffix[row].astype(np.int64))
         for inside in (found.prefix, found.suffix):
-            np.maximum.at(levels[-1].longer, inside, found.count)
+            np.maximum.at(levels[-1].longer, inside, found.times)
         levels.append(found)
     return levels[:longest]
 
@@ -213,13 +213,13 @@ def cohesion(levels: list[Grams], length: int, total: int) -> np.ndarray:
     That is the split with the smallest value; p is a count over the `total` of symbols.
     """
     level = levels[length - 1]
-    best = np.full(len(level.count), np.inf)
+    best = np.full(len(level.times), np.inf)
     prefixes, suffixes = [level.prefix], [level.suffix]  # of length - 1, length - 2, ..., 1
     for size in range(length - 1, 1, -1):
         prefixes.append(levels[size - 1].prefix[prefixes[-1]])
         suffixes.append(levels[size - 1].suffix[suffixes[-1]])
     for size in range(1, length):
-        u = levels[size - 1].count[prefixes[length - 1 - size]]
-        v = levels[length - size - 1].count[suffixes[size - 1]]
-        best = np.minimum(best, np.log(level.count) + np.log(total) - np.log(u) - np.log(v))
+        u = levels[size - 1].times[prefixes[length - 1 - size]]
+        v = levels[length - size - 1].times[suffixes[size - 1]]
+        best = np.minimum(best, np.log(level.times) + np.log(max(1, total)) - np.log(u) - np.log(v))
     return best

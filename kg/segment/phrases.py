@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from kg.files import InputError, lines, written
-from kg.segment.ngrams import Grams, Symbols, cohesion, grams, shaped, symbols
+from kg.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
 
 FEATURES = (
     "log count",
@@ -47,10 +47,10 @@ LEAST_QUALITY = 0.5  # what is kept: more trees say phrase than not
 
 
 class Candidates(NamedTuple):
-    """text, count (c,), features (c, len(FEATURES)), and the number of symbols they were counted in."""
+    """text, times it stands there (c,), features (c, len(FEATURES)), and the number of symbols they were counted in."""
 
     text: list[str]
-    count: np.ndarray
+    times: np.ndarray
     features: np.ndarray
     total: int
 
@@ -70,13 +70,13 @@ def candidates(given: Symbols, longest: int = 8, least: int = 10) -> Candidates:
     if longest < 2 or least < 2:
         raise InputError(f"wanted longest >= 2 and least >= 2, got {longest} and {least}: one occurrence shows nothing")
     levels = grams(given.codes, longest, least)
-    total = int(levels[0].count.sum())
+    total = int(levels[0].times.sum())
     text: list[str] = []
     counts, features = [np.zeros(0, np.int64)], [np.zeros((0, len(FEATURES)), np.float32)]
     for length in range(2, longest + 1):
         level = levels[length - 1]
         text += [given.text(first, length) for first in level.first.tolist()]
-        counts.append(level.count)
+        counts.append(level.times)
         features.append(_features(given.codes, levels, length, total))
     return Candidates(text, np.concatenate(counts), np.concatenate(features), total)
 
@@ -86,11 +86,11 @@ def _features(codes: np.ndarray, levels: list[Grams], length: int, total: int) -
     row = np.zeros(int(codes.max()) + 1, np.int64)
     row[codes[single.first]] = np.arange(len(single.first))
     first, last = row[codes[level.first]], row[codes[level.first + length - 1]]
-    letters = sum((codes[level.first + i] >= 0x110000).astype(np.float64) for i in range(length)) / length
+    letters = sum((codes[level.first + i] >= RUNS).astype(np.float64) for i in range(length)) / length
     columns = [
-        np.log(level.count), cohesion(levels, length, total), level.left, level.right,
-        1 - level.longer / level.count, *level.edges.T, np.full(len(level.count), length),
-        np.log(single.count[first]), np.log(single.count[last]), single.left[first], single.right[last], letters,
+        np.log(level.times), cohesion(levels, length, total), level.left, level.right,
+        1 - level.longer / level.times, *level.edges.T, np.full(len(level.times), length),
+        np.log(single.times[first]), np.log(single.times[last]), single.left[first], single.right[last], letters,
     ]  # fmt: skip
     return np.stack(columns, axis=1).astype(np.float32)
 
@@ -143,10 +143,10 @@ def mine(
         return Mined([], found.total, report, frozenset(), frozenset())
     scores = quality(found.features, positive, trees, sample, seed)
     order = sorted(np.flatnonzero(scores >= LEAST_QUALITY).tolist(),
-                   key=lambda i: (-scores[i], -int(found.count[i]), found.text[i]))  # fmt: skip
+                   key=lambda i: (-scores[i], -int(found.times[i]), found.text[i]))  # fmt: skip
     report["phrases"] = len(order)
     return Mined(
-        [(found.text[i], int(found.count[i]), float(scores[i])) for i in order], found.total, report,
+        [(found.text[i], int(found.times[i]), float(scores[i])) for i in order], found.total, report,
         frozenset(found.text[i] for i in np.flatnonzero(hidden)),
         frozenset(found.text[i] for i in np.flatnonzero(positive)),
     )  # fmt: skip

@@ -6,7 +6,8 @@ Short names  of three characters or fewer, or without an ideograph, are left who
 1 Cut points    The others are cut at cut points (kg.segment.cuts).
 2 Jieba         Each stretch goes through Jieba, which knows the short names and phrases beside its own words; its words are
                 concatenated. Letters and digits are joined with one ideograph behind or, without one, before them (2型, 抗HIV);
-                a single letter with what follows (β受体).
+                a single letter with what follows (β受体). A character that is cut behind ends a word, so where Jieba leaves it
+                alone it is joined with the word before it (假膜性).
 3 Correction    If more than `singles` of the units stand alone as an ideograph, that was no segmentation: the phrases cut the
                 name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left whole, as a
                 name that nobody knows is better whole than in characters. One in three is the default: one odd character
@@ -193,11 +194,15 @@ class Segmenter:
         for unit in stretch:
             at += len(unit)
             legal.add(at)
-        found, start, end = [], 0, 0
+        found: list[str] = []
+        start, end = 0, 0
         for word in self.jieba.cut(evened(text)):
             end += len(word)
             if end in legal:
-                found.append(text[start:end])
+                if found and self.points.get(evened(text[start:end])) == "behind":
+                    found[-1] += text[start:end]
+                else:
+                    found.append(text[start:end])
                 start = end
         return found
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,16 @@ from kg.merge import compared
 from kg.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
 from tests.fakes.graphs import graph
 
-TYPES = {"癫痫": "disease", "羊癫疯": "disease", "立普妥": "drug", "阿乐": "drug", "阿托伐他汀": "drug", "肝": "body part", "肺炎": "disease"}
+REAL = Path(__file__).parents[2].parent / "shared" / "data" / "zh_cblue" / "CHIP-CDN_train_icd10.tar.gz"
+TYPES = {
+    "癫痫": "disease",
+    "羊癫疯": "disease",
+    "立普妥": "drug",
+    "阿乐": "drug",
+    "阿托伐他汀": "drug",
+    "肝": "body part",
+    "肺炎": "disease",
+}
 SAME = [("癫痫", "别称", "羊癫疯"), ("立普妥", "通用名", "阿托伐他汀"), ("阿托伐他汀", "商品名", "阿乐")]
 NAMES = [("癫痫", "痫症", "synonym", "zh"), ("癫痫", "ＥＰ 病", "synonym", "zh"), ("癫痫", "ep病", "synonym", "zh"),
          ("肝", "木", "synonym", "zh"), ("肺炎", "痫症", "synonym", "zh")]  # fmt: skip
@@ -35,7 +46,8 @@ def test_hand_worked():
 def test_pairs():
     found, left_out = rows(
         graph(TYPES, [], [], []),
-        [("羊角风", ["癫痫"]), ("癫痫", ["癫痫发作"]), ("两个", ["癫痫", "肺炎"]), ("无名", ["无此病"]), ("肺 炎", ["肺炎"]), ("没有", []),
+        [("羊角风", ["癫痫"]), ("癫痫", ["癫痫发作"]), ("两个", ["癫痫", "肺炎"]), ("无名", ["无此病"]), ("肺 炎", ["肺炎"]),
+         ("没有", []),
          ("癫痫", ["羊癫疯"]), ("都是", ["肺炎"]), ("都是", ["羊癫疯"])],
     )  # fmt: skip
     assert found == [
@@ -76,13 +88,24 @@ def test_written_and_loaded(tmp_path, capsys):
     (tmp_path / "pairs.tsv").write_text("羊角风\t癫痫\n\n两个\t癫痫##肺炎\n")
     (tmp_path / "cdn.json").write_text(json.dumps([{"text": "肺部炎症", "normalized_result": "肺炎"},
                                                    {"text": "杂", "normalized_result": "肺炎##癫痫"}]))  # fmt: skip
-    words = ["--graph", f"{tmp_path / 'graph'}", "--pairs", f"{tmp_path / 'pairs.tsv'}", f"{tmp_path / 'cdn.json'}", "--out", f"{tmp_path / 'out'}"]
+    words = [
+        "--graph",
+        f"{tmp_path / 'graph'}",
+        "--pairs",
+        f"{tmp_path / 'pairs.tsv'}",
+        f"{tmp_path / 'cdn.json'}",
+        "--out",
+        f"{tmp_path / 'out'}",
+    ]
     assert main(words) == 0
     told = capsys.readouterr().out
     assert "6 entities with 15 names" in told and "by kind:" in told and "3 disease, 3 drug" in told
     loaded = Thesaurus.load(tmp_path / "out")
     assert len(loaded) == 6
-    assert loaded.names("癫痫") == ["癫痫", "ＥＰ 病", "羊癫疯", "羊角风"] and loaded.names("肝") == loaded.names("?") == []
+    assert (
+        loaded.names("癫痫") == ["癫痫", "ＥＰ 病", "羊癫疯", "羊角风"]
+        and loaded.names("肝") == loaded.names("?") == []
+    )
     assert loaded.kinds("肺炎") == {"肺炎": "own", "肺部炎症": "pair"} and loaded.kinds("?") == {}
 
 
@@ -117,3 +140,14 @@ def test_missing_and_damaged(tmp_path, capsys):
     (tmp_path / "out" / "thesaurus.parquet").write_bytes(b"cut")
     with pytest.raises(InputError, match="not the file its manifest describes"):
         Thesaurus.load(tmp_path / "out")
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not REAL.is_file(), reason=f"{REAL} is not here")
+def test_chip_cdn(tmp_path):
+    with tarfile.open(REAL) as archive:
+        raw = archive.extractfile("CHIP-CDN/CHIP-CDN_train.json")
+        assert raw is not None
+        (tmp_path / "train.json").write_bytes(raw.read())
+    found = list(read_pairs(tmp_path / "train.json"))
+    assert len(found) == 6000 and sum(len(terms) == 1 for _, terms in found) == 2736
