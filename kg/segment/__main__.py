@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import kg.segment
 from kg.files import InputError
 from kg.linking.documents import FORMATS
-from kg.segment.build import QUALITY, build
+from kg.segment.build import QUALITY, build, is_built, request
 from kg.segment.score import read_reviewed, scored
 from kg.segment.segmenter import SINGLES, Segmenter, told
 
@@ -44,6 +44,7 @@ def arguments() -> argparse.ArgumentParser:
         "--held-out", type=float, default=0.2, help="share of the known names that tell the precision (0.2)"
     )
     made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--fresh", action="store_true", help="build again what is built")
     shown = commands.add_parser("show", help="cut names and say how")
     shown.add_argument("--segmenter", required=True, metavar="FOLDER", help="what build wrote")
     shown.add_argument("name", nargs="+", metavar="NAME")
@@ -55,11 +56,15 @@ def arguments() -> argparse.ArgumentParser:
 
 def _build(given: argparse.Namespace) -> None:
     started = time.monotonic()
-    made, measured = build(
-        given.graph, given.input, given.out, quality=given.quality, cut_points=given.cut_points,
-        dictionaries=given.dictionary, format=given.format, encoding=given.encoding, singles=given.singles,
-        least=given.least, longest=given.longest, most=given.most, held_out=given.held_out, seed=given.seed,
-    )  # fmt: skip
+    settings = {
+        "quality": given.quality, "encoding": given.encoding, "singles": given.singles, "least": given.least,
+        "longest": given.longest, "most": given.most, "held_out": given.held_out, "seed": given.seed,
+    }  # fmt: skip
+    tables = {"cut_points": given.cut_points, "dictionaries": given.dictionary}
+    if is_built(given.out, request(given.graph, given.input, **tables, **settings, read_as=given.format)) and not given.fresh:
+        print(f"{given.out}: already built of this graph and text, with these settings (--fresh builds it again)")
+        return
+    made, measured = build(given.graph, given.input, given.out, **tables, **settings, format=given.format)
     for part in ("mined", "vocabulary", "long by"):
         print(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in made[part].items()))
     if not made["mined"].get("phrases"):

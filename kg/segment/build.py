@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kg.files import InputError, write_json, written, written_folder
+from kg.files import InputError, digest, read_json, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.documents import documents, files_in
 from kg.segment.cuts import REVIEWED, CutPoint, counted, proposed, read_cut_points, write_cut_points
@@ -58,6 +58,27 @@ def _is_long_candidate(name: str) -> bool:
     return len("".join(name.split())) > SHORT and any(map(is_ideograph, name))
 
 
+def request(
+    graph: str | Path,
+    inputs: Sequence[str | Path],
+    cut_points: str | Path | None = None,
+    dictionaries: Sequence[str | Path] = (),
+    **settings: Any,
+) -> str:
+    """A digest of all that decides what `build` makes: the content of graph, text and tables, and its `settings`."""
+    files = [*files_in(inputs), Path(cut_points or REVIEWED), *map(Path, dictionaries)]
+    for path in files:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    return digest({"format": FORMAT, "graph": fingerprint(graph), "files": [sha256(f) for f in files], **settings})
+
+
+def is_built(out: str | Path, wanted: str) -> bool:
+    """Whether `out` holds a finished segmenter of this request."""
+    manifest = Path(out) / "manifest.json"
+    return manifest.is_file() and read_json(manifest).get("request") == wanted
+
+
 def build(
     graph: str | Path,
     inputs: Sequence[str | Path],
@@ -84,6 +105,10 @@ def build(
     """
     if not 0 < quality <= 1:
         raise InputError(f"--quality {quality}: wanted a share above 0 and at most 1")
+    wanted = request(
+        graph, inputs, cut_points, dictionaries, quality=quality, read_as=format, encoding=encoding, singles=singles,
+        least=least, longest=longest, most=most, held_out=held_out, seed=seed,
+    )  # fmt: skip
     given = KnowledgeGraph.load(graph)
     reviewed = read_cut_points(cut_points or REVIEWED)
     own = [word for path in dictionaries for word in read_dictionary(path)]
@@ -103,7 +128,7 @@ def build(
     rows = [explained for explained in map(segmenter.explain, candidates) if len(explained.pieces) > 1]
     counts = dict(Counter(row.how for row in rows))
     manifest = {
-        "format": FORMAT, "total": mined.total, "singles": singles, "quality": quality, "seed": seed,
+        "format": FORMAT, "request": wanted, "total": mined.total, "singles": singles, "quality": quality, "seed": seed,
         "graph": fingerprint(graph), "inputs": [path.name for path in paths],
         "mined": mined.report, "vocabulary": {
             "names of the graph": len(names), "phrases added": len(added), "short, for Jieba": len(short),

@@ -483,6 +483,14 @@ def test_build_show_and_score(inputs, capsys):
     loaded = Segmenter.load(inputs / "out")
     assert {row["name"]: loaded.pieces(row["name"]) for row in rows} == {row["name"]: row["pieces"] for row in rows}
 
+    before = (inputs / "out" / "segments.parquet").stat().st_mtime_ns
+    assert main(words) == 0 and "already built" in capsys.readouterr().out
+    assert (inputs / "out" / "segments.parquet").stat().st_mtime_ns == before
+    for changed in ((*words, "--fresh"), (*words, "--quality", "0.7")):
+        assert main(list(changed)) == 0 and "names held out" in capsys.readouterr().out
+    (inputs / "user.txt").write_text("造影 6000\n")
+    assert main(words) == 0 and "names held out" in capsys.readouterr().out
+
     assert main(["show", "--segmenter", str(inputs / "out"), "慢性支气管炎", "肺"]) == 0
     assert "慢性支气管炎  ->  慢性|支气管炎" in capsys.readouterr().out
     (inputs / "reviewed.tsv").write_text("# by hand\n慢性|支气管炎\tdisease\n糖|尿病视网膜\n")
