@@ -61,7 +61,10 @@ def _build(given: argparse.Namespace) -> None:
         "longest": given.longest, "most": given.most, "held_out": given.held_out, "seed": given.seed,
     }  # fmt: skip
     tables = {"cut_points": given.cut_points, "dictionaries": given.dictionary}
-    if is_built(given.out, request(given.graph, given.input, **tables, **settings, read_as=given.format)) and not given.fresh:
+    if (
+        is_built(given.out, request(given.graph, given.input, **tables, **settings, read_as=given.format))
+        and not given.fresh
+    ):
         print(f"{given.out}: already built of this graph and text, with these settings (--fresh builds it again)")
         return
     made, measured = build(given.graph, given.input, given.out, **tables, **settings, format=given.format)

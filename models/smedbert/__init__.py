@@ -144,7 +144,9 @@ class SMedBERT(PaperModule):
                 nn.init.normal_(part.weight, std=config.initializer_range)
                 if part.bias is not None:
                     nn.init.zeros_(part.bias)
-        self.context.requires_grad_(self.knowledge_losses)  # several processes wait for every parameter that asks for it
+        self.context.requires_grad_(
+            self.knowledge_losses
+        )  # several processes wait for every parameter that asks for it
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def rate(self, name: str) -> float:
