@@ -389,6 +389,11 @@ def others(summary: dict[str, Any]) -> list[dict[str, Any]]:
     return list(newest.values())
 
 
+def told_p(p: float) -> str:
+    """A p-value of a t-test as text, which may be smaller than any number of digits shows."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def comparison_line(summary: dict[str, Any], other: dict[str, Any]) -> str:
     """One line: this encoder against another one, with both tests."""
     common = sorted(set(summary["seeds"]) & set(other["seeds"]))
@@ -396,7 +401,7 @@ def comparison_line(summary: dict[str, Any], other: dict[str, Any]) -> str:
         return f"against {other['model']}: no common seed"
     metric = summary["metric"]
     c = compared(tallies_of(Path(other["folder"]), common, metric), tallies_of(Path(summary["folder"]), common, metric))
-    seeds = "" if c.p_seeds is None else f", paired t over {len(common)} seeds p = {c.p_seeds:.3f}"
+    seeds = "" if c.p_seeds is None else f", paired t over {len(common)} seeds {told_p(c.p_seeds)}"
     return (
         f"against {other['model']} ({other['score']['mean']:.4f}): {c.difference:+.4f}, 95 % interval {c.low:+.4f} to "
         f"{c.high:+.4f}, paired bootstrap over examples p = {c.p_bootstrap:.4f}{seeds}"

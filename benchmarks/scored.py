@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import synonyms
-from benchmarks.finetune import folder_name, tallies_of
+from benchmarks.finetune import folder_name, tallies_of, told_p
 from benchmarks.tasks import task
 from kg.files import InputError, digest, read_json
 from kg.tracking import runs_folder
@@ -214,7 +214,7 @@ def versus(title: str, systems: Sequence[System]) -> str:
             lines.append(f"{best.label} against {one.label}: no common seed")
             continue
         c = compared({s: one.tallies[s] for s in common}, {s: best.tallies[s] for s in common})
-        p = "" if c.p_seeds is None else f", paired t over {len(common)} {best.kind} seeds p = {c.p_seeds:.3f}"
+        p = "" if c.p_seeds is None else f", paired t over {len(common)} {best.kind} seeds {told_p(c.p_seeds)}"
         lines.append(
             f"{best.label} against {one.label}: {c.difference:+.4f}, 95 % interval {c.low:+.4f} to {c.high:+.4f}, "
             f"paired bootstrap over examples p = {c.p_bootstrap:.4f}{p}"

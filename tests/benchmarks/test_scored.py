@@ -14,6 +14,7 @@ from scipy.stats import ttest_rel
 
 from benchmarks import sweeps, table
 from benchmarks.counts import split_sizes
+from benchmarks.finetune import told_p
 from benchmarks.run import main
 from benchmarks.scored import (
     comparison,
@@ -111,6 +112,7 @@ def test_pretraining_seeds_are_paired(runs: Path) -> None:
     assert [line.split()[0] for line in text[1:4]] == ["smedbert", "smedbert-pretrain_plain", "zh"]
     assert means == pytest.approx([9 / 12, 5 / 12, 1 / 8], abs=1e-4) and "pre-training seeds 0,1,2" in text[1]
     wanted = ttest_rel([0.75, 0.5, 1.0], [0.5, 0.25, 0.5]).pvalue
+    assert wanted > 0.001 and told_p(1e-5) == "p < 0.001"
     assert "+0.3333" in text[4] and f"paired t over 3 pre-training seeds p = {wanted:.3f}" in text[4]
     assert text[5] == "smedbert against zh: no common seed"  # seeds of fine-tuning are others
 
