@@ -13,7 +13,15 @@ from kg.merge import compared
 from kg.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
 from tests.fakes.graphs import graph
 
-TYPES = {"癫痫": "disease", "羊癫疯": "disease", "立普妥": "drug", "阿乐": "drug", "阿托伐他汀": "drug", "肝": "body part", "肺炎": "disease"}
+TYPES = {
+    "癫痫": "disease",
+    "羊癫疯": "disease",
+    "立普妥": "drug",
+    "阿乐": "drug",
+    "阿托伐他汀": "drug",
+    "肝": "body part",
+    "肺炎": "disease",
+}
 SAME = [("癫痫", "别称", "羊癫疯"), ("立普妥", "通用名", "阿托伐他汀"), ("阿托伐他汀", "商品名", "阿乐")]
 NAMES = [("癫痫", "痫症", "synonym", "zh"), ("癫痫", "ＥＰ 病", "synonym", "zh"), ("癫痫", "ep病", "synonym", "zh"),
          ("肝", "木", "synonym", "zh"), ("肺炎", "痫症", "synonym", "zh")]  # fmt: skip
@@ -76,13 +84,24 @@ def test_written_and_loaded(tmp_path, capsys):
     (tmp_path / "pairs.tsv").write_text("羊角风\t癫痫\n\n两个\t癫痫##肺炎\n")
     (tmp_path / "cdn.json").write_text(json.dumps([{"text": "肺部炎症", "normalized_result": "肺炎"},
                                                    {"text": "杂", "normalized_result": "肺炎##癫痫"}]))  # fmt: skip
-    words = ["--graph", f"{tmp_path / 'graph'}", "--pairs", f"{tmp_path / 'pairs.tsv'}", f"{tmp_path / 'cdn.json'}", "--out", f"{tmp_path / 'out'}"]
+    words = [
+        "--graph",
+        f"{tmp_path / 'graph'}",
+        "--pairs",
+        f"{tmp_path / 'pairs.tsv'}",
+        f"{tmp_path / 'cdn.json'}",
+        "--out",
+        f"{tmp_path / 'out'}",
+    ]
     assert main(words) == 0
     told = capsys.readouterr().out
     assert "6 entities with 15 names" in told and "by kind:" in told and "3 disease, 3 drug" in told
     loaded = Thesaurus.load(tmp_path / "out")
     assert len(loaded) == 6
-    assert loaded.names("癫痫") == ["癫痫", "ＥＰ 病", "羊癫疯", "羊角风"] and loaded.names("肝") == loaded.names("?") == []
+    assert (
+        loaded.names("癫痫") == ["癫痫", "ＥＰ 病", "羊癫疯", "羊角风"]
+        and loaded.names("肝") == loaded.names("?") == []
+    )
     assert loaded.kinds("肺炎") == {"肺炎": "own", "肺部炎症": "pair"} and loaded.kinds("?") == {}
 
 
