@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 
 from benchmarks import synonyms
 from benchmarks.finetune import folder_name, tallies_of, told_p
 from benchmarks.tasks import task
 from kg.files import InputError, digest, read_json
-from kg.tracking import runs_folder
+from kg.tracking import ROOT, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 
 #: What scores of one column must have in common, and how it is told.
@@ -100,6 +101,23 @@ def remarks(name: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list
     lines = [f"{name}: variant {variant} (not the official set)" for variant in sorted(variants)]
     own = {label: one["args"] for label, one in every if one["args"]}
     return lines + [f"{name}: {label} was fine-tuned with ARGS={args!r}" for label, args in own.items()]
+
+
+def pretrained(label: str) -> tuple[Path | None, list[dict[str, float]]]:
+    """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of the newest pre-training of a label.
+
+    label: as `make finetune` gives it to a paper's encoder, "kebiolm" or "kebiolm-pretrain_wem". (None, []) when none is finished.
+    """
+    paper, _, stem = label.partition("-")
+    recipe = ROOT / "experiments" / paper / "encoder.yaml"
+    if not stem and recipe.is_file():
+        stem = str(yaml.safe_load(recipe.read_text())["stem"])
+    finished = [p for p in (runs_folder() / paper / stem).glob("*/seed*/finished.json")] if stem else []
+    if not finished:
+        return None, []
+    folder = max(finished, key=lambda p: p.stat().st_mtime_ns).parents[1]
+    runs = sorted((p.parent for p in finished if p.parents[1] == folder), key=lambda p: seed_of(p.name) or 0)
+    return folder, [read_json(run / "end.json") for run in runs]
 
 
 def retrieved(labels: Collection[str], samples: str | None = None) -> dict[str, list[dict[str, Any]]]:

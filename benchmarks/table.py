@@ -12,7 +12,9 @@ table is about. FOLDS and SPLIT choose among them. `kind` of a table:
     sizes        names, concepts and mentions by linking tasks, or splits of a fine-tuning task in the column's `unit`,
                  counted in the files at hand (MIRROR=)
     finetune     systems by fine-tuning tasks, percent: `measured` of a row is the label that `make finetune` gave, its newest
-                 summary is taken (PROFILE= chooses); a column has a `split` and may name a `metric` other than the task's
+                 summary is taken (PROFILE= chooses); a column has a `split` and may name a `metric` other than the task's;
+                 a column with `pretraining` has that metric of the held-out text at the end of each seed's pre-training,
+                 times its `scale`
     synonyms     systems by D1, D2 and D3, percent: `measured` of a row is the label of `make synonyms` (SAMPLES= chooses)
 """
 
@@ -197,6 +199,12 @@ def _finetune(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[s
             cells[name] = {
                 label: _percent(scored.values(some, split, metric), scored.interval(some, split, metric))
                 for label, some in runs[column["task"]].items()
+            }
+        elif "pretraining" in column:
+            metric, scale = column["pretraining"], column.get("scale", 1)
+            ends = {label: scored.pretrained(label)[1] for label in sorted(labels)}
+            cells[name] = {
+                label: spread([scale * end[metric] for end in each if metric in end], 2) for label, each in ends.items()
             }
     for task in tasks:
         for line in scored.remarks(task, runs[task]):

@@ -69,6 +69,7 @@ class KeBioLMEncoder(nn.Module):
             raise InputError(f"text_layers {text_layers}: wanted 1 to {layers}, the encoder's layers")
         hidden, size = bert.config.hidden_size, entity.shape[1]
         self.bert, self.text_layers, self.candidates = bert, text_layers, candidates
+        self.fuses = text_layers < layers
         self.max_mentions, self.compat = max_mentions, compat
         self.hidden_size, self.max_length = hidden, bert.config.max_position_embeddings
         self.tokenizer, self.linker = None, None  # mentions are detected, not looked up
@@ -80,6 +81,7 @@ class KeBioLMEncoder(nn.Module):
         for linear in (self.detector, self.mention_projection, self.entity_projection):
             nn.init.normal_(linear.weight, std=bert.config.initializer_range)
             nn.init.zeros_(linear.bias)
+        self.entity_projection.requires_grad_(self.fuses)
 
     def resize_token_embeddings(self, size: int) -> None:
         """Make room for `size` tokens; new rows start as BERT's do."""
@@ -105,7 +107,12 @@ class KeBioLMEncoder(nn.Module):
         return entity_softmax(query, self.entity, gold, self.candidates)
 
     def fused_states(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor) -> Tensor:
-        """h^f (B, L, H), from the text states and each mention's entity mixture (M, d)."""
+        """h^f (B, L, H), from the text states and each mention's entity mixture (M, d).
+
+        Without fusion layers the text states themselves (Section 4.5, (iii)).
+        """
+        if not self.fuses:
+            return text
         fused = self.norm(added_to_spans(text, mention, self.entity_projection(mixture)))  # Eq. (4)
         return through_layers(self.bert, fused, mask, self.text_layers, len(self.bert.encoder.layer))  # Eq. (5)
 
@@ -171,6 +178,9 @@ class KeBioLM(PaperModule):
     entities        folder of the :class:`EmbeddingTable` that initialises the entity table
     random_entities start from random unit vectors instead (the ablation "+rand")
     freeze_entities keep the table as it is (the ablation "+frz")
+    text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth takes the same share.
+                    None: `text_layers` of its own
+    knowledge       False: masked words only, nothing detected, linked or fused: what KeBioLM is compared with
     head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`, as the paper
     entity_lr       learning rate of the entity table; None: `lr`, as the paper
     The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
@@ -181,6 +191,8 @@ class KeBioLM(PaperModule):
         encoder: str,
         entities: str,
         text_layers: int = 8,
+        of_layers: int | None = None,
+        knowledge: bool = True,
         candidates: int = 100,
         max_mentions: int = 50,
         random_entities: bool = False,
@@ -197,10 +209,11 @@ class KeBioLM(PaperModule):
         super().__init__(lr, weight_decay, warmup_steps)
         self.head_lr, self.entity_lr = head_lr or lr, entity_lr or lr
         self.source, self.entities = encoder, entities
+        self.of_layers, self.knowledge = of_layers, knowledge
         self.settings: dict[str, Any] = {
             "text_layers": text_layers,
             "candidates": candidates,
-            "max_mentions": max_mentions,
+            "max_mentions": max_mentions if knowledge else 0,  # of an export: none detected, none fused
             "compat": compat,
         }
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
@@ -215,8 +228,14 @@ class KeBioLM(PaperModule):
         entity = EmbeddingTable.load(self.entities).entity
         if self.random_entities:
             entity = nn.functional.normalize(torch.randn(entity.shape))
+        if self.of_layers is not None:
+            share = self.settings["text_layers"] / self.of_layers
+            self.settings["text_layers"] = max(1, round(share * bert.config.num_hidden_layers))
         self.encoder = KeBioLMEncoder(bert, entity, **self.settings)
         self.encoder.entity.requires_grad_(not self.freeze_entities)
+        if not self.knowledge:
+            for name, parameter in self.encoder.named_parameters():
+                parameter.requires_grad_(name.startswith("bert."))
         config = bert.config
         self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
@@ -231,10 +250,23 @@ class KeBioLM(PaperModule):
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         return parameter.dim() > 1 and name != "encoder.entity"
 
+    def language_loss(self, states: Tensor, batch: KeBioLMBatch) -> Tensor:
+        """() sum over the masked tokens of Eq. (8)."""
+        assert self.encoder is not None
+        predicted = batch.mlm_labels != -100
+        words = self.encoder.bert.embeddings.word_embeddings.weight
+        logits = self.head(states[predicted], words)  # Eq. (7), masked tokens only
+        return nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
+
     def loss_sums(self, batch: KeBioLMBatch) -> Tensor:
         """(3,) sums over the batch of Eq. (8), Eq. (9) and Eq. (10)."""
         assert self.encoder is not None
         text, mask = self.encoder.text_states(batch.input_ids, batch.attention_mask)
+        if not self.knowledge:
+            layers = self.encoder.bert.encoder.layer
+            states = through_layers(self.encoder.bert, text, mask, self.encoder.text_layers, len(layers))
+            none = states.new_zeros(())
+            return torch.stack([self.language_loss(states, batch), none, none])
         detection = nn.functional.cross_entropy(
             self.encoder.detector(text).flatten(0, 1).float(),
             batch.bio_labels.flatten(),
@@ -243,11 +275,7 @@ class KeBioLM(PaperModule):
         )  # Eq. (9)
         linking, mixture, _ = self.encoder.link(text, batch.mention, batch.entity)  # Eq. (10)
         fused = self.encoder.fused_states(text, mask, batch.mention, mixture)
-        predicted = batch.mlm_labels != -100
-        logits = self.head(
-            fused[predicted], self.encoder.bert.embeddings.word_embeddings.weight
-        )  # Eq. (7), masked tokens only
-        language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")  # Eq. (8)
+        language = self.language_loss(fused, batch)
         return torch.stack([language, detection, linking.sum()])
 
     def training_step(self, batch: KeBioLMBatch, batch_idx: int) -> Tensor:
@@ -260,6 +288,9 @@ class KeBioLM(PaperModule):
         """Losses on masked text; detection and linking on the text itself, and linking with all mentions masked."""
         assert self.encoder is not None
         sums = self.loss_sums(batch).double()
+        if not self.knowledge:
+            self._tally[:6] += torch.cat([sums, batch.counts.double()])
+            return
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
         found = span_matches(
             self.encoder.detected(text, batch.attention_mask), bio_spans(batch.bio_labels), batch.input_ids.shape[1]
@@ -278,6 +309,9 @@ class KeBioLM(PaperModule):
         tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
         sums, counts, found, linking = tally[:3], tally[3:6].clamp_min(1), tally[6:9], tally[9:]
         means = sums / counts
+        if not self.knowledge:
+            self.log_dict({"val/loss": means[0], "val/loss_mlm": means[0], "val/mentions": tally[5]}, batch_size=1)
+            return
         unseen = linking[4].clamp_min(1)
         self.log_dict(
             {f"val/loss_{t}": v for t, v in zip(TERMS, means, strict=True)}

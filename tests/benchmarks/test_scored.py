@@ -21,6 +21,7 @@ from benchmarks.scored import (
     fine_tuned,
     interval,
     parted,
+    pretrained,
     remarks,
     retrieval_comparison,
     retrieved,
@@ -372,3 +373,28 @@ def test_points_stand_in_order(runs: Path) -> None:
 def test_remarks_are_of_what_stands_there(runs: Path) -> None:
     scored(runs, "zh", 0.3)
     assert remarks("cMedQANER", fine_tuned("cMedQANER", ["zh"])) == []
+
+
+def test_the_newest_pretraining_of_a_label(runs: Path) -> None:
+    assert pretrained("kebiolm") == (None, []) and pretrained("zh text") == (None, [])
+    for age, (place, value) in enumerate([("kebiolm/pretrain_wem/new/seed1", 0.4), ("kebiolm/pretrain_wem/new/seed0", 0.2),
+                                          ("kebiolm/pretrain_wem/old/seed0", 0.9), ("kebiolm/pretrain/x/seed0", 0.5)]):  # fmt: skip
+        write_json(runs / place / "end.json", {"val/linking_acc1": value})
+        write_json(runs / place / "finished.json", {"steps": 1})
+        os.utime(runs / place / "finished.json", (1_000_000 - age, 1_000_000 - age))
+    write_json(runs / "kebiolm/pretrain_wem/new/seed2/end.json", {"val/linking_acc1": 0.7})  # not finished
+    folder, ends = pretrained("kebiolm-pretrain_wem")
+    assert folder == runs / "kebiolm" / "pretrain_wem" / "new"
+    assert [e["val/linking_acc1"] for e in ends] == [0.2, 0.4]
+    assert [e["val/linking_acc1"] for e in pretrained("kebiolm")[1]] == [0.5]  # the stem that the bare name means
+    text = table.markdown("kebiolm", "3", {})
+    row = next(line for line in text.splitlines() if line.startswith("| -wem"))
+    assert "30.00 ± 14.14 (2)" in row and "92.80" in row
+
+
+@pytest.mark.parametrize(("number", "total"), [("2", 5894.4), ("3", 3369.5), ("4", 2531.3)])
+def test_kebiolm_as_published(number: str, total: float) -> None:
+    published = table.definition_of("kebiolm", number)
+    assert sum(v for row in published["rows"] for v in row.get("reported", {}).values()) == pytest.approx(total)
+    own = next(row for row in published["rows"] if row.get("measured") == "kebiolm")["reported"]
+    assert list(own.values()) == [93.3, 86.1, 89.1, 85.1, 82.0, 87.1, 77.5, 81.9, 84.3, 81.2]

@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from kg.files import InputError, read_json
+from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,6 @@ def start(
     settings: dict[str, Any] = {
         "model.init_args.encoder": fake.bert,
         "data.init_args.tokenizer": fake.bert,
-        "model.init_args.text_layers": 2,
         "model.init_args.entities": fake.entities,
         "data.init_args.entities": fake.entities,
         "data.init_args.corpus": fake.corpus,
@@ -147,10 +147,13 @@ def test_one_step_of_every_config(fake_kebiolm: Folders, tmp_path: Path, runs: P
         assert folder.relative_to(runs).parts[:2] == ("kebiolm", stem) and folder.name == "seed0"
         assert (folder / "export" / "model.safetensors").is_file() and (folder / "export" / "entities.txt").is_file()
         run = mlflow.get_run(result["mlflow_run"])
-        assert run.data.metrics["val/linking_acc1"] == pytest.approx(result["end"]["val/linking_acc1"])
+        scored = "val/loss_mlm" if stem == "pretrain_mlm" else "val/linking_acc1"
+        assert run.data.metrics[scored] == pytest.approx(result["end"][scored])
         assert {"commit", "torch", "data.corpus", "data.entities"} <= run.data.tags.keys()
         assert {"train/loss", "train/loss_mlm", "train/loss_ed", "train/loss_el"} <= run.data.metrics.keys()
-        assert run.data.params["model.init_args.text_layers"] == "2"
+        made = KeBioLMEncoder.from_export(folder / "export")  # of the fake's 3 layers the same share as of 12
+        assert made.text_layers == {"pretrain_l4": 1, "pretrain_l12": 3}.get(stem, 2)
+        assert made.max_mentions == (0 if stem == "pretrain_mlm" else 50)
         assert yaml.safe_load((folder / "config.yaml").read_text())["model"]["class_path"] == "models.kebiolm.KeBioLM"
 
 

@@ -325,3 +325,44 @@ def test_learning_rates(fake_kebiolm: Folders) -> None:
     assert rates["encoder.entity"] == 0.1 and rates["head.bias"] == rates["encoder.detector.weight"] == 1e-3
     assert rates["encoder.mention_projection.weight"] == rates["encoder.bert.embeddings.word_embeddings.weight"] == 1e-4
     assert not own.decays("encoder.entity", own.encoder.entity)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("text_layers", "wanted"), [(8, 2), (4, 1), (12, 3)])
+def test_layers_are_split_in_the_same_share(fake_kebiolm: Folders, text_layers: int, wanted: int) -> None:
+    made = module(fake_kebiolm, text_layers=text_layers, of_layers=12)  # of the fake's three
+    assert made.encoder is not None and made.encoder.text_layers == wanted
+
+
+def test_without_fusion_layers_entities_change_nothing(fake_kebiolm: Folders) -> None:
+    """Table 4, (12, 0): mentions are linked, and states are the text's."""
+    made, batch = module(fake_kebiolm, text_layers=3).eval(), first_batch(fake_kebiolm)
+    assert made.encoder is not None
+    wanted = made.encoder.bert(batch.input_ids, batch.attention_mask).last_hidden_state
+    torch.testing.assert_close(made.encoder(batch.input_ids, batch.attention_mask, batch.mention), wanted)
+    sums = made.loss_sums(batch)
+    assert (sums > 0).all()
+    sums.sum().backward()
+    reached = {n.split(".")[1] for n, p in made.named_parameters() if p.grad is not None and n.startswith("encoder.")}
+    assert reached == {"bert", "entity", "detector", "mention_projection"}
+    assert not any(p.requires_grad and p.grad is None for p in made.parameters())  # or several processes would wait
+
+
+def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    made, batch = module(fake_kebiolm, knowledge=False).eval(), first_batch(fake_kebiolm)
+    assert made.encoder is not None
+    states = made.encoder.bert(batch.input_ids, batch.attention_mask).last_hidden_state
+    words = made.encoder.bert.embeddings.word_embeddings.weight
+    wanted = sum(
+        -made.head(states[row, t][None], words)[0].log_softmax(0)[batch.mlm_labels[row, t]]
+        for row, t in (batch.mlm_labels != -100).nonzero().tolist()
+    )
+    sums = made.loss_sums(batch)
+    torch.testing.assert_close(sums, torch.stack([wanted, wanted * 0, wanted * 0]), rtol=1e-4, atol=1e-3)  # type: ignore[arg-type, list-item]
+    sums.sum().backward()
+    assert all((p.grad is not None) == p.requires_grad for p in made.parameters())
+    assert {n.split(".")[0] for n, p in made.named_parameters() if not p.requires_grad} == {"encoder"}
+    made.export(tmp_path)
+    again = KeBioLMEncoder.from_export(tmp_path).eval()
+    torch.testing.assert_close(
+        again(batch.input_ids, batch.attention_mask), states
+    )  # nothing is detected, nothing fused
