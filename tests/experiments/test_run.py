@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+from experiments.run import CLI, built, train
 from kg.files import InputError, read_json
 from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
@@ -22,10 +23,9 @@ from tests.fakes.kebiolm import Folders
 ROOT = Path(__file__).parents[2]
 
 
-def start(
-    fake: Folders, result: Path, *extra: str, configs: tuple[str, ...] = ("kebiolm/pretrain", "common/tiny")
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.run"]
+def words(fake: Folders, result: Path, configs: tuple[str, ...]) -> list[str]:
+    """Arguments of experiments.run."""
+    command = []
     for config in configs:
         command += ["--config", f"experiments/{config}.yaml"]
     settings: dict[str, Any] = {
@@ -43,8 +43,14 @@ def start(
     }
     for key, value in settings.items():
         command += [f"--{key}", str(value)]
+    return command
+
+
+def start(
+    fake: Folders, result: Path, *extra: str, configs: tuple[str, ...] = ("kebiolm/pretrain", "common/tiny")
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*command, *extra],
+        [sys.executable, "-m", "experiments.run", *words(fake, result, configs), *extra],
         capture_output=True,
         text=True,
         check=False,
@@ -135,13 +141,17 @@ def test_processes_and_accumulation_give_the_single_process_gradients(
             )
 
 
-def test_one_step_of_every_config(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+def test_one_step_of_every_config(
+    fake_kebiolm: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every pretrain YAML of the papers, laid over its own base, makes one finite step on the CPU with fake data."""
     configs = sorted(p.stem for p in (ROOT / "experiments" / "kebiolm").glob("pretrain*.yaml"))
     assert "pretrain" in configs and len(configs) > 1
     for stem in configs:
         layers = ("kebiolm/pretrain", *([f"kebiolm/{stem}"] if stem != "pretrain" else []), "common/tiny")
-        result = finished(start(fake_kebiolm, tmp_path / f"{stem}.json", configs=layers), tmp_path / f"{stem}.json")
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers)])
+        result = train(built(CLI))
         assert result["steps"] == 1 and all(v == v for v in result["end"].values())
         folder = Path(result["folder"])
         assert folder.relative_to(runs).parts[:2] == ("kebiolm", stem) and folder.name == "seed0"
