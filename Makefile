@@ -21,7 +21,7 @@ EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLI
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate table figures cases synonyms data compare counts dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures cases synonyms probe data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -62,6 +62,9 @@ figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=
 
 synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES= LINKED= KNOWLEDGE=no)
 	@$(RUN) -m benchmarks.run synonyms $(foreach v,MODEL CKPT SAMPLES LINKED POOLING SIMILARITY PRECISION KNOWLEDGE FREQUENT SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
+
+probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAPH=hpo|medlama|<folder> MODEL= METHOD=beam|confidence MASKS= BEAM= LIMIT= SEED= MIRROR=)
+	@$(RUN) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
