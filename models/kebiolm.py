@@ -166,18 +166,6 @@ class KeBioLMEncoder(nn.Module):
         return encoder
 
 
-class _Words(nn.Module):
-    """Eq. (7): the head over an encoder's word embeddings."""
-
-    def __init__(self, head: MLMHead, embeddings: nn.Embedding) -> None:
-        super().__init__()
-        self.head, self.embeddings = head, embeddings
-
-    def forward(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.head(states, self.embeddings.weight)
-        return logits
-
-
 def masked_lm(folder: str | Path) -> MaskedLM:
     """The masked language model in an export: fused entities of detected mentions, and the pre-trained head.
 
@@ -191,7 +179,8 @@ def masked_lm(folder: str | Path) -> MaskedLM:
     if lacking := sorted(set(head.state_dict()) - set(own)):
         raise InputError(f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export it again.")
     head.load_state_dict(own)
-    return MaskedLM(encoder, _Words(head, encoder.bert.embeddings.word_embeddings), encoder.max_length).eval()
+    words = encoder.bert.embeddings.word_embeddings.weight
+    return MaskedLM(encoder, head.transformed, words, head.bias, encoder.max_length).eval()
 
 
 class KeBioLM(PaperModule):

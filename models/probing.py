@@ -26,7 +26,8 @@ from kg.files import InputError
 from kg.pretrained import pretrained
 
 HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
-ROWS = 256  # states that go through the head at a time: their logits stay near the processor
+OFFSET = ("roberta", "xlm-roberta", "camembert")  #: kinds whose positions begin at the padding token's number + 1
+ROWS = 128  # states that go through the head at a time: their logits stay near the processor
 BLOCK = 64
 
 
@@ -38,24 +39,37 @@ class Filling(NamedTuple):
 
 
 class MaskedLM(nn.Module):
-    """A masked language model in two halves, so that only some positions need pass through the second.
+    """A masked language model in parts, so that only some positions need pass through the last ones.
 
     encoder    (B, L) ids and attention mask -> (B, L, H)
-    head       (N, H) -> (N, V) logits
+    transform  (N, H) -> (N, H'), what its head does before it looks at words
+    words      (V, H') and bias (V,): transform(h) words^T + bias are the logits
     max_length positions that the encoder has
     headless   its checkpoint has no head: states are multiplied with the word embeddings as they are
     """
 
+    words: Tensor
+    bias: Tensor
+
     def __init__(
         self,
         encoder: Callable[[Tensor, Tensor], Tensor],
-        head: Callable[[Tensor], Tensor],
-        max_length: int,
+        transform: Callable[[Tensor], Tensor],
+        words: Tensor,
+        bias: Tensor | None = None,
+        max_length: int = 512,
         headless: bool = False,
     ) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.transform = encoder, transform
         self.max_length, self.headless = max_length, headless
+        # Few rows by a matrix that lies column by column is the product that processors are slowest at.
+        self.register_buffer("words", words.detach().T.contiguous(), persistent=False)
+        self.register_buffer("bias", torch.zeros(len(words)) if bias is None else bias.detach(), persistent=False)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(N, H) -> (N, V)."""
+        return torch.addmm(self.bias, self.transform(states), self.words)
 
 
 class _States(nn.Module):
@@ -70,15 +84,24 @@ class _States(nn.Module):
         return states
 
 
-class _Tied(nn.Module):
-    """Word embeddings as a head."""
+def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
+    """A transformers masked LM in parts, which are taken out of it: `model` is of no use afterwards.
 
-    def __init__(self, embeddings: nn.Embedding) -> None:
-        super().__init__()
-        self.embeddings = embeddings
-
-    def forward(self, states: Tensor) -> Tensor:
-        return nn.functional.linear(states, self.embeddings.weight)
+    headless: leave its head aside. Raises InputError when it is none of the kinds in HEADS.
+    """
+    place = next((head for head in HEADS if hasattr(model, head)), None)
+    head = getattr(model, place) if place else None
+    decoding = [part for part in head.modules() if hasattr(part, "decoder")] if head else []
+    if model.config.is_encoder_decoder or len(decoding) != 1:
+        raise InputError(f"a {model.config.model_type} cannot be probed; wanted a masked LM like BERT, RoBERTa or ALBERT")
+    length = model.config.max_position_embeddings
+    if model.config.model_type in OFFSET:
+        length -= model.config.pad_token_id + 1  # its positions begin behind that of padding
+    states = _States(model.base_model)
+    if headless:
+        return MaskedLM(states, nn.Identity(), model.get_input_embeddings().weight, None, length, headless=True).eval()
+    decoder, decoding[0].decoder = decoding[0].decoder, nn.Identity()
+    return MaskedLM(states, head, decoder.weight, decoder.bias, length).eval()
 
 
 def masked_lm(name: str) -> MaskedLM:
@@ -100,16 +123,15 @@ def masked_lm(name: str) -> MaskedLM:
         ) from error
     finally:
         logging.set_verbosity(verbosity)
-    model, missing = loaded[0].eval(), loaded[1]["missing_keys"]
-    place = next((head for head in HEADS if hasattr(model, head)), None)
-    if place is None or model.config.is_encoder_decoder:
-        raise InputError(f"masked language model {name!r}: a {model.config.model_type}; wanted one like BERT, RoBERTa or ALBERT")
-    lacking = [key for key in missing if not key.startswith(f"{place}.")]
-    if lacking:
-        raise InputError(f"masked language model {name!r}: its weights lack {sorted(lacking)[:3]}; this is no whole model")
-    tied = [key for key in missing if "decoder" not in key and not key.endswith(f"{place}.bias")]
-    head = _Tied(model.get_input_embeddings()) if tied else getattr(model, place)
-    return MaskedLM(_States(model.base_model), head, model.config.max_position_embeddings, bool(tied)).eval()
+    model, missing = loaded[0], loaded[1]["missing_keys"]
+    own = tuple(f"{head}." for head in HEADS)
+    if lacking := sorted(key for key in missing if not key.startswith(own)):
+        raise InputError(f"masked language model {name!r}: its weights lack {lacking[:3]}; this is no whole model")
+    untied = [key for key in missing if "decoder" not in key and not key.endswith(("predictions.bias", "lm_head.bias"))]
+    try:
+        return from_transformers(model, headless=bool(untied))
+    except InputError as error:
+        raise InputError(f"masked language model {name!r}: {error}") from error
 
 
 def best_of(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -132,11 +154,13 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
     """(log probabilities, tokens), (N, k) each, of the k most probable tokens at states (N, H), those of `never` left out."""
     values, tokens = [], []
     for part in states.split(ROWS):
-        logits = lm.head(part).float()
-        total = logits.logsumexp(-1, keepdim=True)
+        logits = lm.logits(part).float()
+        peak = logits.amax(-1, keepdim=True)
+        barred = (logits.index_select(1, never) - peak).exp_().sum(-1, keepdim=True)
         if len(never):
             logits.index_fill_(1, never, -torch.inf)
         value, token = best_of(logits, min(k, logits.shape[1]))
+        total = logits.sub_(peak).exp_().sum(-1, keepdim=True).add_(barred).log_().add_(peak)  # logsumexp, in place
         values.append(value - total)
         tokens.append(token)
     return torch.cat(values), torch.cat(tokens)
@@ -236,7 +260,7 @@ def fillings(
                 f"query {number}: {len(wide[-1])} tokens with {masks} masks, but the encoder has {lm.max_length} positions"
             )
     found: list[list[Filling]] = [[] for _ in prompts]
-    device = next(iter(lm.parameters()), torch.empty(0)).device
+    device = lm.words.device
     barred = torch.tensor(list(never), dtype=torch.long, device=device)
     for batch in _batches([len(one) for one in wide], beams, size):
         longest = len(wide[batch[-1]])

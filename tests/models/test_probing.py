@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConf
 from kg.files import InputError
 from models import probing
 from models.kebiolm import KeBioLM, KeBioLMEncoder, masked_lm as kebiolm_masked_lm
-from models.probing import Filling, MaskedLM, best_of, best_tokens, fillings, masked_lm
+from models.probing import Filling, MaskedLM, best_of, best_tokens, fillings, from_transformers, masked_lm
 from tests.fakes.kebiolm import Folders
 
 MASK = 1
@@ -42,7 +43,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def of(model: BertForMaskedLM) -> MaskedLM:
-    return MaskedLM(probing._States(model.base_model), model.cls, model.config.max_position_embeddings).eval()
+    return from_transformers(copy.deepcopy(model))
 
 
 def log_probabilities(model: BertForMaskedLM, ids: Sequence[int]) -> Tensor:
@@ -140,7 +141,7 @@ class _Table(nn.Module):
 
 def test_by_hand() -> None:
     """Place 1: 3 has 0.6, place 2: 3 has 0.5, 2 has 0.4; once place 2 is 2, place 1 is 2 with 0.95."""
-    lm = MaskedLM(_Table(), torch.log, 9)
+    lm = MaskedLM(_Table(), torch.log, torch.eye(4))
     prompt = [0, MASK, 0]
     one = fillings(lm, [prompt], MASK, 2, beams=1)[0]
     assert one[0].tokens == (3, 3) and one[0].score == pytest.approx(math.log(0.6 * 0.5))
@@ -176,11 +177,12 @@ def test_only_masked_states_reach_the_head_and_the_first_step_runs_once() -> Non
         rows.append(len(ids))
         return probing._States(model.base_model)(ids, mask)
 
-    def head(hidden: Tensor) -> Tensor:
+    def transform(hidden: Tensor) -> Tensor:
         heads.append(len(hidden))
-        return model.cls(hidden)
+        return hidden
 
-    fillings(MaskedLM(states, head, 40), [[2, 3, MASK, 4], [2, 5, MASK, 4]], MASK, 4)
+    words = model.bert.embeddings.word_embeddings.weight
+    fillings(MaskedLM(states, transform, words), [[2, 3, MASK, 4], [2, 5, MASK, 4]], MASK, 4)
     assert rows == [2, 10, 10, 10] and heads == [2 * 4, 10 * 3, 10 * 2, 10]
 
 
