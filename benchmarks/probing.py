@@ -76,7 +76,9 @@ def folder_of(given: Mapping[str, str]) -> Path:
     """The folder of queries that GRAPH= means; they are made if they are not there. Raises InputError."""
     name, place = given.get("GRAPH") or "hpo", runs_folder() / "data" / "probing"
     if name != "medlama" and given.get("PROMPTS"):
-        raise InputError(f"PROMPTS={given['PROMPTS']}: only GRAPH=medlama has templates; see datamodules.probing --templates")
+        raise InputError(
+            f"PROMPTS={given['PROMPTS']}: only GRAPH=medlama has templates; see datamodules.probing --templates"
+        )
     if name == "medlama":
         prompts = choice(given, "PROMPTS", (asked.TEXT, "default_prompt", "human_prompt"), asked.TEXT)
         out = place / ("medlama" if prompts == asked.TEXT else f"medlama-{prompts}")
@@ -217,7 +219,10 @@ def results_of(queries: Sequence[Query], several: Sequence[Sequence[Guess]]) -> 
             t = tallies(queries, hit[measure], rows)
             low, high = bootstrap_interval(t)
             own |= {measure: score(t), f"{measure} low": low, f"{measure} high": high}
-        own |= {"queries": int(rows.sum()), "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r})}
+        own |= {
+            "queries": int(rows.sum()),
+            "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r}),
+        }
         found[name] = own
     return found
 
@@ -230,11 +235,15 @@ def model_of(given: Mapping[str, str]) -> tuple[str, dict[str, Any], MaskedLM, P
     name = given.get("MODEL") or "kebiolm"
     chosen = encoder(name, given.get("CKPT"))
     if chosen.linker is not None:
-        raise InputError(f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot be probed")
+        raise InputError(
+            f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot be probed"
+        )
     lm: MaskedLM = imported(chosen.masked_lm, "models")(chosen.folder)
     label = chosen.name.partition("@")[0].replace("/", "-") + (" without head" if lm.headless else "")
     if lm.headless:
-        print(f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word embeddings as they are")
+        print(
+            f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word embeddings as they are"
+        )
     return label, {"model": chosen.identity, "headless": lm.headless}, lm, load_tokenizer(chosen.folder)
 
 
@@ -251,10 +260,17 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     every = asked.load(folder)
     queries = sampled(every, limit, seed)
     label, identity, lm, tokenizer = model_of(given)
-    print(f"{label}: {len(queries):,} of {len(every):,} queries, 1 to {masks} masks, {beams} beam{'s' if beams > 1 else ''}")
+    print(
+        f"{label}: {len(queries):,} of {len(every):,} queries, 1 to {masks} masks, {beams} beam{'s' if beams > 1 else ''}"
+    )
     found, left_out = guesses(lm.to(device), tokenizer, queries, masks, beams, special, size)
     several = by_query(found, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
+    made = {
+        "at most": masks * beams,
+        "distinct, mean": round(float(np.mean(distinct)), 2),
+        "distinct, most": max(distinct),
+    }
     stamp = {
         "queries": read_json(folder / "manifest.json")["sha256"], "limit": limit if len(queries) < len(every) else None,
         "seed": seed if len(queries) < len(every) else None, "method": method, "masks": masks, "beams": beams,
@@ -266,7 +282,7 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
         "stamp": stamp,
         "asked": str(folder),
         "results": results_of(queries, several),
-        "guesses": {"at most": masks * beams, "distinct, mean": round(float(np.mean(distinct)), 2), "distinct, most": max(distinct)},
+        "guesses": made,
         "left_out": dict(left_out),
         "commit": commit(),
     }  # fmt: skip
@@ -305,7 +321,10 @@ def others(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def against(
-    queries: Sequence[Query], ours: Sequence[Sequence[Guess]], theirs: Sequence[Sequence[Guess]], other: Mapping[str, Any]
+    queries: Sequence[Query],
+    ours: Sequence[Sequence[Guess]],
+    theirs: Sequence[Sequence[Guess]],
+    other: Mapping[str, Any],
 ) -> str:
     """A line for each type and measure: our recall minus the other's, by paired bootstrap over queries."""
     lines = []

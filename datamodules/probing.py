@@ -135,7 +135,9 @@ def worded(relation: str, known: Mapping[str, str] | None, where: str) -> str:
     if known is None:
         return template_of(relation)
     if relation not in known:
-        raise InputError(f"{where}: no template for the relation {relation!r}. Add a line for it, or leave --prompts out.")
+        raise InputError(
+            f"{where}: no template for the relation {relation!r}. Add a line for it, or leave --prompts out."
+        )
     return known[relation]
 
 
@@ -239,7 +241,9 @@ def _rows(name: str, stream: Iterable[bytes]) -> Iterator[Row]:
                                  f"{len(values)}. Mend the line or fetch the file again.")  # fmt: skip
             yield name, f"{name}:{number}", dict(zip(header, values, strict=True))
     except csv.Error as error:
-        raise InputError(f"{name}:{number}: not a CSV table ({error}). Mend the line or fetch the file again.") from error
+        raise InputError(
+            f"{name}:{number}: not a CSV table ({error}). Mend the line or fetch the file again."
+        ) from error
 
 
 def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
@@ -254,7 +258,9 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
         return {str(file): lambda file=file: of_file(file) for file in files}  # type: ignore[misc]
     try:
         with tarfile.open(path) as archive:
-            members = sorted((m for m in archive.getmembers() if m.isfile() and m.name.endswith(".csv")), key=lambda m: m.name)
+            members = sorted(
+                (m for m in archive.getmembers() if m.isfile() and m.name.endswith(".csv")), key=lambda m: m.name
+            )
             held = {f"{path}!{m.name}": archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
     except OSError as error:
         raise explained(error, path) from error
@@ -292,7 +298,9 @@ def medlama_queries(path: Path, prompts: str = TEXT, hard: bool = False) -> tupl
     for name in tables:
         for _, place, row in files[name]():
             if missing := [column for column in MEDLAMA if column not in row]:
-                raise InputError(f"{place}: no column {missing[0]!r}; wanted {', '.join(MEDLAMA)}. Fetch the file again.")
+                raise InputError(
+                    f"{place}: no column {missing[0]!r}; wanted {', '.join(MEDLAMA)}. Fetch the file again."
+                )
             ids, names = row["tail_cuis"].split(JOINED), row["tail_names"].split(JOINED)
             if len(ids) != len(names) or not all(ids) or not all(names) or not row["head_name"].strip():
                 raise InputError(
@@ -327,7 +335,9 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
 def _kept(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
     manifest = folder / "manifest.json"
     if folder.exists() and not manifest.is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: there is something here that is no folder of queries; it is left alone. Choose another.")
+        raise InputError(
+            f"{folder}: there is something here that is no folder of queries; it is left alone. Choose another."
+        )
     if manifest.is_file() and "settings" not in read_json(manifest):
         raise InputError(f"{folder}: this holds something else than queries; it is left alone. Choose another folder.")
     if fresh or not manifest.is_file() or read_json(manifest)["settings"] != settings:
@@ -340,7 +350,12 @@ def _save(folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left
     columns = {field: [getattr(q, field) for q in made] for field in Query._fields}
     with written_folder(folder) as partial:
         pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
-        manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out, "sha256": sha256(partial / FILE)}
+        manifest = {
+            "settings": settings,
+            "counts": counts_of(made),
+            "left_out": left_out,
+            "sha256": sha256(partial / FILE),
+        }
         write_json(partial / "manifest.json", manifest)
     print(f"{folder}: " + ", ".join(f"{n:,} {what}" for what, n in counts_of(made).items()))
     for reason, n in sorted(left_out.items()):
@@ -362,7 +377,9 @@ def build(
     Raises InputError as :func:`queries` does, and when `prompts` names templates and no file of them was given.
     """
     if (templates_file is None) != (prompts == TEXT):
-        raise InputError("--templates FILE and --prompts COLUMN are given together: a CSV table with pid and that column")
+        raise InputError(
+            "--templates FILE and --prompts COLUMN are given together: a CSV table with pid and that column"
+        )
     if most < 1:
         raise InputError(f"--most {most}: wanted at least 1")
     known = None
@@ -402,7 +419,9 @@ def load(folder: str | Path) -> list[Query]:
     """The queries in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
     folder = Path(folder)
     if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no queries here (manifest.json is missing). Run: python -m datamodules.probing build")
+        raise InputError(
+            f"{folder}: no queries here (manifest.json is missing). Run: python -m datamodules.probing build"
+        )
     file = folder / FILE
     if not file.is_file() or sha256(file) != read_json(folder / "manifest.json").get("sha256"):
         raise InputError(f"{file}: missing, or not the file its manifest describes. Build the queries again.")

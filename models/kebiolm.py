@@ -177,7 +177,9 @@ def masked_lm(folder: str | Path) -> MaskedLM:
     own = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
     head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
     if lacking := sorted(set(head.state_dict()) - set(own)):
-        raise InputError(f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export it again.")
+        raise InputError(
+            f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export it again."
+        )
     head.load_state_dict(own)
     words = encoder.bert.embeddings.word_embeddings.weight
     return MaskedLM(encoder, head.transformed, words, head.bias, encoder.max_length).eval()

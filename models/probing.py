@@ -92,8 +92,10 @@ def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
     place = next((head for head in HEADS if hasattr(model, head)), None)
     head = getattr(model, place) if place else None
     decoding = [part for part in head.modules() if hasattr(part, "decoder")] if head else []
-    if model.config.is_encoder_decoder or len(decoding) != 1:
-        raise InputError(f"a {model.config.model_type} cannot be probed; wanted a masked LM like BERT, RoBERTa or ALBERT")
+    if head is None or model.config.is_encoder_decoder or len(decoding) != 1:
+        raise InputError(
+            f"a {model.config.model_type} cannot be probed; wanted a masked LM like BERT, RoBERTa or ALBERT"
+        )
     length = model.config.max_position_embeddings
     if model.config.model_type in OFFSET:
         length -= model.config.pad_token_id + 1  # its positions begin behind that of padding
@@ -166,7 +168,9 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
     return torch.cat(values), torch.cat(tokens)
 
 
-def _grown(tokens: Tensor, score: Tensor, open_: Tensor, value: Tensor, token: Tensor, beams: int) -> tuple[Tensor, Tensor]:
+def _grown(
+    tokens: Tensor, score: Tensor, open_: Tensor, value: Tensor, token: Tensor, beams: int
+) -> tuple[Tensor, Tensor]:
     """One step of the search: (tokens, scores) of the best distinct continuations, best first.
 
     tokens (Q, b, n), -1 where masked; score (Q, b); open_ (Q, b, m) places that are masked; value and token (Q, b, m, k) the

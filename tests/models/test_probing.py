@@ -18,7 +18,8 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConf
 
 from kg.files import InputError
 from models import probing
-from models.kebiolm import KeBioLM, KeBioLMEncoder, masked_lm as kebiolm_masked_lm
+from models.kebiolm import KeBioLM, KeBioLMEncoder
+from models.kebiolm import masked_lm as kebiolm_masked_lm
 from models.probing import Filling, MaskedLM, best_of, best_tokens, fillings, from_transformers, masked_lm
 from tests.fakes.kebiolm import Folders
 
