@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 from kg.files import InputError
 from models import probing
@@ -247,6 +257,28 @@ def test_a_saved_masked_lm(saved: str, tmp_path: Path) -> None:
     with torch.no_grad():
         wanted = other(input_ids=torch.tensor([PROMPT])).logits[0, 2].log_softmax(-1).topk(3)
     assert tokens[0].tolist() == wanted.indices.tolist() and torch.allclose(values[0], wanted.values, atol=1e-5)
+
+
+def test_other_kinds(tmp_path: Path) -> None:
+    """ALBERT is a masked LM, BART is none."""
+    torch.manual_seed(0)
+    config = AlbertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        embedding_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+    )
+    model = AlbertForMaskedLM(config).eval()
+    model.save_pretrained(tmp_path / "albert")
+    (found,) = fillings(masked_lm(str(tmp_path / "albert")), [PROMPT], MASK, 2, beams=3)
+    agree(found, slow(model, PROMPT, 2, 3))  # type: ignore[arg-type]
+    small = BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                       decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
+    BartForConditionalGeneration(small).save_pretrained(tmp_path / "bart")
+    with pytest.raises(InputError, match=r"a bart cannot be probed"):
+        masked_lm(str(tmp_path / "bart"))
 
 
 def test_a_checkpoint_without_a_head_takes_the_word_embeddings(saved: str, tmp_path: Path) -> None:
