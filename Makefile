@@ -21,7 +21,7 @@ EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLI
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate table figures cases synonyms data compare counts dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures cases synonyms probe data compare counts dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -51,8 +51,8 @@ finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SE
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= MIRROR=)
-	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES MIRROR,$(if $($(v)),$(v)="$($(v))"))
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …)
+	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH LIMIT SEED METHOD MASKS BEAM MIRROR,$(if $($(v)),$(v)="$($(v))"))
 
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
 	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
@@ -62,6 +62,9 @@ figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=
 
 synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES= LINKED= KNOWLEDGE=no)
 	@$(RUN) -m benchmarks.run synonyms $(foreach v,MODEL CKPT SAMPLES LINKED POOLING SIMILARITY PRECISION KNOWLEDGE FREQUENT SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
+
+probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAPH=hpo|medlama|<folder> MODEL= METHOD=beam|confidence MASKS= BEAM= LIMIT= SEED= MIRROR=)
+	@$(RUN) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")

@@ -8,6 +8,7 @@ python -m benchmarks.run compare TASK                 every encoder that was sco
 python -m benchmarks.run figures sapbert [MODEL=… BASE=…]   a paper's figures   (make figures)
 python -m benchmarks.run table PAPER N   a paper's table, reported beside measured   (make table)
 python -m benchmarks.run synonyms [MODEL=…] [SAMPLES=… LINKED=…] …   which of 20 names means the same   (make synonyms)
+python -m benchmarks.run probe [GRAPH=hpo|medlama|…] [MODEL=…] …   what a masked language model knows of a graph (make probe)
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
 python -m benchmarks.run tasks                        what there is
 """
@@ -132,6 +133,15 @@ def run_synonyms(words: Sequence[str]) -> None:
     evaluate(given)
 
 
+def run_probe(words: Sequence[str]) -> None:
+    from benchmarks.probing import SETTINGS, evaluate
+
+    plain, given = settings_of(words, SETTINGS)
+    if plain:
+        raise InputError(f"probe: wanted NAME=VALUE settings only, got {plain[0]!r}")
+    evaluate(given)
+
+
 def run_tasks(words: Sequence[str]) -> None:
     from benchmarks.tasks import tasks
 
@@ -150,6 +160,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "compare": run_compare,
     "figures": run_figures,
     "synonyms": run_synonyms,
+    "probe": run_probe,
     "table": run_table,
     "counts": run_counts,
     "tasks": run_tasks,

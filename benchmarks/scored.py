@@ -1,4 +1,4 @@
-"""What `make finetune` and `make synonyms` found, by the label of the model: what tables and figures are made of."""
+"""What `make finetune`, `make synonyms` and `make probe` found, by the label of the model: what tables and figures are made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from benchmarks import synonyms
+from benchmarks import probing, synonyms
 from benchmarks.finetune import folder_name, tallies_of, told_p
 from benchmarks.tasks import task
 from kg.files import InputError, digest, read_json
@@ -238,3 +238,30 @@ def versus(title: str, systems: Sequence[System]) -> str:
             f"paired bootstrap over examples p = {c.p_bootstrap:.4f}{p}"
         )
     return "\n".join(lines)
+
+
+def probed(labels: Collection[str], given: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """{label: its summaries} of `make probe`; runs of one label are seeds.
+
+    given: GRAPH (name of the folder of queries), LIMIT, SEED, METHOD, MASKS, BEAM: only those asked so. Raises InputError when
+    they were asked different queries, or in different ways.
+    """
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    stamps: dict[str, list[str]] = defaultdict(list)
+    keys = {"LIMIT": "limit", "SEED": "seed", "METHOD": "method", "MASKS": "masks", "BEAM": "beams"}
+    for summary in probing.summaries():
+        stamp = summary["stamp"]
+        wanted = all(str(stamp[own]) == given[name] for name, own in keys.items() if given.get(name))
+        if given.get("GRAPH") and Path(summary["asked"]).name != Path(given["GRAPH"]).name:
+            wanted = False
+        if wanted and summary["model"] in labels:
+            found[summary["model"]].append(summary)
+            stamps[digest(stamp)[:12]].append(summary["model"])
+    if len(stamps) > 1:
+        place = runs_folder() / "probing"
+        told = "; ".join(f"{place / stamp}: {', '.join(dict.fromkeys(who))}" for stamp, who in stamps.items())
+        raise InputError(
+            f"probing: scores of different queries, or asked in different ways, do not belong into one table ({told}). Say "
+            f"which with GRAPH=, {'=, '.join(keys)}=, or move those aside that are not meant."
+        )
+    return dict(found)

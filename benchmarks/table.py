@@ -1,6 +1,6 @@
 """``make table``: a paper's table, reported beside measured. Only reads runs.
 
-    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev PROFILE=small SAMPLES=FOLDER MIRROR=FOLDER]
+    python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev PROFILE=small SAMPLES=FOLDER GRAPH=hpo MIRROR=FOLDER]
 
 experiments/<paper>/table<N>.yaml has the rows and the reported numbers; what was measured stands in
 runs/linking/<task>/<stamp>/*/summary.json (`make evaluate`). Runs of one label under one protocol are seeds: mean ± sd (n).
@@ -16,6 +16,9 @@ table is about. FOLDS and SPLIT choose among them. `kind` of a table:
                  a column with `pretraining` has that metric of the held-out text at the end of each seed's pre-training,
                  times its `scale`
     synonyms     systems by D1, D2 and D3, percent: `measured` of a row is the label of `make synonyms` (SAMPLES= chooses)
+    probing      systems by types of queries, percent: `measured` of a row is the label of `make probe`, a column has a `type` and a
+                 `measure` (recall, strict). One set of queries and one way of asking in a table: GRAPH=, LIMIT=, METHOD= … choose
+    queries      counts of queries that were made by `make probe` (columns, beside those published): `counts` of a row
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from benchmarks.linking.sizes import sizes
 from kg.files import InputError, read_json
 from kg.tracking import ROOT, runs_folder
 
-SETTINGS = ("FOLDS", "SPLIT", "MIRROR", "PROFILE", "SAMPLES")
+SETTINGS = ("FOLDS", "SPLIT", "MIRROR", "PROFILE", "SAMPLES", "GRAPH", "LIMIT", "SEED", "METHOD", "MASKS", "BEAM")
 
 
 def definition_of(paper: str, number: str) -> dict[str, Any]:
@@ -226,8 +229,36 @@ def _synonyms(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[s
     return _beside(table, cells)
 
 
+def _probing(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    labels = {row["measured"] for row in table["rows"] if "measured" in row}
+    found = scored.probed(labels, given)
+    cells: dict[str, dict[str, str]] = {}
+    for name, column in table["columns"].items():
+        cells[name] = {}
+        for label, runs in found.items():
+            own = [run["results"][column["type"]] for run in runs if column["type"] in run["results"]]
+            measure = column["measure"]
+            single = (own[0][f"{measure} low"], own[0][f"{measure} high"]) if len(own) == 1 else None
+            cells[name][label] = _percent([one[measure] for one in own], single)
+    return _beside(table, cells)
+
+
+def _queries(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    made = sorted((runs_folder() / "data" / "probing").glob("*/manifest.json"))
+    here = {f.parent.name: read_json(f)["counts"] for f in made if given.get("GRAPH") in (None, f.parent.name)}
+    lines = [["", *(f"{name} as published" for name in table["columns"]), *here]]
+    for row in table["rows"]:
+        values = [
+            *(row["reported"].get(name) for name in table["columns"]),
+            *(c.get(row["counts"]) for c in here.values()),
+        ]
+        lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
+    return lines
+
+
 KINDS = {
     "scores": _scores, "populations": _populations, "sizes": _sizes, "finetune": _finetune, "synonyms": _synonyms,
+    "probing": _probing, "queries": _queries,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
             their vectors
     small   settings that fine-tuning in PROFILE=small changes for it
+    masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
     options  settings of `make finetune` that this encoder alone takes, numbers, and what each sets: {HITS: <config key>}
 
     python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
@@ -30,6 +31,7 @@ from kg.pretrained import PACKAGED, pretrained
 from kg.tracking import ROOT, newest_export
 
 PLAIN = "models.encoders.BertEncoder"
+MASKED_LM = "models.probing.masked_lm"
 EMBEDDED = "benchmarks.linking.evaluate.embedder_of"
 
 
@@ -53,6 +55,7 @@ class Encoder(NamedTuple):
     paper: str | None = None  # whose export it is
     links: str = EMBEDDED
     options: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
+    masked_lm: str = MASKED_LM
 
 
 def recipes() -> list[str]:
@@ -86,7 +89,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
     recipe = _recipe(paper)
     return Encoder(
         name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
-        paper, recipe.get("links", EMBEDDED), recipe.get("options", {}),
+        paper, recipe.get("links", EMBEDDED), recipe.get("options", {}), recipe.get("masked_lm", MASKED_LM),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
     Text-entity fusion encoding, Eq. (4-5)   KeBioLMEncoder.fused_states
     Pre-training loss, Eq. (6-10)            KeBioLM.training_step
     Whole-entity masking, Section 3.2        datamodules.masking
+    Probing, Section 4.6                     masked_lm, models.probing
 
 Deviations from the printed paper and its released code, each pinned by a test:
     D1  The released code writes an entity on the token behind its mention, and on the first tokens of sentences with
@@ -39,6 +40,7 @@ from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_softmax
 from models.metrics import f1, span_matches
+from models.probing import MaskedLM
 
 TERMS = ("mlm", "ed", "el")
 SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
@@ -169,6 +171,25 @@ class KeBioLMEncoder(nn.Module):
         if missing:
             raise InputError(f"{folder}/kebiolm.safetensors: missing {missing}. Export the run again.")
         return encoder
+
+
+def masked_lm(folder: str | Path) -> MaskedLM:
+    """The masked language model in an export: fused entities of detected mentions, and the pre-trained head.
+
+    Raises InputError when the export has no head.
+    """
+    encoder = KeBioLMEncoder.from_export(folder)
+    config = encoder.bert.config
+    state = load_file(Path(folder) / "kebiolm.safetensors")
+    own = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
+    head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+    if lacking := sorted(set(head.state_dict()) - set(own)):
+        raise InputError(
+            f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export it again."
+        )
+    head.load_state_dict(own)
+    words = encoder.bert.embeddings.word_embeddings.weight
+    return MaskedLM(encoder, head.transformed, words, head.bias, encoder.max_length).eval()
 
 
 class KeBioLM(PaperModule):

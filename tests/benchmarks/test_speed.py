@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import decode, linking, miner, neighbours
+from benchmarks.speed import decode, linking, miner, neighbours, probe
 from kg.trie import Ragged, Trie
 
 
@@ -149,3 +149,29 @@ def test_neighbours_by_hand():
     outgoing, incoming = neighbours.lists(np.array([[0, 5, 1], [2, 6, 0], [0, 7, 3]]))
     rows = neighbours.sorted_anew([0, 4], outgoing, incoming, {1: 0.1, 2: 0.3, 3: 0.2})
     assert rows[0, :4].tolist() == [[2, 6, -1], [3, 7, 1], [1, 5, 1], [-1, 0, 0]] and (rows[1, :, 0] == -1).all()
+
+
+def test_probe_prints_its_result(capsys, monkeypatch):
+    """A small model: the figures are there, and what they say holds."""
+    monkeypatch.setattr(probe, "bert", lambda size, layers, real=probe.bert: real(32, 1))
+    assert speed.main(["probe", "--json", "--queries", "4", "--masks", "3"]) in (0, 1)
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["ratio"] > 0 and result["alone"] > 0
+    (setting,) = result["settings"]
+    assert result["equal"] == (setting["best"] >= setting["best_reference"] - 1e-4 and not setting["worse"])
+    assert setting["queries"] == 4 and 0 <= setting["duplicates"] < 1
+
+
+def test_the_reference_of_probe_by_brute_force():
+    """One mask: the five most probable tokens. Two: slots may repeat, and without repetition they are ours."""
+    model = probe.bert(32, 1)
+    ours = probe.from_transformers(probe.copy.deepcopy(model))
+    query = probe.made_up(1)[0]
+    for alone in (False, True):
+        one = probe.reference(model, query, probe.MASK, 1, alone=alone)
+        (fast,) = probe.fillings(ours, [query], probe.MASK, 1)
+        assert [f.tokens for f in one] == [f.tokens for f in fast]
+        assert np.allclose([f.score for f in one], [f.score for f in fast], atol=1e-4)
+    two = probe.reference(model, query, probe.MASK, 2, beams=1)
+    (fast,) = probe.fillings(ours, [query], probe.MASK, 2, beams=1)
+    assert two[0].tokens == fast[0].tokens and abs(two[0].score - fast[0].score) < 1e-4

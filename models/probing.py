@@ -1,0 +1,281 @@
+"""Several [MASK] tokens decoded in any order, by any masked language model (KeBioLM, Section 4.6.2).
+
+    confidence-based decoding (Jiang et al., EMNLP 2020)     fillings with one beam
+    beam search, B = 5                                       fillings
+
+Each step predicts one token: of all tokens at all places that are still masked, given the query and what is decoded, the
+B best by accumulated log probability. With one beam that is the confidence-based method: the place with the most probable
+token first, one at a time, its refinement left out as the paper leaves it out.
+
+A beam is what it has decoded, the set of its (place, token) pairs. Two orders that lead to the same set are one beam here,
+with the better of their scores; in the released code they take two of the five slots. Probabilities are the model's own
+over its whole vocabulary; tokens that may never be guessed ([CLS], [unused7], …) are passed over, not taken out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM
+from transformers.utils import logging
+
+from kg.files import InputError
+from kg.pretrained import pretrained
+
+HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
+OFFSET = ("roberta", "xlm-roberta", "camembert")  #: kinds whose positions begin at the padding token's number + 1
+ROWS = 128  # states that go through the head at a time: their logits stay near the processor
+BLOCK = 64
+
+
+class Filling(NamedTuple):
+    """What stands in the place of [MASK]: its tokens and the sum of their log probabilities when they were decoded."""
+
+    tokens: tuple[int, ...]
+    score: float
+
+
+class MaskedLM(nn.Module):
+    """A masked language model in parts, so that only some positions need pass through the last ones.
+
+    encoder    (B, L) ids and attention mask -> (B, L, H)
+    transform  (N, H) -> (N, H'), what its head does before it looks at words
+    words      (V, H') and bias (V,): transform(h) words^T + bias are the logits
+    max_length positions that the encoder has
+    headless   its checkpoint has no head: states are multiplied with the word embeddings as they are
+    """
+
+    words: Tensor
+    bias: Tensor
+
+    def __init__(
+        self,
+        encoder: Callable[[Tensor, Tensor], Tensor],
+        transform: Callable[[Tensor], Tensor],
+        words: Tensor,
+        bias: Tensor | None = None,
+        max_length: int = 512,
+        headless: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.transform = encoder, transform
+        self.max_length, self.headless = max_length, headless
+        # Few rows by a matrix that lies column by column is the product that processors are slowest at.
+        self.register_buffer("words", words.detach().T.contiguous(), persistent=False)
+        self.register_buffer("bias", torch.zeros(len(words)) if bias is None else bias.detach(), persistent=False)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(N, H) -> (N, V)."""
+        return torch.addmm(self.bias, self.transform(states), self.words)
+
+
+class _States(nn.Module):
+    """A transformers encoder's last states."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states: Tensor = self.base(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return states
+
+
+def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
+    """A transformers masked LM in parts, which are taken out of it: `model` is of no use afterwards.
+
+    headless: leave its head aside. Raises InputError when it is none of the kinds in HEADS.
+    """
+    place = next((head for head in HEADS if hasattr(model, head)), None)
+    head = getattr(model, place) if place else None
+    decoding = [part for part in head.modules() if hasattr(part, "decoder")] if head else []
+    if head is None or model.config.is_encoder_decoder or len(decoding) != 1:
+        raise InputError(
+            f"a {model.config.model_type} cannot be probed; wanted a masked LM like BERT, RoBERTa or ALBERT"
+        )
+    length = model.config.max_position_embeddings
+    if model.config.model_type in OFFSET:
+        length -= model.config.pad_token_id + 1  # its positions begin behind that of padding
+    states = _States(model.base_model)
+    if headless:
+        return MaskedLM(states, nn.Identity(), model.get_input_embeddings().weight, None, length, headless=True).eval()
+    decoder, decoding[0].decoder = decoding[0].decoder, nn.Identity()
+    return MaskedLM(states, head, decoder.weight, decoder.bias, length).eval()
+
+
+def masked_lm(name: str) -> MaskedLM:
+    """The masked LM in folder `name`, or of the hub model `name`, in float32, ready to predict.
+
+    One whose checkpoint has no head (`headless`) predicts by its word embeddings. Raises InputError when there is none, or
+    it is none of the kinds in HEADS.
+    """
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # a missing head is no news; what is missing is looked at below
+    try:
+        loaded: Any = AutoModelForMaskedLM.from_pretrained(
+            pretrained(name), dtype=torch.float32, weights_only=True, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"masked language model {name!r}: neither a folder with config.json and weights nor a model that the hub gave, or "
+            f"none that predicts masked tokens. ({str(error).splitlines()[0]})"
+        ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    model, missing = loaded[0], loaded[1]["missing_keys"]
+    own = tuple(f"{head}." for head in HEADS)
+    if lacking := sorted(key for key in missing if not key.startswith(own)):
+        raise InputError(f"masked language model {name!r}: its weights lack {lacking[:3]}; this is no whole model")
+    untied = [key for key in missing if "decoder" not in key and not key.endswith(("predictions.bias", "lm_head.bias"))]
+    try:
+        return from_transformers(model, headless=bool(untied))
+    except InputError as error:
+        raise InputError(f"masked language model {name!r}: {error}") from error
+
+
+def best_of(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, (N, V) -> (N, k) values and places: `topk`, faster where V is large."""
+    count, size = logits.shape
+    if size < 4 * BLOCK * k:
+        values, place = logits.topk(k)
+        return values, place
+    whole = size // BLOCK * BLOCK
+    blocks = logits[:, :whole].unflatten(1, (-1, BLOCK))
+    chosen = blocks.amax(-1).topk(k).indices  # the k largest lie in the k blocks of the largest maxima
+    inside = blocks.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
+    places = (chosen[..., None] * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
+    rest = torch.arange(whole, size, device=logits.device).expand(count, -1)
+    values, index = torch.cat([inside, logits[:, whole:]], 1).topk(k)
+    return values, torch.cat([places, rest], 1).gather(1, index)
+
+
+def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Tensor, Tensor]:
+    """(log probabilities, tokens), (N, k) each, of the k most probable tokens at states (N, H), those of `never` left out."""
+    values, tokens = [], []
+    for part in states.split(ROWS):
+        logits = lm.logits(part).float()
+        peak = logits.amax(-1, keepdim=True)
+        barred = (logits.index_select(1, never) - peak).exp_().sum(-1, keepdim=True)
+        if len(never):
+            logits.index_fill_(1, never, -torch.inf)
+        value, token = best_of(logits, min(k, logits.shape[1]))
+        total = logits.sub_(peak).exp_().sum(-1, keepdim=True).add_(barred).log_().add_(peak)  # logsumexp, in place
+        values.append(value - total)
+        tokens.append(token)
+    return torch.cat(values), torch.cat(tokens)
+
+
+def _grown(
+    tokens: Tensor, score: Tensor, open_: Tensor, value: Tensor, token: Tensor, beams: int
+) -> tuple[Tensor, Tensor]:
+    """One step of the search: (tokens, scores) of the best distinct continuations, best first.
+
+    tokens (Q, b, n), -1 where masked; score (Q, b); open_ (Q, b, m) places that are masked; value and token (Q, b, m, k) the
+    best log probabilities there. A continuation that stands there already has the score -inf.
+    """
+    count, _, size = tokens.shape
+    k = token.shape[-1]
+    total = (score[:, :, None, None] + value).flatten(2)  # (Q, b, m * k)
+    # No beam gives more than `beams` distinct continuations of the best `beams`, so its own best `beams` are enough.
+    total, own = total.topk(min(beams, total.shape[2]), dim=2)
+    grown = tokens[:, :, None].expand(-1, -1, own.shape[2], -1).clone()
+    grown.scatter_(3, open_.gather(2, own // k)[..., None], token.flatten(2).gather(2, own)[..., None])
+    order = total.flatten(1).argsort(dim=1, descending=True, stable=True)
+    total = total.flatten(1).gather(1, order)
+    grown = grown.flatten(1, 2).gather(1, order[..., None].expand(-1, -1, size))  # (Q, c, n)
+    again = (grown[:, :, None] == grown[:, None]).all(-1).tril(-1).any(-1)
+    total, kept = total.masked_fill(again, -torch.inf).topk(min(beams, total.shape[1]), dim=1)
+    return grown.gather(1, kept[..., None].expand(count, -1, size)), total
+
+
+def _decoded(
+    lm: MaskedLM, ids: Tensor, mask: Tensor, first: Tensor, masks: int, beams: int, never: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(tokens (Q, B, n), scores (Q, B)) of queries (Q, L) whose n masks begin at first (Q,)."""
+    count, length = ids.shape
+    place = first[:, None] + torch.arange(masks, device=ids.device)  # (Q, n)
+    tokens = torch.full((count, 1, masks), -1, device=ids.device)  # the first step has one beam: nothing is decoded
+    score = torch.zeros(count, 1, device=ids.device)
+    for step in range(masks):
+        beam = tokens.shape[1]
+        rows = ids[:, None].expand(-1, beam, -1).clone()
+        there = place[:, None].expand(-1, beam, -1)  # (Q, b, n)
+        rows.scatter_(2, there, torch.where(tokens < 0, rows.gather(2, there), tokens))
+        hidden = lm.encoder(rows.view(-1, length), mask.repeat_interleave(beam, 0)).view(count, beam, length, -1)
+        open_ = (tokens < 0).nonzero()[:, 2].view(count, beam, masks - step)
+        at = there.gather(2, open_)[..., None].expand(-1, -1, -1, hidden.shape[-1])
+        value, token = best_tokens(lm, hidden.gather(2, at).flatten(0, 2), beams, never)
+        shape = (count, beam, masks - step, -1)
+        tokens, score = _grown(tokens, score, open_, value.view(shape), token.view(shape), beams)
+    return tokens, score
+
+
+def _batches(lengths: Sequence[int], beams: int, size: int) -> Iterator[list[int]]:
+    """Numbers of sequences of similar length, as many as `size` tokens hold when each has `beams` rows; at most a tenth is
+    padding."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    batch: list[int] = []
+    for i in order:
+        full = (len(batch) + 1) * beams * lengths[i] > size
+        if batch and (full or 10 * lengths[batch[0]] < 9 * lengths[i]):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def fillings(
+    lm: MaskedLM,
+    prompts: Sequence[Sequence[int]],
+    mask_id: int,
+    masks: int,
+    beams: int = 5,
+    never: Sequence[int] = (),
+    pad_id: int = 0,
+    size: int = 8192,
+    progress: Callable[[int], object] | None = None,
+) -> list[list[Filling]]:
+    """The best fillings of each prompt with `masks` tokens, best first, at most `beams`.
+
+    prompts   token ids, [CLS] and [SEP] with them, with `mask_id` once: the place of the answer, however long
+    never     tokens that are not guessed
+    size      tokens of a batch; it changes the time and not the result
+    progress  told how many prompts have been answered
+
+    Raises InputError for a prompt without one mask, and one that is too long for the encoder. Deterministic.
+    """
+    if masks < 1 or beams < 1:
+        raise InputError(f"masks {masks}, beams {beams}: wanted at least 1 of each")
+    wide: list[list[int]] = []
+    first: list[int] = []
+    for number, prompt in enumerate(prompts):
+        one = list(prompt)
+        if one.count(mask_id) != 1:
+            raise InputError(f"query {number}: wanted one mask, got {one.count(mask_id)}")
+        first.append(one.index(mask_id))
+        wide.append(one[: first[-1]] + [mask_id] * masks + one[first[-1] + 1 :])
+        if len(wide[-1]) > lm.max_length:
+            raise InputError(
+                f"query {number}: {len(wide[-1])} tokens with {masks} masks, but the encoder has {lm.max_length} positions"
+            )
+    found: list[list[Filling]] = [[] for _ in prompts]
+    device = lm.words.device
+    barred = torch.tensor(list(never), dtype=torch.long, device=device)
+    for batch in _batches([len(one) for one in wide], beams, size):
+        longest = len(wide[batch[-1]])
+        padded = [wide[i] + [pad_id] * (longest - len(wide[i])) for i in batch]
+        mask = [[1] * len(wide[i]) + [0] * (longest - len(wide[i])) for i in batch]
+        starts = torch.tensor([first[i] for i in batch], device=device)
+        tokens, score = _decoded(
+            lm, torch.tensor(padded, device=device), torch.tensor(mask, device=device), starts, masks, beams, barred
+        )
+        for i, own, scores in zip(batch, tokens.tolist(), score.tolist(), strict=True):
+            found[i] = [Filling(tuple(t), s) for t, s in zip(own, scores, strict=True) if s > -torch.inf]
+        if progress is not None:
+            progress(len(batch))
+    return found
