@@ -540,7 +540,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 @real
 def test_real_mirror_gives_every_task_that_it_holds(tmp_path):
     there = {"cMedQANER", "cMedQQ", "cMedQA:clean", "CMeEE:resplit", "CMeIE:resplit", "KUAKE-QQR", "KUAKE-QTR",
-             "BC5-chem", "BC5-disease", "NCBI", "BC2GM", "ChemProt", "DDI", "GAD"}  # fmt: skip
+             "NeikeQA", "BC5-chem", "BC5-disease", "NCBI", "BC2GM", "ChemProt", "DDI", "GAD"}  # fmt: skip
 
     def folder_of(definition):
         return data.fetched(definition.dataset, tmp_path / "data", [REAL], network=False)
