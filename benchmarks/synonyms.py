@@ -38,6 +38,7 @@ SETTINGS = (
 )  # fmt: skip
 WORDS = ("sgns", "glove")
 DATASETS = ("D1", "D2", "D3")
+HITS = "hits.npz"  # hit or not of every sample, by data set
 Vectors = Callable[[Sequence[str]], np.ndarray]
 
 
@@ -120,7 +121,7 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     out = runs_folder() / "synonyms" / digest(stamp)[:12]
     out /= re.sub(r"[^\w.@+-]+", "-", label) + "-" + digest(identity)[:8]
     summary["folder"] = str(out)
-    with written(out / "hits.npz", "wb") as handle:
+    with written(out / HITS, "wb") as handle:
         np.savez(handle, **{name: found[rows] for name, rows in inside.items()})  # type: ignore[arg-type]
     summary["mlflow_run"] = record(summary)
     write_json(out / "summary.json", summary)
@@ -138,9 +139,14 @@ def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def tallies_of(summary: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """{dataset: (n, 2) hit, 1 of each of its samples}."""
-    with np.load(Path(summary["folder"]) / "hits.npz", allow_pickle=False) as file:
-        return {name: np.stack([file[name], np.ones(len(file[name]))], axis=1) for name in file.files}
+    """{dataset: (n, 2) hit, 1 of each of its samples}. Raises InputError where they were not kept."""
+    file = Path(summary["folder"]) / HITS
+    if not file.is_file():
+        raise InputError(
+            f"{file}: missing; {summary['model']} was scored by an earlier version. Score it again: make synonyms"
+        )
+    with np.load(file, allow_pickle=False) as kept:
+        return {name: np.stack([kept[name], np.ones(len(kept[name]))], axis=1) for name in kept.files}
 
 
 def summaries() -> list[dict[str, Any]]:
@@ -151,7 +157,8 @@ def summaries() -> list[dict[str, Any]]:
 
 def others(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What else was scored on the same samples."""
-    return [s for s in summaries() if s["stamp"] == summary["stamp"] and s["folder"] != summary["folder"]]
+    same = [s for s in summaries() if s["stamp"] == summary["stamp"] and s["folder"] != summary["folder"]]
+    return [s for s in same if (Path(s["folder"]) / HITS).is_file()]  # earlier versions kept their hits otherwise
 
 
 def record(summary: Mapping[str, Any]) -> str:

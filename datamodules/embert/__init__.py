@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus, Example
 from datamodules.embert.names import Pieces, Replacements
-from datamodules.embert.text import ORIGINAL, RANDOM, SYNONYM, Text, corrupted, joined, part, replaced
+from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
 from datamodules.masking import IGNORE
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData
@@ -238,6 +238,3 @@ class EMBERTData(CorpusData):
     def export(self, folder: str | Path) -> None:
         """Write the tokenizer into `folder`: nothing of the graph is needed to use the model."""
         self.tokenizer.save_pretrained(folder)
-
-
-__all__ = ["ORIGINAL", "RANDOM", "SYNONYM", "EMBERTBatch", "EMBERTData"]

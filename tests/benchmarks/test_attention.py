@@ -42,7 +42,6 @@ from benchmarks.attention.sentences import (
     pools,
     swaps,
 )  # fmt: skip
-from benchmarks.fonts import chinese_font
 from benchmarks.run import main
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError, read_json, sha256, write_json
@@ -349,10 +348,6 @@ class Segmenter:
 @pytest.fixture
 def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """LINKED, GRAPH, THESAURUS and SEGMENTS, and two encoders."""
-    try:
-        chinese_font()
-    except InputError as error:
-        pytest.skip(str(error))
     monkeypatch.setattr("benchmarks.attention.figures.Segmenter", Segmenter)
     documents = {
         "1": (f"不是。得了甲病{CONTEXT}。", [("甲病", "甲病")]),
