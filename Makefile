@@ -15,13 +15,13 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
-GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS
+GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS BY
 FINETUNE := $(foreach v,$(GENERATOR) HITS K MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate table figures cases synonyms probe data compare counts dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures cases synonyms probe data compare counts overlap dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -52,7 +52,7 @@ evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= M
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
 table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …)
-	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH LIMIT SEED METHOD MASKS BEAM MIRROR,$(if $($(v)),$(v)="$($(v))"))
+	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR,$(if $($(v)),$(v)="$($(v))"))
 
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
 	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
@@ -74,6 +74,9 @@ compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<t
 
 counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
 	@$(RUN) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"
+
+overlap: $(STAMP)  ## annotated mentions of NER and RE sets that a graph knows (TASK= GRAPH=hpo|<folder>, or MODEL=kebiolm, MIRROR=)
+	@$(RUN) -m benchmarks.run overlap $(TASK) $(foreach v,GRAPH MODEL CKPT MIRROR,$(if $($(v)),$(v)="$($(v))"))
 
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \

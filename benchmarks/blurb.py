@@ -41,6 +41,12 @@ def _chemprot(paths: Sequence[Path], split: str, found: Counter[str]) -> list[An
     return list(blurb.chemprot(*paths, found=found))
 
 
+def _chemprot_mentions(paths: Sequence[Path], split: str) -> list[str]:
+    mentions: dict[tuple[str, str], str] = {}
+    blurb.chemprot(*paths, mentions=mentions)
+    return list(mentions.values())
+
+
 def _chemprot_files(folder: str, part: str, end: str = "") -> tuple[str, ...]:
     stem = f"{folder}/chemprot_{part}_"
     return f"{stem}abstracts{end}.tsv", f"{stem}entities{end}.tsv", f"{stem}gold_standard.tsv"
@@ -52,6 +58,12 @@ DDI_FOLDERS = {"train": "DDICorpus/Train", "test": "DDICorpus/Test/Test for DDI 
 
 def _ddi(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
     return list(blurb.ddi(paths[0], DDI_FOLDERS[split], found=found))
+
+
+def _ddi_mentions(paths: Sequence[Path], split: str) -> list[str]:
+    mentions: dict[tuple[str, str], str] = {}
+    blurb.ddi(paths[0], DDI_FOLDERS[split], mentions=mentions)
+    return list(mentions.values())
 
 
 def _ddi_dev(splits: Splits) -> Splits:
@@ -82,7 +94,7 @@ TASKS = (
          "dev": _chemprot_files("chemprot_development", "development"),
          "test": _chemprot_files("chemprot_test_gs", "test", "_gs")}, _chemprot,
         published=(Published(KEBIOLM, "examples", _sizes(18035, 11268, 15745)),),
-        markers=blurb.CHEMPROT_MARKERS, negative=blurb.NEGATIVE,
+        markers=blurb.CHEMPROT_MARKERS, negative=blurb.NEGATIVE, mentions=_chemprot_mentions,
         notes=("sentences are split by a pattern, which BLURB's splitter is not: 29, 56 and 22 pairs more than printed",
                "gold relations between two sentences are in no example: 6, 0 and 3; they are not counted as missed, as "
                "in BLURB"),
@@ -90,7 +102,7 @@ TASKS = (
     Definition(
         "DDI", "BLURB", "relation", "en", "micro_f1", "DDI", {s: (DDI_ZIP,) for s in ("train", "test")}, _ddi,
         published=(Published(KEBIOLM, "examples", _sizes(25296, 2496, 5716)),),
-        markers=blurb.DDI_MARKERS, negative=blurb.NEGATIVE, derived=_ddi_dev,
+        markers=blurb.DDI_MARKERS, negative=blurb.NEGATIVE, derived=_ddi_dev, mentions=_ddi_mentions,
         notes=("dev: whole documents of train in the order of seed 0, 2,496 pairs; which ones BLURB took is not printed",),
     ),
     Definition(

@@ -35,6 +35,7 @@ class Definition(NamedTuple):
                settings under `made` in the task's YAML (:func:`made`), if there are any.
     metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all classes but
                `negative`), acc1 (share of questions whose best answer is right)
+    mentions   (files, split) -> the annotated mentions that stand in examples, where markers took their place
     variant    what makes this another set than the official one; None for the official one. Never scored as official.
     """
 
@@ -54,6 +55,7 @@ class Definition(NamedTuple):
     positive: str | None = None
     derived: Callable[..., Splits] | None = None
     notes: tuple[str, ...] = ()
+    mentions: Callable[[Sequence[Path], str], list[str]] | None = None
 
 
 def config_of(name: str) -> tuple[Path, dict[str, Any]]:

@@ -36,12 +36,12 @@ from mlflow import MlflowClient
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.graphs import graph_folder
 from benchmarks.linking.settings import choice, device_of, number
 from datamodules import probing as asked
 from datamodules.probing import MASK, Query
 from datamodules.tokenizers import load_tokenizer, replacements
 from experiments.encoders import encoder
-from kg import build
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.graph import fingerprint
@@ -87,15 +87,10 @@ def folder_of(given: Mapping[str, str]) -> Path:
         if not (out / "manifest.json").is_file():
             raise InputError("GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their archive")
         return out
-    if name == "hpo":
-        graph = runs_folder() / "data" / "kebiolm-small" / "graph"
-        build.build("hpo", None, graph)
-        return asked.build(str(graph), str(place / "hpo"))
     if (Path(name) / asked.FILE).is_file():
         return Path(name)
-    if not Path(name).is_dir():
-        raise InputError(f"GRAPH={name}: no such folder; wanted hpo, medlama, or a folder with a graph or with queries")
-    return asked.build(name, str(place / fingerprint(name)[:12]))
+    graph = graph_folder(name)
+    return asked.build(str(graph), str(place / ("hpo" if name == "hpo" else fingerprint(graph)[:12])))
 
 
 def sampled(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:

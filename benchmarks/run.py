@@ -10,6 +10,7 @@ python -m benchmarks.run table PAPER N   a paper's table, reported beside measur
 python -m benchmarks.run synonyms [MODEL=…] [SAMPLES=… LINKED=…] …   which of 20 names means the same   (make synonyms)
 python -m benchmarks.run probe [GRAPH=hpo|medlama|…] [MODEL=…] …   what a masked language model knows of a graph (make probe)
 python -m benchmarks.run counts [MIRROR=…] [TASK …]   sizes of every split at hand, beside the papers'
+python -m benchmarks.run overlap [TASK …] [GRAPH=hpo|…]   annotated mentions that a graph knows   (make overlap)
 python -m benchmarks.run tasks                        what there is
 """
 
@@ -142,6 +143,13 @@ def run_probe(words: Sequence[str]) -> None:
     evaluate(given)
 
 
+def run_overlap(words: Sequence[str]) -> None:
+    from benchmarks.overlap import SETTINGS, overlaps, told
+
+    plain, given = settings_of(words, SETTINGS)
+    print(told(*overlaps(plain, given)))
+
+
 def run_tasks(words: Sequence[str]) -> None:
     from benchmarks.tasks import tasks
 
@@ -163,6 +171,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "probe": run_probe,
     "table": run_table,
     "counts": run_counts,
+    "overlap": run_overlap,
     "tasks": run_tasks,
 }
 

@@ -18,6 +18,7 @@ table is about. FOLDS and SPLIT choose among them. `kind` of a table:
     synonyms     systems by D1, D2 and D3, percent: `measured` of a row is the label of `make synonyms` (SAMPLES= chooses)
     probing      systems by types of queries, percent: `measured` of a row is the label of `make probe`, a column has a `type` and a
                  `measure` (recall, strict). One set of queries and one way of asking in a table: GRAPH=, LIMIT=, METHOD= … choose
+    overlap      annotated mentions of NER and RE sets (rows) and how many a graph knows (GRAPH=, or MODEL=: a KeBioLM)
     queries      counts of queries that were made by `make probe` (columns, beside those published): `counts` of a row
 """
 
@@ -36,10 +37,25 @@ from benchmarks import scored
 from benchmarks.counts import split_sizes
 from benchmarks.linking.scores import differing
 from benchmarks.linking.sizes import sizes
+from benchmarks.overlap import overlaps
 from kg.files import InputError, read_json
 from kg.tracking import ROOT, runs_folder
 
-SETTINGS = ("FOLDS", "SPLIT", "MIRROR", "PROFILE", "SAMPLES", "GRAPH", "LIMIT", "SEED", "METHOD", "MASKS", "BEAM")
+SETTINGS = (
+    "FOLDS",
+    "SPLIT",
+    "MIRROR",
+    "PROFILE",
+    "SAMPLES",
+    "GRAPH",
+    "LIMIT",
+    "SEED",
+    "METHOD",
+    "MASKS",
+    "BEAM",
+    "MODEL",
+    "CKPT",
+)
 
 
 def definition_of(paper: str, number: str) -> dict[str, Any]:
@@ -243,6 +259,21 @@ def _probing(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[st
     return _beside(table, cells)
 
 
+def _overlap(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
+    asked, found, missing = overlaps([row["task"] for row in table["rows"]], given)
+    lines = [["", *(f"{name} as published" for name in table["columns"])]]
+    measures = {name: column["measure"] for name, column in table["columns"].items() if "measure" in column}
+    lines[0] += [f"{name} here" if name == "mentions" else f"{name} to {asked}" for name in measures]
+    for row in table["rows"]:
+        values = [row.get("reported", {}).get(name) for name in table["columns"]]
+        own = found.get(row["task"])
+        values += [getattr(own, measure) if own else None for measure in measures.values()]
+        lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
+    for name, why in missing.items():
+        print(f"{name}: not counted: {why}", file=sys.stderr)
+    return lines
+
+
 def _queries(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:
     made = sorted((runs_folder() / "data" / "probing").glob("*/manifest.json"))
     here = {f.parent.name: read_json(f)["counts"] for f in made if given.get("GRAPH") in (None, f.parent.name)}
@@ -258,7 +289,7 @@ def _queries(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[st
 
 KINDS = {
     "scores": _scores, "populations": _populations, "sizes": _sizes, "finetune": _finetune, "synonyms": _synonyms,
-    "probing": _probing, "queries": _queries,
+    "probing": _probing, "queries": _queries, "overlap": _overlap,
 }  # fmt: skip
 
 

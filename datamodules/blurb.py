@@ -76,14 +76,21 @@ class _Entity(NamedTuple):
 
 
 def chemprot(
-    abstracts: Path, entities: Path, gold: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+    abstracts: Path,
+    entities: Path,
+    gold: Path,
+    *,
+    found: Counter[str] | None = None,
+    mentions: dict[tuple[str, str], str] | None = None,
+    encoding: str = "utf-8",
 ) -> list[Relation]:
     """ChemProt's three tables: an example for each chemical and gene of one sentence.
 
     abstracts: id, title, abstract. entities: id, T<n>, CHEMICAL | GENE-Y | GENE-N, start, end, text; offsets in
     "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical), Arg2:T<n> (the gene).
     The title is a sentence of its own; a sentence end inside an entity is none. A pair without a gold relation is
-    "false". Gold relations across sentences are counted in `found`.
+    "false". Gold relations across sentences are counted in `found`. `mentions` gets {(document, entity): its text} of the
+    entities that stand in an example.
     """
     found = Counter() if found is None else found
     texts: dict[str, tuple[str, str]] = {}
@@ -116,7 +123,12 @@ def chemprot(
             relations[name][chemical, gene].append(label)
     result: list[Relation] = []
     for name, (title, abstract) in texts.items():
-        result += _chemprot_pairs(name, title, abstract, inside[name], relations[name], found)
+        pairs = list(_chemprot_pairs(name, title, abstract, inside[name], relations[name], found))
+        if mentions is not None:
+            keys = {key for pair in pairs for key in pair.id.removeprefix(f"{name}.").split(".")}
+            text = f"{title} {abstract}"
+            mentions |= {(name, key): text[inside[name][key].start : inside[name][key].end] for key in sorted(keys)}
+        result += pairs
     return some(result, abstracts)
 
 
@@ -222,13 +234,16 @@ def _elements(name: str, content: bytes) -> list[_Element]:
     return result
 
 
-def ddi(path: Path, folder: str, *, found: Counter[str] | None = None) -> list[Relation]:
+def ddi(
+    path: Path, folder: str, *, found: Counter[str] | None = None, mentions: dict[tuple[str, str], str] | None = None
+) -> list[Relation]:
     """The DDI corpus 2013: an example for each <pair> of the XML files in `folder` of the zip archive (or folder) `path`.
 
     charOffset counts characters from 0, its end included; "23-31;40-49" is a discontinuous entity. `document` is the
     <document>'s id. Classes: the pair's type, "false" for ddi="false". What is odd in the corpus is counted in `found`:
     four entities that are not their text, one true pair without a type (taken as int, the type for an interaction of
-    which nothing more is said).
+    which nothing more is said). `mentions` gets {(document, entity): its text, the parts joined by a blank} of the entities
+    that stand in an example.
     """
     found = Counter() if found is None else found
     result: list[Relation] = []
@@ -258,6 +273,9 @@ def ddi(path: Path, folder: str, *, found: Counter[str] | None = None) -> list[R
                 entities[values["id"]] = spans
             elif tag == "pair":
                 result.append(_ddi_pair(where, document, text, entities, values, found))
+                if mentions is not None:
+                    for key in (values["e1"], values["e2"]):
+                        mentions[document, key] = " ".join(text[s:e] for s, e in entities[key])
     return some(result, path / folder)
 
 

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datamodules.contexts import marked
 from kg.files import InputError, explained, lines, read_json, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph
 from kg.linking.documents import pubtator_annotations
@@ -127,7 +128,7 @@ def context_of(mention: Mention, documents: Mapping[str, str]) -> str | None:
     text = documents.get(mention.document)
     if text is None or mention.start is None or mention.end is None:
         return None
-    return f"{text[: mention.start]}START {text[mention.start : mention.end]} END{text[mention.end :]}"
+    return marked(text, mention.start, mention.end)
 
 
 # on disk

@@ -4,7 +4,7 @@ Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
 
     Text-only encoding, Eq. (1)              KeBioLMEncoder.text_states
     Mention detection, Eq. (2)               KeBioLMEncoder.detector
-    k nearest entities, Eq. (3)              models.losses.entity_softmax
+    k nearest entities, Eq. (3)              models.losses.entity_softmax, KeBioLMEncoder.nearest
     Text-entity fusion encoding, Eq. (4-5)   KeBioLMEncoder.fused_states
     Pre-training loss, Eq. (6-10)            KeBioLM.training_step
     Whole-entity masking, Section 3.2        datamodules.masking
@@ -107,6 +107,12 @@ class KeBioLMEncoder(nn.Module):
         with torch.autocast(text.device.type, enabled=False):
             query = self.mention_projection(boundary_states(text, mention).float())
         return entity_softmax(query, self.entity, gold, self.candidates)
+
+    def nearest(self, text: Tensor, mention: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """((M, k) dot products of Eq. (3), best first, (M, k) their entities) of mentions (M, 3)."""
+        query = self.mention_projection(boundary_states(text, mention).float())
+        best = entity_softmax(query, self.entity, k=min(k, len(self.entity)))[2]
+        return torch.einsum("md,mkd->mk", query, self.entity[best].float()), best
 
     def fused_states(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor) -> Tensor:
         """h^f (B, L, H), from the text states and each mention's entity mixture (M, d).

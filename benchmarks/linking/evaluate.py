@@ -16,6 +16,7 @@
                    its own in runs/linking/index for each encoder and dictionary)
     FOLDS          numbers of the folds to score, of tasks that have several (default: all)
     BEAMS, FINISH, SCORE, CANDIDATES, TOKENS   of a generator (benchmarks.linking.generator)
+    BY             of KeBioLM: entities, the nearest of its table (benchmarks.linking.entities), or names
     MIRROR, DATA   where files come from: folders or archives; the data set's folder itself;  DEVICE  cpu, cuda
 
 Everything but the linker itself is the protocol: it is stamped on the score, and only scores of one stamp are compared.
@@ -38,6 +39,7 @@ import numpy as np
 from mlflow import MlflowClient
 
 from benchmarks.linking import scores as s
+from benchmarks.linking.entities import SETTINGS as ENTITIES
 from benchmarks.linking.generator import SETTINGS as GENERATOR
 from benchmarks.linking.linkers import (
     DEPTH,
@@ -67,7 +69,7 @@ from models.metrics import compared
 SETTINGS = (
     "MODEL", "CKPT", "SPLIT", "POOLING", "SIMILARITY", "MAX_LENGTH", "PRECISION", "BACKOFF", "NORMALISE", "ABBREVIATIONS",
     "TRAIN_NAMES", "COMPOSITE", "NIL", "NAMES", "GRAPH", "BACKEND", "INDEX", "FOLDS", "MIRROR", "DATA", "DEVICE",
-    *GENERATOR,
+    *dict.fromkeys((*GENERATOR, *ENTITIES)),
 )  # fmt: skip
 FLOORS = ("exact", "tfidf")
 TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"

@@ -15,41 +15,17 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
+from datamodules.contexts import END, START, balanced, sides
 from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError, read_json
 
-START, END, IS = "START", "END", "is"
+IS = "is"
 FILE = "genbioel.json"  #: in an export: the settings below
 
 
 def plain(text: str) -> str:
     """`text` in lower case, runs of white space as one blank, none at the ends."""
     return " ".join(text.lower().split())
-
-
-def balanced(left: int, right: int, room: int) -> tuple[int, int]:
-    """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of it each if both need it."""
-    room = max(0, room)
-    kept = min(left, max(room // 2, room - right))
-    return kept, min(right, room - kept)
-
-
-def sides(mention: str, context: str | None) -> tuple[str, str]:
-    """(left, right) of a context as :func:`datamodules.linking.context_of` marks it; two empty ones without context.
-
-    Should the text itself hold the markers, the pair with `mention` between counts, or else the first one.
-    """
-    if context is None:
-        return "", ""
-    before, between, after = f"{START} ", f" {END}", f"{START} {mention} {END}"
-    if after in context:
-        left, _, right = context.partition(after)
-        return left, right
-    left, start, rest = context.partition(before)
-    _, end, right = rest.partition(between)
-    if not start or not end:
-        raise InputError(f"context {context!r:.60}: wanted the mention between the words {START} and {END}")
-    return left, right
 
 
 class Window(NamedTuple):

@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datamodules.genbioel.inputs import Inputs, plain, sides, window
+from datamodules.contexts import sides
+from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.names import RULES, NameSet, name_set
 from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking

@@ -12,7 +12,8 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.genbioel.inputs import END, START, Inputs, plain
+from datamodules.contexts import END, START
+from datamodules.genbioel.inputs import Inputs, plain
 from datamodules.genbioel.store import kept
 from datamodules.genbioel.templates import TEMPLATES
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint

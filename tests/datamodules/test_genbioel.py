@@ -17,9 +17,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
 from datamodules.genbioel.denoising import infilled, permuted
-from datamodules.genbioel.inputs import Inputs, balanced, plain, sides, window
+from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.mentions import TARGETS, MentionSamples, build_mentions, standing, without_overlaps
 from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
 from datamodules.genbioel.samples import GraphSamples, drawn

@@ -1,0 +1,22 @@
+"""The graph that GRAPH= means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kg import build
+from kg.files import InputError
+from kg.tracking import runs_folder
+
+
+def graph_folder(name: str) -> Path:
+    """hpo (that of `make pretrain-kebiolm`, built if it is not there), or a folder of kg.build. Raises InputError for others."""
+    if name == "hpo":
+        folder = runs_folder() / "data" / "kebiolm-small" / "graph"
+        build.build("hpo", None, folder)
+        return folder
+    if not Path(name).is_dir():
+        raise InputError(
+            f"GRAPH={name}: no such folder; wanted hpo, or a folder with a graph (python -m kg.build --help)"
+        )
+    return Path(name)

@@ -1,0 +1,145 @@
+"""How many of the annotated mentions of NER and RE sets a graph has a name for: KeBioLM's Table 1, for any graph.
+
+    python -m benchmarks.run overlap [TASK ...] [GRAPH=hpo|FOLDER] [MODEL=kebiolm] [MIRROR=FOLDER]     (make overlap)
+
+A mention is known when it is a name of the graph, word for word in any case (:mod:`kg.linking.tokens`: white space and the cut
+of tokens do not matter). Nothing is left out for being short or a function word, and a part of a mention is no mention:
+what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
+table has a vector for. All splits at hand are counted together, as the paper's 8.7 to 58.5 % are.
+
+In relation sets those entities count that stand in an example, once however many examples there are. GAD's
+sentences came without them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.data import fetched, place
+from benchmarks.definition import Definition
+from benchmarks.graphs import graph_folder
+from benchmarks.linking.entities import table_of
+from benchmarks.tasks import inputs, read, task, tasks
+from datamodules.tasks import Relation, Tagged
+from experiments.encoders import encoder
+from kg.files import InputError
+from kg.graph import KnowledgeGraph
+from kg.linking.tokens import words
+
+SETTINGS = ("GRAPH", "MODEL", "CKPT", "MIRROR")
+KINDS = ("ner", "nested", "relation")
+
+
+class Overlap(NamedTuple):
+    """Mentions of a set, how many of them are known, and the same of different mentions."""
+
+    mentions: int
+    known: int
+    different: int
+    different_known: int
+
+
+def form(name: str) -> str:
+    """What two names have in common when they are the same word for word, in any case."""
+    return " ".join(words(name))
+
+
+def of_graph(folder: str | Path) -> set[str]:
+    """The forms of all names of a graph. Raises InputError when there is none in `folder`."""
+    return {form(name) for name in KnowledgeGraph.load(folder).names["name"].to_pylist()}
+
+
+def of_model(name: str, checkpoint: str | None = None) -> set[str]:
+    """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for a model without such a table."""
+    ids, names = table_of(encoder(name, checkpoint).folder)
+    return {form(own) for entity in ids for own in names.get(entity, ())}
+
+
+def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
+    """(offset without markers, text) of what stands between a marker such as [S] and its [/S]; parts may lie in each other."""
+    opened: dict[str, int] = {}
+    plain = ""
+    for part in re.split("(" + "|".join(map(re.escape, markers)) + ")", text):
+        if part not in markers:
+            plain += part
+        elif part.startswith("[/"):
+            start = opened[part.replace("/", "", 1)]
+            yield start, plain[start:]
+        else:
+            opened[part] = len(plain)
+
+
+def mentions_of(definition: Definition, data: Path) -> list[str] | None:
+    """The annotated mentions of all splits; None where the files have none. Raises InputError as the readers do."""
+    if definition.mentions is not None:
+        return [m for split, paths in inputs(definition, data).items() for m in definition.mentions(paths, split)]
+    splits, _, _ = read(definition, data)
+    examples = [example for several in splits.values() for example in several]
+    if all(isinstance(e, Tagged) for e in examples):
+        return [e.text[start:end] for e in examples for start, end, _ in e.entities]
+    if not any(marker.startswith("[/") for marker in definition.markers):
+        return None
+    found = {
+        (e.document, *m): m[1] for e in examples if isinstance(e, Relation) for m in between(e.text, definition.markers)
+    }
+    return list(found.values())
+
+
+def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:
+    """How many of `mentions` have a form that is `known`."""
+    forms = [form(m) for m in mentions]
+    return Overlap(len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known))
+
+
+def known_of(given: Mapping[str, str]) -> tuple[str, set[str]]:
+    """(what is asked, the forms of its names) of GRAPH= or MODEL=."""
+    if given.get("MODEL") and given.get("GRAPH"):
+        raise InputError("GRAPH= and MODEL=: wanted one of the two")
+    if given.get("MODEL"):
+        return given["MODEL"], of_model(given["MODEL"], given.get("CKPT"))
+    name = given.get("GRAPH") or "hpo"
+    return name, of_graph(graph_folder(name))
+
+
+def overlaps(names: Sequence[str], given: Mapping[str, str]) -> tuple[str, dict[str, Overlap | None], dict[str, str]]:
+    """(what is asked, {task: its overlap, None without mentions}, {task: why it was not counted}).
+
+    names: none means every NER and RE task. Raises InputError for a task of another kind, and when none could be read.
+    """
+    definitions = [task(n) for n in names] or [d for d in tasks().values() if d.kind in KINDS]
+    if wrong := [d.name for d in definitions if d.kind not in KINDS]:
+        raise InputError(f"{wrong[0]}: a task without annotated mentions; wanted one of entities or relations")
+    asked, known = known_of(given)
+    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+    found: dict[str, Overlap | None] = {}
+    missing: dict[str, str] = {}
+    for definition in definitions:
+        try:
+            several = mentions_of(definition, fetched(definition.dataset, place(), mirrors))
+        except InputError as error:
+            missing[definition.name] = str(error)
+            continue
+        found[definition.name] = None if several is None else overlap(several, known)
+    if not found:
+        raise InputError("no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items()))
+    return asked, found, missing
+
+
+def told(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]) -> str:
+    """The counts as aligned text, what was not counted below."""
+    lines = [f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"]
+    for name, one in found.items():
+        if one is None:
+            lines.append(f"{name:<16}{'-':>10}")
+            continue
+        shares = [one.known / max(one.mentions, 1), one.different_known / max(one.different, 1)]
+        lines.append(
+            f"{name:<16}{one.mentions:>10,}{one.known:>10,}{shares[0]:>8.1%}{one.different:>11,}{one.different_known:>10,}{shares[1]:>8.1%}"
+        )
+    return "\n".join(
+        [f"mentions that {asked} has a name for", "", *lines, *(f"{n}: not counted: {w}" for n, w in missing.items())]
+    )

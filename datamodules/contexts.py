@@ -1,0 +1,37 @@
+"""A mention in its text, as linkers are given it: the words START and END stand around the mention."""
+
+from __future__ import annotations
+
+from kg.files import InputError
+
+START, END = "START", "END"
+
+
+def marked(text: str, start: int, end: int) -> str:
+    """`text` with START and END around what stands at [start, end)."""
+    return f"{text[:start]}{START} {text[start:end]} {END}{text[end:]}"
+
+
+def balanced(left: int, right: int, room: int) -> tuple[int, int]:
+    """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of it each if both need it."""
+    room = max(0, room)
+    kept = min(left, max(room // 2, room - right))
+    return kept, min(right, room - kept)
+
+
+def sides(mention: str, context: str | None) -> tuple[str, str]:
+    """(left, right) of a context as :func:`marked` makes it; two empty ones without context.
+
+    Should the text itself hold the markers, the pair with `mention` between counts, or else the first one.
+    """
+    if context is None:
+        return "", ""
+    before, between, after = f"{START} ", f" {END}", f"{START} {mention} {END}"
+    if after in context:
+        left, _, right = context.partition(after)
+        return left, right
+    left, start, rest = context.partition(before)
+    _, end, right = rest.partition(between)
+    if not start or not end:
+        raise InputError(f"context {context!r:.60}: wanted the mention between the words {START} and {END}")
+    return left, right
