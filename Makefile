@@ -52,7 +52,7 @@ evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= M
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
 table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …)
-	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR,$(if $($(v)),$(v)="$($(v))"))
+	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR OUT,$(if $($(v)),$(v)="$($(v))"))
 
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
 	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))

@@ -102,12 +102,14 @@ def run_figures(words: Sequence[str]) -> None:
 
 
 def run_table(words: Sequence[str]) -> None:
-    from benchmarks.table import SETTINGS, markdown
+    from benchmarks.table import SETTINGS, written_table
 
     plain, given = settings_of(words, SETTINGS)
     if len(plain) != 2:
         raise InputError(f"wanted PAPER and TABLE, such as sapbert 2, got {' '.join(plain) or 'nothing'}")
-    print(markdown(plain[0], plain[1], given))
+    text, files = written_table(plain[0], plain[1], given)
+    print(text)
+    print(f"\nwritten to {files[0]} and {files[1].name}")
 
 
 def run_counts(words: Sequence[str]) -> None:

@@ -161,3 +161,17 @@ def compared(
     x, y = np.array([score(first[s]) for s in seeds]), np.array([score(second[s]) for s in seeds])
     p_seeds = float(stats.ttest_rel(y, x).pvalue) if len(seeds) > 1 and np.ptp(y - x) > 0 else None
     return Comparison(observed, float(low), float(high), float(p), p_seeds)
+
+
+def one_sample(values: Sequence[float], mean: float) -> tuple[float, float]:
+    """(t, two-sided p) of seeds against a given number. Seeds that do not differ have t = inf and p = 0, or 0 and 1 on it.
+
+    Raises ValueError for fewer than two.
+    """
+    if len(values) < 2:
+        raise ValueError(f"{len(values)} values: wanted at least 2")
+    if len(set(values)) == 1:
+        off = values[0] - mean
+        return (0.0, 1.0) if off == 0 else (float(np.copysign(np.inf, off)), 0.0)
+    found = stats.ttest_1samp(values, mean)
+    return float(found.statistic), float(found.pvalue)

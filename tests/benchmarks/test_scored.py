@@ -58,7 +58,8 @@ def scored(
     file = (
         runs / "finetune" / name.replace(":", "-") / model.replace("/", "-").replace(" ", "-") / place / "summary.json"
     )
-    write_json(file, summary | more)
+    write_json(file, summary | {"folder": str(file.parent)} | more)
+    tallied(file, **{f"seed{seed}": [1, 0, 1, 0] for seed in range(len(scores))})
     os.utime(file, (1_000_000 - age, 1_000_000 - age))
     return file
 
@@ -93,10 +94,10 @@ def test_seeds_of_runs() -> None:
 
 def tallied(file: Path, **right: list[int]) -> None:
     """The tallies of fine-tuning seeds beside a summary: right or wrong of each test example."""
-    write_json(file, read_json(file) | {"folder": str(file.parent)})
     for seed, hits in right.items():
-        (file.parent / seed).mkdir()
-        np.savez(file.parent / seed / "tallies.npz", entity_f1=np.stack([hits, np.ones(len(hits))], axis=1))
+        (file.parent / seed).mkdir(exist_ok=True)
+        own = np.stack([hits, np.ones(len(hits))], axis=1)
+        np.savez(file.parent / seed / "tallies.npz", **{read_json(file)["metric"]: own})  # type: ignore[arg-type]
 
 
 def test_pretraining_seeds_are_paired(runs: Path) -> None:
@@ -239,7 +240,7 @@ def test_sizes_are_those_of_the_files(
             raise InputError(f"{name} is not at hand")
         return {"train": 5}
 
-    monkeypatch.setattr(table, "split_sizes", here)
+    monkeypatch.setattr("benchmarks.table.counted.split_sizes", here)
     assert main(["table", "smedbert", "5"]) == 0
     told = capsys.readouterr()
     assert (

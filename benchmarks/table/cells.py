@@ -1,0 +1,108 @@
+"""What a table's cell holds, and how cells become text: Markdown with reported beside measured, CSV with a line a cell."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+HEADS = (
+    "row", "column", "as published", "measured", "sd", "n", "low", "high", "significance", "runs",
+)  # fmt: skip
+
+
+class Cell(NamedTuple):
+    """One number as a paper prints it, and what was measured here.
+
+    reported  as printed; None where the paper has none
+    values    what was measured, one a seed, in the unit that the paper prints
+    interval  95 % over test examples, where it was made
+    tests     against other rows, as text
+    runs      folders or MLflow runs that the values come from
+    """
+
+    row: str
+    column: str
+    reported: float | None
+    values: tuple[float, ...] = ()
+    interval: tuple[float, float] | None = None
+    tests: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    digits: int = 2
+
+    @property
+    def shown(self) -> str:
+        """mean ± sd (n), or a single value with its interval if it has one; nothing without a value."""
+        text = spread(self.values, self.digits)
+        if len(self.values) != 1 or self.interval is None:
+            return text
+        low, high = self.interval
+        return f"{text} [{low:.{self.digits}f}, {high:.{self.digits}f}]"
+
+    @property
+    def published(self) -> str:
+        return "" if self.reported is None else f"{self.reported:.{self.digits}f}"
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """mean ± sd (n); one value as it is; nothing without any."""
+    if len(values) < 2:
+        return "".join(f"{v:.{digits}f}" for v in values)
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} ({len(values)})"
+
+
+def beside(cells: Sequence[Cell]) -> list[list[str]]:
+    """Rows by columns, in the cells' order, every column twice: as published, and measured."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    at = {(cell.row, cell.column): cell for cell in cells}
+    lines = [["", *(f"{column} {kind}" for column in columns for kind in ("as published", "measured"))]]
+    for row in dict.fromkeys(cell.row for cell in cells):
+        own = [at[row, column] for column in columns]
+        lines.append([row, *(text for cell in own for text in (cell.published, cell.shown))])
+    return lines
+
+
+def as_markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of lines, the first one its heads; columns with nothing in them stay out."""
+    used = [0] + [i for i in range(1, len(lines[0])) if any(line[i] for line in lines[1:])]
+    text = ["| " + " | ".join(line[i].replace("|", "\\|") for i in used) + " |" for line in lines]
+    return "\n".join([text[0], "|" + "---|" * len(used), *text[1:]])
+
+
+def significance(cells: Sequence[Cell]) -> list[str]:
+    """A line for every test."""
+    return [f"{cell.row}, {cell.column}: {test}" for cell in cells for test in cell.tests]
+
+
+def as_csv(cells: Sequence[Cell]) -> str:
+    """A line a cell: HEADS."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEADS)
+    for cell in cells:
+        known = cell.values
+        writer.writerow(
+            [
+                cell.row,
+                cell.column,
+                "" if cell.reported is None else cell.reported,
+                f"{np.mean(known):.6g}" if known else "",
+                f"{np.std(known, ddof=1):.6g}" if len(known) > 1 else "",
+                len(known) or "",
+                *(f"{v:.6g}" for v in cell.interval or ()),
+                *([] if cell.interval else ["", ""]),
+                "; ".join(cell.tests),
+                " ".join(cell.runs),
+            ]
+        )
+    return out.getvalue()
+
+
+def lines_as_csv(lines: Sequence[Sequence[str]]) -> str:
+    """The lines of a table of counts."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
