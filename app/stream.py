@@ -1,0 +1,166 @@
+"""Files of documents through a chain, in bounded memory, going on where a run stopped.
+
+Results go line by line to OUTPUT.partial (JSON lines), whole batches at a time; beside it OUTPUT.state.json says what they were
+made with. A run that finds both with the same settings goes on behind the last whole batch; other settings are refused. At the end
+the lines become the format of OUTPUT and both files go: OUTPUT is there whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from app.pipeline import BATCH, Linked, Pipeline, as_record
+from kg.files import InputError, explained, read_json, sha256, write_json, written
+from kg.linking.documents import Document, documents, files_in
+
+FORMATS = ("jsonl", "pubtator")
+
+
+class Counts(NamedTuple):
+    documents: int
+    mentions: int
+    linked: int
+
+
+def format_of(output: str | Path, format: str | None) -> str:
+    """The format of an output file: as given, else by its name. Raises InputError."""
+    if format is None:
+        format = "pubtator" if "pubtator" in Path(output).name.lower() else "jsonl"
+    if format not in FORMATS:
+        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+    return format
+
+
+def record(document: Document, mentions: Sequence[Linked]) -> dict[str, Any]:
+    """A document with its mentions, as a line of JSON holds it."""
+    return {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
+
+
+def pubtator(line: dict[str, Any]) -> str:
+    """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and an empty abstract.
+
+    A mention that is linked to nothing has the id -.
+    """
+    text = line["text"].replace("\n", " ").replace("\r", " ").replace("\t", " ").replace("|", " ")
+    name = str(line["id"]).replace("|", " ").replace("\t", " ")
+    rows = [f"{name}|t|{text}", f"{name}|a|"]
+    for m in line["mentions"]:
+        own = text[m["start"] : m["end"]]
+        rows.append("\t".join([name, str(m["start"]), str(m["end"]), own, m["type"] or "-", m["entity"] or "-"]))
+    return "\n".join(rows) + "\n\n"
+
+
+def _kept(partial: Path) -> tuple[int, int, Counts]:
+    """(documents, bytes, counts) of the whole lines in a partial file."""
+    count = size = mentions = linked = 0
+    with open(partial, "rb") as handle:
+        for line in handle:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                found = json.loads(line)["mentions"]
+            except (ValueError, KeyError, TypeError):
+                break
+            count, size = count + 1, size + len(line)
+            mentions += len(found)
+            linked += sum(m["entity"] is not None for m in found)
+    return count, size, Counts(count, mentions, linked)
+
+
+def batches(source: Iterable[Document], size: int) -> Iterator[list[Document]]:
+    """Lists of `size` documents, the last one shorter."""
+    iterator = iter(source)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def link_files(
+    pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, settings: dict[str, Any],
+    input_format: str | None = None, output_format: str | None = None, encoding: str = "utf-8", empty: str = "error",
+    fresh: bool = False, told: Callable[[str], None] = print,
+) -> Counts:  # fmt: skip
+    """Link the documents of `inputs` into `output`. `settings` name what the pipeline is made of.
+
+    Raises InputError for an input that cannot be read, an output that another process writes, and a partial output that was made
+    with other settings or of other files.
+    """
+    output, wanted = Path(output), format_of(output, output_format)
+    files = files_in(inputs)
+    partial, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
+    made_of = settings | {
+        "inputs": [[str(f.resolve()), sha256(f)] for f in files],
+        "encoding": encoding,
+        "empty": empty,
+    }
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(partial, "ab+")  # noqa: SIM115  it stays locked to the end
+    except OSError as error:
+        raise explained(error, partial) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"{partial}: another process is writing it. Wait for it, or give another output."
+            ) from error
+        if fresh:
+            handle.truncate(0)
+        done = Counts(0, 0, 0)
+        if state.is_file() and not fresh:
+            if read_json(state) != json.loads(json.dumps(made_of)):
+                raise InputError(
+                    f"{partial}: begun with other settings or files ({state.name} says which). Go on with those, give another "
+                    "output, or begin anew with --fresh."
+                )
+            count, size, done = _kept(partial)
+            count -= count % BATCH
+            if count < done.documents:  # a batch is read again whole
+                _, size, done = _first(partial, count)
+            handle.truncate(size)
+            if count:
+                told(f"{output}: {count:,} documents are there; going on")
+        else:
+            handle.truncate(0)
+            write_json(state, made_of)
+        source = documents(files, input_format, empty, encoding)
+        with tqdm(initial=done.documents, desc="linking", unit="document", disable=None) as bar:
+            for batch in batches(islice(source, done.documents, None), BATCH):
+                found = pipeline.link([document.text for document in batch])
+                lines = [json.dumps(record(d, m), ensure_ascii=False) + "\n" for d, m in zip(batch, found, strict=True)]
+                handle.write("".join(lines).encode())
+                handle.flush()
+                done = Counts(
+                    done.documents + len(batch), done.mentions + sum(map(len, found)),
+                    done.linked + sum(m.entity is not None for each in found for m in each),
+                )  # fmt: skip
+                bar.update(len(batch))
+        os.fsync(handle.fileno())
+        if wanted == "jsonl":
+            os.replace(partial, output)
+        else:
+            with written(output) as out, open(partial, encoding="utf-8") as lines_of:
+                out.writelines(pubtator(json.loads(line)) for line in lines_of)
+            partial.unlink()
+        state.unlink()
+    return done
+
+
+def _first(partial: Path, count: int) -> tuple[int, int, Counts]:
+    """(documents, bytes, counts) of the first `count` lines."""
+    size = mentions = linked = 0
+    with open(partial, "rb") as handle:
+        for line in islice(handle, count):
+            size += len(line)
+            found = json.loads(line)["mentions"]
+            mentions += len(found)
+            linked += sum(m["entity"] is not None for m in found)
+    return count, size, Counts(count, mentions, linked)
