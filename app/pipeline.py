@@ -161,9 +161,7 @@ class Pipeline:
 
     def link(self, texts: Sequence[str]) -> list[list[Linked]]:
         """The mentions of each text, in order."""
-        asked: list[
-            tuple[int, int, int, str | None, str, str | None]
-        ] = []  # text, start, end, entity, string, long form
+        asked: list[Asked] = []
         for number, (text, spans) in enumerate(zip(texts, self._spans(texts), strict=True)):
             forms = long_forms(text) if spans and "(" in text else {}
             for start, end, entity in spans:

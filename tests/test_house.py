@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("kg", "datamodules", "models", "experiments", "benchmarks")
+ROOMS = ("kg", "datamodules", "models", "experiments", "benchmarks", "app")
 SOURCES = sorted(p for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*.py"))
 
 
