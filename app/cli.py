@@ -158,6 +158,11 @@ def link(given: argparse.Namespace) -> None:
     if given.output:
         format_of(given.output, given.to)
     settings = dict(word.split("=", 1) for word in given.set)
+    if settings:
+        from benchmarks.linking.evaluate import SETTINGS
+
+        if unknown := sorted(set(settings) - set(SETTINGS)):
+            raise InputError(f"--set {unknown[0]}: no such setting; choose from: {', '.join(SETTINGS)}")
     if given.device != "cpu":
         settings["DEVICE"] = given.device
     pipeline = Pipeline(given.graph, given.chain, given.nil, given.top, settings)

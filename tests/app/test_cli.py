@@ -86,6 +86,7 @@ def test_vectors_of_texts(fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.
         (["link", "--graph", "GRAPH", "--text", "x", "--chain", "sapbert"], 2, "finds no mentions"),
         (["link", "--graph", "GRAPH", "--input", "x"], 2, "--input and --output go together"),
         (["link", "--graph", "GRAPH", "--text", "x", "--set", "BEAMS"], 2, "wanted NAME=VALUE"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--set", "BEEMS=3"], 2, "--set BEEMS: no such setting"),
         (["link", "--graph", "GRAPH", "--input", "nowhere.txt", "--output", "o.jsonl"], 2, "no such file"),
         (["link", "--graph", "GRAPH", "--text", "x", "--top", "0"], 2, "top 0"),
         (["embed", "--model", "minilm", "--text", "x"], 2, "--output FILE or --json"),
