@@ -7,7 +7,6 @@ the lines become the format of OUTPUT and both files go: OUTPUT is there whole, 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from app.pipeline import BATCH, Linked, Pipeline, as_record
-from kg.files import InputError, explained, read_json, sha256, write_json, written
+from kg.files import InputError, locked, read_json, sha256, write_json, written
 from kg.linking.documents import Document, documents, files_in
 
 FORMATS = ("jsonl", "pubtator")
@@ -100,18 +99,8 @@ def link_files(
         "encoding": encoding,
         "empty": empty,
     }
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(partial, "ab+")  # noqa: SIM115  it stays locked to the end
-    except OSError as error:
-        raise explained(error, partial) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"{partial}: another process is writing it. Wait for it, or give another output."
-            ) from error
+    taken = f"{partial}: another process is writing it. Wait for it, or give another output."
+    with locked(partial, "ab+", taken) as handle:
         if fresh:
             handle.truncate(0)
         done = Counts(0, 0, 0)

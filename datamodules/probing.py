@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kg.files import InputError, digest, explained, read_json, sha256, write_json, written_folder
+from kg.files import InputError, digest, explained, read_json, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -417,15 +417,8 @@ def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh:
 
 def load(folder: str | Path) -> list[Query]:
     """The queries in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
-    folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
-        raise InputError(
-            f"{folder}: no queries here (manifest.json is missing). Run: python -m datamodules.probing build"
-        )
-    file = folder / FILE
-    if not file.is_file() or sha256(file) != read_json(folder / "manifest.json").get("sha256"):
-        raise InputError(f"{file}: missing, or not the file its manifest describes. Build the queries again.")
-    return [Query(**row) for row in pq.read_table(file).to_pylist()]
+    sealed(folder, FILE, "queries", "Build the queries", "Run: python -m datamodules.probing build")
+    return [Query(**row) for row in pq.read_table(Path(folder) / FILE).to_pylist()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -31,7 +31,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 from tqdm import tqdm
 
-from kg.files import InputError, read_json, sha256, write_json, written, written_folder
+from kg.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import documents
 
@@ -208,15 +208,8 @@ def build(
 
 def load(folder: str | Path) -> list[Sample]:
     """The samples in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
-    folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
-        raise InputError(
-            f"{folder}: no samples here (manifest.json is missing). Run: python -m datamodules.synonyms build"
-        )
-    file = folder / FILE
-    if not file.is_file() or sha256(file) != read_json(folder / "manifest.json").get("sha256"):
-        raise InputError(f"{file}: missing, or not the file its manifest describes. Build the samples again.")
-    return [Sample(**row) for row in pq.read_table(file).to_pylist()]
+    sealed(folder, FILE, "samples", "Build the samples", "Run: python -m datamodules.synonyms build")
+    return [Sample(**row) for row in pq.read_table(Path(folder) / FILE).to_pylist()]
 
 
 def sentences(text: str) -> list[str]:

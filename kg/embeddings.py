@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from kg.files import InputError, lines, sealed, sha256, write_json, written, written_folder
 
 
 @dataclass(eq=False)
@@ -67,13 +67,8 @@ class EmbeddingTable:
         """The table in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
-        if not (folder / "manifest.json").is_file():
-            raise InputError(
-                f"{folder}: no embedding table here (manifest.json is missing). Train one: python -m kg.train --help"
-            )
-        manifest = read_json(folder / "manifest.json")
-        if not file.is_file() or sha256(file) != manifest.get("sha256"):
-            raise InputError(f"{file}: missing, or not the file its manifest describes. Train the table again.")
+        make = "Train one: python -m kg.train --help"
+        manifest = sealed(folder, file.name, "embedding table", "Train the table", make)
         try:
             tensors = load_file(file)
         except SafetensorError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gzip
 import hashlib
 import io
@@ -109,6 +110,39 @@ def read_json(path: str | Path) -> Any:
         raise explained(error, path) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not valid JSON ({error}). Delete the file and build it again.") from error
+
+
+def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
+    """The manifest of `folder`, when its file `name` is the one that it describes by `sha256`.
+
+    what: what should lie there, "samples"; again: "Build the samples"; make: what a folder without manifest asks for, "Run: …".
+    Raises InputError where there is no manifest, or the file is missing or another one.
+    """
+    folder = Path(folder)
+    if not (folder / "manifest.json").is_file():
+        raise InputError(f"{folder}: no {what} here (manifest.json is missing). {make}")
+    manifest = read_json(folder / "manifest.json")
+    file = folder / name
+    if not isinstance(manifest, dict) or not file.is_file() or sha256(file) != manifest.get("sha256"):
+        raise InputError(f"{file}: missing, or not the file its manifest describes. {again} again.")
+    return manifest
+
+
+@contextlib.contextmanager
+def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
+    """`path`, opened in `mode` for this process alone; its folder is made. Raises InputError with `message` when another has it."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, mode)  # noqa: SIM115 - closed below; only its opening is to be explained
+    except OSError as error:
+        raise explained(error, path) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(message) from error
+        yield handle
 
 
 def opened(path: str | Path) -> IO[bytes]:

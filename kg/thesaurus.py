@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kg.files import InputError, lines, opened, read_json, sha256, write_json, written_folder
+from kg.files import InputError, lines, opened, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.merge import compared
 
@@ -169,14 +169,11 @@ class Thesaurus:
     @classmethod
     def load(cls, folder: str | Path) -> Thesaurus:
         """The thesaurus in `folder`, which may be empty. Raises InputError when there is none or it is not whole."""
-        folder, file = Path(folder), Path(folder) / "thesaurus.parquet"
-        if not (folder / "manifest.json").is_file():
-            raise InputError(
-                f"{folder}: no thesaurus here (manifest.json is missing). Make one: python -m kg.thesaurus --help"
-            )
-        manifest = read_json(folder / "manifest.json")
-        if manifest.get("format") != FORMAT or not file.is_file() or sha256(file) != manifest.get("sha256"):
-            raise InputError(f"{file}: missing, or not the file its manifest describes. Make the thesaurus again.")
+        file = Path(folder) / "thesaurus.parquet"
+        make = "Make one: python -m kg.thesaurus --help"
+        manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
+        if manifest.get("format") != FORMAT:
+            raise InputError(f"{folder}/manifest.json: no thesaurus of format {FORMAT}. Make the thesaurus again.")
         return cls(pq.read_table(file))
 
     def __len__(self) -> int:

@@ -7,8 +7,6 @@ were made. Parts do not depend on the number of workers or on interruptions.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import gc
 import json
 import multiprocessing
@@ -26,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from kg.files import PARTIAL, InputError, explained, lines, read_json, sha256, write_json, written
+from kg.files import PARTIAL, InputError, lines, locked, read_json, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import (
     Document,
@@ -171,22 +169,6 @@ def _results(
         gc.unfreeze()
 
 
-@contextlib.contextmanager
-def _locked(out: Path) -> Iterator[IO[str]]:
-    """The folder, made if need be, for this process alone."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        handle = open(out / ".lock", "w")  # noqa: SIM115 - closed below; only its opening is to be explained
-    except OSError as error:
-        raise explained(error, out) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{out}: another process is linking into it. Wait, or choose another folder.") from error
-        yield handle
-
-
 def _complete(out: Path, settings: dict[str, Any], fresh: bool) -> bool:
     """Whether `out` already holds all parts for `settings`; if not, make it ready for the missing ones.
 
@@ -278,7 +260,9 @@ def link_corpus(
     }
     if encoding != "utf-8":  # left out otherwise: corpora from before there was a choice go on
         settings["encoding"] = encoding
-    with _locked(out) as lock:
+    with locked(
+        out / ".lock", "w", f"{out}: another process is linking into it. Wait, or choose another folder."
+    ) as lock:
         if _complete(out, settings, fresh):
             return read_json(out / "manifest.json") | {"new": False}
         model = _linker(KnowledgeGraph.load(graph_folder), linker, options)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from kg.files import InputError, lines, read_json, sealed, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
 from kg.pagerank.scores import ALPHA, pagerank, weights
@@ -105,13 +105,8 @@ class NeighbourTable:
         """The table in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
         folder = Path(folder)
         file = folder / "neighbours.npy"
-        if not (folder / "manifest.json").is_file():
-            raise InputError(
-                f"{folder}: no neighbour table here (manifest.json is missing). Make one: python -m kg.pagerank --help"
-            )
-        manifest = read_json(folder / "manifest.json")
-        if not file.is_file() or sha256(file) != manifest.get("sha256"):
-            raise InputError(f"{file}: missing, or not the file its manifest describes. Make the table again.")
+        make = "Make one: python -m kg.pagerank --help"
+        manifest = sealed(folder, file.name, "neighbour table", "Make the table", make)
         ids = {name: [line for _, line in lines(folder / f"{name}.txt")] for name in ("entities", "relations")}
         rows = np.load(file, mmap_mode="r", allow_pickle=False)
         return cls(rows, ids["entities"], ids["relations"], manifest)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError
+from kg.files import InputError, locked
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
 from kg.linking import run as runs
 from kg.linking.__main__ import main
@@ -185,7 +185,10 @@ def test_command_line_errors(graph, tmp_path, capsys):
 
 def test_two_runs_in_one_folder_are_refused(graph, tmp_path):
     source = fakes.jsonl(tmp_path / "a.jsonl")
-    with runs._locked(tmp_path / "out"), pytest.raises(InputError, match="another process is linking into it"):
+    with (
+        locked(tmp_path / "out" / ".lock", "w", "taken"),
+        pytest.raises(InputError, match="another process is linking into it"),
+    ):
         link_corpus(graph, [source], tmp_path / "out")
 
 
