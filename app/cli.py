@@ -5,6 +5,7 @@
     kepl link --graph graph --text "He had arachnodactyly."     [--chain "dictionary > sapbert"] [--nil 0.8] [--json]
     kepl link --graph graph --input notes.jsonl --output links.jsonl        goes on where it was stopped
     kepl embed --model sapbert --input names.txt --output vectors.safetensors
+    kepl serve --graph graph [--chain …] [--port 8000]          a page and an interface on http://127.0.0.1:8000
     kepl evaluate NCBI-EL MODEL=sapbert MIRROR=downloads/       as `make evaluate`
 
 Exit codes: 0 done, 1 a failure that is no fault of the input, 2 wrong input or options (one line says which), 130 interrupted.
@@ -40,6 +41,13 @@ EXAMPLES = {
     "embed": """examples:
   kepl embed --model sapbert --text "heart attack" --json
   kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors""",
+    "serve": """examples:
+  kepl serve --graph graph
+  KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
+  curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan syndrome"]}'
+
+"""
+    + CHAINS,
     "info": "example:\n  kepl graph info runs/data/kebiolm-small/graph --json",
 }
 
@@ -80,6 +88,23 @@ def parser() -> argparse.ArgumentParser:
     )
     link.add_argument("--fresh", action="store_true", help="begin anew where a run was stopped")
     link.add_argument("--json", action="store_true", help="as JSON lines")
+    serve = verbs.add_parser(
+        "serve", help="a page and an interface over HTTP", epilog=EXAMPLES["serve"], formatter_class=shown
+    )
+    serve.add_argument("--graph", required=True, help="folder of a graph (kepl graph build)")
+    serve.add_argument("--chain", default="dictionary", help="what detects, finds and ranks (dictionary); see below")
+    serve.add_argument(
+        "--nil", type=float, help="least score of a linked mention (default: every mention that has a candidate)"
+    )
+    serve.add_argument("--top", type=int, default=5, help="candidates that are kept (5)")
+    serve.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
+    serve.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of models, as make evaluate takes them"
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="address (127.0.0.1: this machine alone)")
+    serve.add_argument("--port", type=int, default=8000, help="port (8000; 0 takes a free one and says which)")
+    serve.add_argument("--max-bytes", type=int, default=1 << 20, help="of a request's body (1048576)")
+    serve.add_argument("--max-seconds", type=float, default=30.0, help="that a request waits (30)")
     embed = verbs.add_parser(
         "embed", help="vectors of names or short texts", epilog=EXAMPLES["embed"], formatter_class=shown
     )
@@ -144,6 +169,19 @@ def _texts(text: str | None, input: str | None = None) -> list[str]:
     return [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
 
 
+def settings_of(given: argparse.Namespace) -> dict[str, str]:
+    """What --set and --device say. Raises InputError for what is no setting."""
+    if wrong := [word for word in given.set if "=" not in word]:
+        raise InputError(f"--set {wrong[0]!r}: wanted NAME=VALUE")
+    settings = dict(word.split("=", 1) for word in given.set)
+    if settings:
+        from benchmarks.linking.evaluate import SETTINGS
+
+        if unknown := sorted(set(settings) - set(SETTINGS)):
+            raise InputError(f"--set {unknown[0]}: no such setting; choose from: {', '.join(SETTINGS)}")
+    return settings | ({"DEVICE": given.device} if given.device != "cpu" else {})
+
+
 def link(given: argparse.Namespace) -> None:
     from app.pipeline import Pipeline, as_record
     from app.stream import format_of, link_files
@@ -153,18 +191,9 @@ def link(given: argparse.Namespace) -> None:
         raise InputError("--text and --input: wanted one of the two")
     if bool(given.input) != bool(given.output):
         raise InputError("--input and --output go together; --text is answered on standard output")
-    if wrong := [word for word in given.set if "=" not in word]:
-        raise InputError(f"--set {wrong[0]!r}: wanted NAME=VALUE")
     if given.output:
         format_of(given.output, given.to)
-    settings = dict(word.split("=", 1) for word in given.set)
-    if settings:
-        from benchmarks.linking.evaluate import SETTINGS
-
-        if unknown := sorted(set(settings) - set(SETTINGS)):
-            raise InputError(f"--set {unknown[0]}: no such setting; choose from: {', '.join(SETTINGS)}")
-    if given.device != "cpu":
-        settings["DEVICE"] = given.device
+    settings = settings_of(given)
     pipeline = Pipeline(given.graph, given.chain, given.nil, given.top, settings)
     if given.input:
         made_of = {
@@ -193,6 +222,32 @@ def link(given: argparse.Namespace) -> None:
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
             print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}")
+
+
+def serve(given: argparse.Namespace) -> None:
+    import os
+    import socket
+
+    import uvicorn
+
+    from app.pipeline import Pipeline
+    from app.serve import Limits, create_app
+
+    if given.max_bytes < 1 or given.max_seconds <= 0:
+        raise InputError(f"--max-bytes {given.max_bytes}, --max-seconds {given.max_seconds}: wanted more than 0")
+    pipeline = Pipeline(given.graph, given.chain, given.nil, given.top, settings_of(given))
+    app = create_app(
+        pipeline, os.environ.get("KEPL_TOKEN") or None, Limits(bytes=given.max_bytes, seconds=given.max_seconds)
+    )
+    try:
+        listening = socket.create_server((given.host, given.port), backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"--host {given.host} --port {given.port}: {error}. Choose another port, or --port 0."
+        ) from error
+    host, port = listening.getsockname()[:2]
+    print(f"http://{host}:{port}  (interface: http://{host}:{port}/docs; Ctrl+C ends it)", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
 
 
 def embed(given: argparse.Namespace) -> None:
@@ -236,7 +291,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return int(stop.code or 0)
     try:
-        {"graph": show_info, "link": link, "embed": embed}[given.verb](given)
+        {"graph": show_info, "link": link, "embed": embed, "serve": serve}[given.verb](given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

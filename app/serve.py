@@ -1,0 +1,240 @@
+"""`kepl serve`: a chain over HTTP, and a page to try it on.
+
+    POST /link          {"texts": ["…"]} -> {"documents": [{"text", "mentions": […]}]}
+    GET  /entity?id=…   names, definition and neighbours of an entity of the graph
+    GET  /health        whether it answers, and with what
+    GET  /              the page;  /docs  the interface described (OpenAPI)
+
+Requests that wait together are linked together: texts of all of them in one batch, in one thread. A body over the limit is refused
+while it is read, a request that waits too long is given up, and when too many wait the next is told to come back. Errors are one
+line of JSON and never say where files lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.entities import Entities
+from app.pipeline import BATCH, Linked, Pipeline, as_record
+
+PAGE = Path(__file__).parent / "page"
+LOG = logging.getLogger("kepl.serve")
+#: what the page may load: its own files, nothing from elsewhere, no script in its text
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+
+
+class Limits(NamedTuple):
+    """What a request may ask for."""
+
+    bytes: int = 1 << 20  # of a body
+    texts: int = 256  # of a request
+    characters: int = 100_000  # of a text
+    seconds: float = 30.0  # that a request waits for its answer
+    waiting: int = 2048  # requests that wait; one more is refused
+
+
+class Asked(BaseModel):
+    """Texts to link."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    texts: list[str] = Field(min_length=1, description="texts, each linked by itself")
+
+    @field_validator("texts")
+    @classmethod
+    def writable(cls, texts: list[str]) -> list[str]:
+        for number, text in enumerate(texts):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(
+                    f"texts.{number}: half of a surrogate pair at {error.start}; wanted whole characters"
+                ) from error
+        return texts
+
+
+class BodyLimit:
+    """Refuses bodies of more than `most` bytes, before they are read whole."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self.app, self.most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        too_large = refused(413, f"a body of more than {self.most} bytes; send fewer texts at once")
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self.most:
+            await too_large(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self.most:  # without a length: what is inside sees a client that went away
+                return {"type": "http.disconnect"}
+            return message
+
+        async def answered(message: Message) -> None:
+            if read <= self.most:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                await too_large(scope, receive, send)
+
+        await self.app(scope, counted, answered)
+
+
+def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """An error as one line of JSON."""
+    return JSONResponse({"error": why}, status, headers)
+
+
+class Batches:
+    """Texts of requests that wait together, linked together in one thread."""
+
+    def __init__(self, pipeline: Pipeline, limits: Limits) -> None:
+        self.pipeline, self.limits = pipeline, limits
+        self.waiting: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[Linked]]]]] = asyncio.Queue(
+            limits.waiting
+        )
+        self.thread = ThreadPoolExecutor(1, "kepl-link")
+
+    async def link(self, texts: list[str]) -> list[list[Linked]]:
+        """The mentions of `texts`. Raises HTTPException when too many wait, or it takes too long."""
+        answer: asyncio.Future[list[list[Linked]]] = asyncio.get_running_loop().create_future()
+        try:
+            self.waiting.put_nowait((texts, answer))
+        except asyncio.QueueFull as error:
+            raise HTTPException(
+                503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}
+            ) from error
+        try:
+            return await asyncio.wait_for(answer, self.limits.seconds)
+        except TimeoutError as error:
+            raise HTTPException(
+                504, f"no answer within {self.limits.seconds:g} seconds; send fewer texts at once"
+            ) from error
+
+    async def work(self) -> None:
+        """Answer what waits, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            together = [await self.waiting.get()]
+            while sum(len(texts) for texts, _ in together) < BATCH and not self.waiting.empty():
+                together.append(self.waiting.get_nowait())
+            together = [one for one in together if not one[1].done()]  # nobody waits for the others any more
+            every = [text for texts, _ in together for text in texts]
+            try:
+                found = await loop.run_in_executor(self.thread, self.pipeline.link, every)
+            except Exception as error:
+                LOG.exception("linking failed")
+                for _, answer in together:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            first = 0
+            for texts, answer in together:
+                if not answer.done():
+                    answer.set_result(found[first : first + len(texts)])
+                first += len(texts)
+
+
+def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008  never changed
+    """The server of a chain. token: what Authorization: Bearer must say; None: everyone may ask."""
+    batches, entities = Batches(pipeline, limits), Entities(pipeline.graph)
+
+    @asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        worker = asyncio.create_task(batches.work())
+        try:
+            yield
+        finally:
+            worker.cancel()
+            batches.thread.shutdown(wait=False, cancel_futures=True)
+
+    app = FastAPI(title="KEPL", description="Entities out of text.", version="1", lifespan=running)
+
+    def allowed(request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        if token is not None and not hmac.compare_digest(given.encode("latin-1"), f"Bearer {token}".encode()):
+            raise HTTPException(
+                401, "wanted Authorization: Bearer and the server's token", {"WWW-Authenticate": "Bearer"}
+            )
+
+    @app.post("/link", dependencies=[Depends(allowed)])
+    async def link(asked: Asked) -> dict[str, Any]:
+        """The mentions of each text, with what each may mean."""
+        if len(asked.texts) > limits.texts:
+            raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
+        if longest := max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0:
+            raise HTTPException(413, f"a text of {longest} characters; it may have {limits.characters}")
+        found = await batches.link(asked.texts)
+        return {
+            "documents": [
+                {"text": text, "mentions": [as_record(m) for m in mentions]}
+                for text, mentions in zip(asked.texts, found, strict=True)
+            ]
+        }
+
+    @app.get("/entity", dependencies=[Depends(allowed)])
+    def entity(id: Annotated[str, Query(max_length=1000, description="an entity's id")]) -> dict[str, Any]:
+        """What the graph says of an entity."""
+        about = entities.about(id)
+        if about is None:
+            raise HTTPException(404, "no such entity in the graph")
+        return about
+
+    @app.get("/health")
+    def health() -> dict[str, Any]:
+        """Whether the server answers, and with what."""
+        return {"status": "ok", "chain": " > ".join(s for s in pipeline.steps if s), "entities": len(pipeline.types),
+                "token": token is not None}  # fmt: skip
+
+    @app.get("/", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(
+            PAGE / "index.html", headers={"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
+        )
+
+    @app.get("/page/{name}", include_in_schema=False)
+    def part(name: str) -> FileResponse:
+        if name not in ("page.js", "page.css"):
+            raise HTTPException(404, "no such page")
+        return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff"})
+
+    @app.exception_handler(StarletteHTTPException)
+    async def told(_: Request, error: StarletteHTTPException) -> JSONResponse:
+        return refused(error.status_code, str(error.detail), dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        return refused(422, f'{place + ": " if place else ""}{first["msg"]}; wanted {{"texts": ["…"]}}')
+
+    @app.exception_handler(Exception)
+    async def failed(_: Request, error: Exception) -> JSONResponse:
+        LOG.error("request failed", exc_info=error)
+        return refused(500, "the server failed on this request; its log says why")
+
+    app.add_middleware(BodyLimit, most=limits.bytes)
+    return app

@@ -1,0 +1,219 @@
+"""`kepl serve`: what it answers, what it refuses, and that nothing that is sent breaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app.entities import MOST, Entities
+from app.pipeline import Linked, Pipeline
+from app.serve import PAGE, Limits, create_app
+from kg.graph import KnowledgeGraph
+from tests.fakes.graphs import graph
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    many = {f"x{i}": "finding" for i in range(MOST + 5)}
+    triples = [
+        ("foozin", "treats", "renal failure"),
+        ("renal failure", "near", SCRIPT),
+        *(("foozin", "near", x) for x in many),
+    ]
+    types = {"renal failure": "disease", "foozin": "drug", SCRIPT: "disease"} | many
+    return str(graph(types, triples, [("foozin", "Foozinum", "synonym", "la")]).save(tmp_path / "secretplace"))
+
+
+@pytest.fixture
+def client(folder: str) -> Iterator[TestClient]:
+    with TestClient(create_app(Pipeline(folder)), raise_server_exceptions=False) as asked:
+        yield asked
+
+
+def test_texts_are_linked_as_the_chain_links_them(client: TestClient, folder: str) -> None:
+    texts = ["Foozin in renal failure.", "nothing", "𝄞 foozin", ""]
+    answer = client.post("/link", json={"texts": texts})
+    assert answer.status_code == 200
+    for text, document, mentions in zip(texts, answer.json()["documents"], Pipeline(folder).link(texts), strict=True):
+        assert document["text"] == text
+        assert [(m["start"], m["end"], m["entity"]) for m in document["mentions"]] == [
+            (m.start, m.end, m.entity) for m in mentions
+        ]
+
+
+def test_an_entity_is_told(client: TestClient, folder: str) -> None:
+    about = client.get("/entity", params={"id": "foozin"}).json()
+    assert about["type"] == "drug" and about["names"] == ["foozin", "Foozinum"] and about["definition"] is None
+    assert about["neighbours"][0] == {
+        "relation": "treats",
+        "direction": "out",
+        "id": "renal failure",
+        "name": "renal failure",
+    }
+    assert len(about["neighbours"]) == MOST and about["triples"] == MOST + 6
+    into = client.get("/entity", params={"id": "renal failure"}).json()["neighbours"]
+    assert [(n["relation"], n["direction"]) for n in into] == [("near", "out"), ("treats", "in")]
+    assert client.get("/entity", params={"id": "nothing"}).status_code == 404
+    assert Entities(KnowledgeGraph.load(folder)).about("nothing") is None
+
+
+def test_health_page_and_interface(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False}
+    page = client.get("/")
+    assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
+    for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert not part.startswith(("http", "//")) and client.get("/" + part).status_code == 200
+    assert "innerHTML" not in (PAGE / "page.js").read_text() and "<script>" not in page.text
+    assert {"/link", "/entity", "/health"} <= set(client.get("/openapi.json").json()["paths"])
+    for path in ("/page/../serve.py", "/page/%2e%2e%2fserve.py", "/page/index.html", "/nothing"):
+        assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "content, status",
+    [
+        (b"", 422), (b"{", 422), (b"[]", 422), (b'"x"', 422), (b"{}", 422), (b'{"texts": "x"}', 422), (b'{"texts": []}', 422),
+        (b'{"texts": [1]}', 422), (b'{"texts": [null]}', 422), (b'{"texts": [["x"]]}', 422), (b'{"texts": ["x"], "more": 1}', 422),
+        (b'{"texts": ["\\ud800"]}', 422), (b"\xff\xfe", 422), (b'{"texts": ["\\u0000\\u001b[31m\\u202e"]}', 200),
+        (('{"texts": ["' + SCRIPT + '"]}').encode(), 200), (b'{"texts": [' + b"[" * 5000 + b"]}", 400),
+        (json.dumps({"texts": ["x"] * 257}).encode(), 413), (json.dumps({"texts": ["x" * 100_001]}).encode(), 413),
+        (b'{"texts": ["' + b"x" * (1 << 20) + b'"]}', 413),
+    ],
+)  # fmt: skip
+def test_hostile_bodies_get_one_line_of_json(client: TestClient, content: bytes, status: int) -> None:
+    answer = client.post("/link", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text[:300]
+    if status != 200:
+        assert set(answer.json()) == {"error"} and "\n" not in answer.json()["error"]
+    assert "secretplace" not in answer.text and "Traceback" not in answer.text and str(ROOT) not in answer.text
+    assert client.get("/health").status_code == 200
+
+
+def test_a_token_is_asked_for(folder: str) -> None:
+    with TestClient(create_app(Pipeline(folder), token="sésame")) as asked:
+        body = {"texts": ["foozin"]}
+        for given in (
+            {},
+            {"Authorization": "Bearer x"},
+            {"Authorization": "sésame".encode()},
+            {"Authorization": b"Bearer \xff"},
+        ):
+            assert asked.post("/link", json=body, headers=given).status_code == 401  # type: ignore[arg-type]
+            assert asked.get("/entity", params={"id": "foozin"}, headers=given).status_code == 401  # type: ignore[arg-type]
+        right = {"Authorization": "Bearer sésame".encode()}
+        assert asked.post("/link", json=body, headers=right).status_code == 200  # type: ignore[arg-type]
+        assert asked.get("/health").json()["token"] is True and asked.get("/").status_code == 200
+
+
+class Slow(Pipeline):
+    """Takes its time, and remembers what it was asked together."""
+
+    def __init__(self, of: Pipeline, seconds: float, fails: bool = False) -> None:
+        self.__dict__.update(of.__dict__)
+        self.seconds, self.fails, self.asked = seconds, fails, []  # type: ignore[var-annotated]
+
+    def link(self, texts: Sequence[str]) -> list[list[Linked]]:
+        self.asked.append(len(texts))
+        time.sleep(self.seconds)
+        if self.fails:
+            raise RuntimeError("/secretplace")
+        return super().link(texts)
+
+
+async def several(app: object, count: int) -> list[httpx.Response]:
+    async with app.router.lifespan_context(app):  # type: ignore[attr-defined]
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as asked:
+            return await asyncio.gather(*(asked.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(count)))
+
+
+def test_requests_that_wait_are_linked_together_and_each_gets_its_own(folder: str) -> None:
+    slow = Slow(Pipeline(folder), 0.05)
+    answers = asyncio.run(several(create_app(slow), 200))
+    assert [a.status_code for a in answers] == [200] * 200
+    assert [a.json()["documents"][0]["text"] for a in answers] == [f"foozin {i}" for i in range(200)]
+    assert sum(slow.asked) == 200 and len(slow.asked) < 20
+
+
+def test_too_slow_and_too_many_are_told(folder: str) -> None:
+    answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.5), limits=Limits(seconds=0.1)), 2))
+    assert {a.status_code for a in answers} == {504} and "within 0.1 seconds" in answers[0].json()["error"]
+    answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.1), limits=Limits(waiting=3)), 30))
+    refused = [a for a in answers if a.status_code == 503]
+    assert refused and refused[0].headers["retry-after"] == "1" and {a.status_code for a in answers} == {200, 503}
+
+
+def test_a_chain_that_fails_ends_nothing_and_tells_nothing(folder: str) -> None:
+    answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0, fails=True)), 3))
+    assert [a.status_code for a in answers] == [500] * 3
+    assert all("secretplace" not in a.text and set(a.json()) == {"error"} for a in answers)
+
+
+@pytest.fixture
+def server(folder: str) -> Iterator[str]:
+    """The address of a running server."""
+    words = [sys.executable, "-m", "app.cli", "serve", "--graph", folder, "--port", "0"]
+    process = subprocess.Popen(
+        words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[0]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: str) -> None:
+    host, port = server.removeprefix("http://").split(":")
+    with httpx.Client(base_url=server, timeout=60) as asked:
+        assert asked.post("/link", content=b"x" * 10_000_000).status_code == 413
+        with socket.create_connection((host, int(port))) as raw:  # in chunks, without a length
+            raw.sendall(
+                b"POST /link HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            try:
+                for _ in range(160):
+                    raw.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused before all was sent
+            raw.settimeout(20)
+            assert b" 413 " in raw.recv(4096).split(b"\r\n")[0]
+
+        async def all_at_once() -> list[httpx.Response]:
+            limits = httpx.Limits(max_connections=1000)
+            async with httpx.AsyncClient(base_url=server, timeout=60, limits=limits) as many:
+                return await asyncio.gather(*(many.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(1000)))
+
+        answers = asyncio.run(all_at_once())
+        assert {a.status_code for a in answers} <= {200, 503} and sum(a.status_code == 200 for a in answers) > 900
+        for i, answer in enumerate(answers):
+            if answer.status_code == 200:
+                (document,) = answer.json()["documents"]
+                assert document["text"] == f"foozin {i}" and document["mentions"][0]["entity"] == "foozin"
+        assert asked.get("/health").json()["status"] == "ok"
+
+
+def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from app.cli import main
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--graph", folder, "--port", str(port)]) == 2
+    assert f"--port {port}" in capsys.readouterr().err
+    assert main(["serve", "--graph", folder, "--max-bytes", "0"]) == 2
