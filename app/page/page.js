@@ -88,6 +88,12 @@ const link = async () => {
 
 at("form").addEventListener("submit", (event) => { event.preventDefault(); link(); });
 at("text").addEventListener("keydown", (event) => { if (event.key === "Enter" && event.ctrlKey) { event.preventDefault(); link(); } });
+// A link to a sentence: …/#text=Marfan%20syndrome, and &mention=1 for what its first mention may mean.
+const wanted = new URLSearchParams(location.hash.slice(1));
+if (wanted.get("text")) {
+  at("text").value = wanted.get("text");
+  link().then(() => document.querySelectorAll("mark")[Number(wanted.get("mention")) - 1]?.click());
+}
 asked("health").then((health) => {
   at("about").textContent = `${health.chain}, ${health.entities.toLocaleString()} entities`;
   at("secret").hidden = !health.token;

@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -207,6 +209,42 @@ def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: s
                 (document,) = answer.json()["documents"]
                 assert document["text"] == f"foozin {i}" and document["mentions"][0]["entity"] == "foozin"
         assert asked.get("/health").json()["status"] == "ok"
+
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(server: str, tmp_path: Path) -> None:
+    assert BROWSER is not None
+
+    def page(text: str, mention: int = 0) -> str:
+        words = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--virtual-time-budget=8000",
+        ]
+        address = f"{server}/#text={quote(text)}&mention={mention}"
+        done = subprocess.run([BROWSER, *words, "--dump-dom", address], capture_output=True, text=True, timeout=120)
+        return done.stdout
+
+    shown = page(f"𝄞 Foozin 治疗 renal failure {SCRIPT} <img src=x onerror=alert(1)>", 2)
+    marks = re.findall(r"<mark[^>]*>(.*?)<small>(.*?)</small></mark>", shown)
+    script = SCRIPT.replace("<", "&lt;").replace(">", "&gt;")  # a name of the fake graph, too
+    assert marks == [("Foozin", "foozin"), ("renal failure", "renal failure"), (script, script)]
+    assert "dictionary, 38 entities" in shown
+    assert '<p id="result" aria-live="polite">𝄞 <mark' in shown  # offsets are of characters, not of UTF-16 units
+    assert "&lt;img src=x onerror=alert(1)&gt;" in shown and "<img" not in shown and SCRIPT not in shown
+    entity = shown.partition('<div id="entity">')[2]
+    assert "<h2>renal failure</h2>" in entity and "&lt;script&gt;" in entity  # a neighbour of that name
+    assert re.search(
+        r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal failure</td><td>1.000</td></tr>", shown
+    )
+    assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
 
 
 def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
