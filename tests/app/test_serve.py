@@ -244,6 +244,7 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
     assert re.search(
         r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal failure</td><td>1.000</td></tr>", shown
     )
+    assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()  # or a label's display would win
     assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
 
 
