@@ -219,7 +219,7 @@ def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Li
     def part(name: str) -> FileResponse:
         if name not in ("page.js", "page.css"):
             raise HTTPException(404, "no such page")
-        return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff"})
+        return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"})
 
     @app.exception_handler(StarletteHTTPException)
     async def told(_: Request, error: StarletteHTTPException) -> JSONResponse:
