@@ -56,6 +56,17 @@ def parser() -> argparse.ArgumentParser:
     shown = argparse.RawDescriptionHelpFormatter
     top = argparse.ArgumentParser(prog="kepl", description=__doc__, formatter_class=shown)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    chain = argparse.ArgumentParser(add_help=False)
+    chain.add_argument("--graph", required=True, help="folder of a graph (kepl graph build)")
+    chain.add_argument("--chain", default="dictionary", help="what detects, finds and ranks (dictionary); see below")
+    chain.add_argument(
+        "--nil", type=float, help="least score of a linked mention (default: every mention that has a candidate)"
+    )
+    chain.add_argument("--top", type=int, default=5, help="candidates that are kept (5)")
+    chain.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
+    chain.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of models, as make evaluate takes them"
+    )
     graph = verbs.add_parser("graph", help="build a graph, or say what is in one").add_subparsers(
         dest="what", required=True
     )
@@ -64,9 +75,9 @@ def parser() -> argparse.ArgumentParser:
     info = graph.add_parser("info", help="what is in a graph", epilog=EXAMPLES["info"], formatter_class=shown)
     info.add_argument("folder")
     info.add_argument("--json", action="store_true", help="as JSON")
-    link = verbs.add_parser("link", help="entities out of text", epilog=EXAMPLES["link"], formatter_class=shown)
-    link.add_argument("--graph", required=True, help="folder of a graph (kepl graph build)")
-    link.add_argument("--chain", default="dictionary", help="what detects, finds and ranks (dictionary); see below")
+    link = verbs.add_parser(
+        "link", parents=[chain], help="entities out of text", epilog=EXAMPLES["link"], formatter_class=shown
+    )
     link.add_argument("--text", help="one text; without --text and --input lines of standard input are texts")
     link.add_argument(
         "--input",
@@ -78,28 +89,14 @@ def parser() -> argparse.ArgumentParser:
     link.add_argument("--to", help="of --output, where its name does not say: jsonl, pubtator")
     link.add_argument("--encoding", default="utf-8", help="of text files (utf-8)")
     link.add_argument("--empty", default="error", help="error, skip: documents without text (error)")
-    link.add_argument(
-        "--nil", type=float, help="least score of a linked mention (default: every mention that has a candidate)"
-    )
-    link.add_argument("--top", type=int, default=5, help="candidates that are kept (5)")
-    link.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
-    link.add_argument(
-        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of models, as make evaluate takes them"
-    )
     link.add_argument("--fresh", action="store_true", help="begin anew where a run was stopped")
     link.add_argument("--json", action="store_true", help="as JSON lines")
     serve = verbs.add_parser(
-        "serve", help="a page and an interface over HTTP", epilog=EXAMPLES["serve"], formatter_class=shown
-    )
-    serve.add_argument("--graph", required=True, help="folder of a graph (kepl graph build)")
-    serve.add_argument("--chain", default="dictionary", help="what detects, finds and ranks (dictionary); see below")
-    serve.add_argument(
-        "--nil", type=float, help="least score of a linked mention (default: every mention that has a candidate)"
-    )
-    serve.add_argument("--top", type=int, default=5, help="candidates that are kept (5)")
-    serve.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
-    serve.add_argument(
-        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of models, as make evaluate takes them"
+        "serve",
+        parents=[chain],
+        help="a page and an interface over HTTP",
+        epilog=EXAMPLES["serve"],
+        formatter_class=shown,
     )
     serve.add_argument("--host", default="127.0.0.1", help="address (127.0.0.1: this machine alone)")
     serve.add_argument("--port", type=int, default=8000, help="port (8000; 0 takes a free one and says which)")

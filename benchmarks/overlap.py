@@ -141,5 +141,10 @@ def told(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, 
             f"{name:<16}{one.mentions:>10,}{one.known:>10,}{shares[0]:>8.1%}{one.different:>11,}{one.different_known:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
-        [f"mentions that {asked} has a name for", "", *lines, *(f"{n}: not counted: {w}" for n, w in missing.items())]
+        [
+            f"mentions that {asked} has a name for",
+            "",
+            *lines,
+            *(f"{n}: not counted: {w.splitlines()[0]}" for n, w in missing.items()),
+        ]
     )

@@ -11,6 +11,7 @@ never found, nor an entity found that stands for none: how many there are is pri
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -126,7 +127,8 @@ class ByEntities:
                 f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one of the model's "
                 f"{len(reader.ids):,} entities; link with BY=names, or with a model of this dictionary's graph"
             )
-        print(f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of the model")
+        told = f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of the model"
+        print(told, file=sys.stderr)  # standard output may be JSON
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention: an entity's concepts in the order of its names, each once."""

@@ -13,6 +13,7 @@ at once, and what it finds is a leaf, not a text. Settings of `make evaluate` an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,7 +75,8 @@ class Generated:
         )
         self.skipped = self.trie.skipped
         if self.skipped:
-            print(f"{self.skipped:,} names of the dictionary cannot be written: no token, or {inputs.max_name} or more")
+            told = f"{self.skipped:,} names of the dictionary cannot be written: no token, or {inputs.max_name} or more"
+            print(told, file=sys.stderr)  # standard output may be JSON
         self.leaf_of: dict[int, int] = {}  # number of a string -> its leaf
         for leaf in range(len(self.trie)):
             for string in self.trie.concepts_of(leaf):

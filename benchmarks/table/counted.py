@@ -74,7 +74,7 @@ def overlap(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str
         values += [getattr(own, measure) if own else None for measure in measures.values()]
         lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
     for name, why in missing.items():
-        print(f"{name}: not counted: {why}", file=sys.stderr)
+        print(f"{name}: not counted: {why.splitlines()[0]}", file=sys.stderr)
     return lines
 
 

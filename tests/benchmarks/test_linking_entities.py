@@ -86,7 +86,7 @@ def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
     dictionary = Names(Dictionary([i for i, _ in rows], [n for _, n in rows]), "lower")
     linker = reader(model, fake_kebiolm).on(dictionary, {})
     assert linker.means == [[("E1", "kidney failing")], [("D2", "heart lesion"), ("D3", "heart lesion")], [], []]
-    assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().out
+    assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().err
     (ranking,) = linker.link(["cardiac lesion"], [context("cardiac lesion")])
     order = [row for row, _ in linker.reader.nearest(["cardiac lesion"], [context("cardiac lesion")])[0]]
     by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
@@ -122,9 +122,9 @@ def test_evaluate_links_with_the_table_and_by_names(
     assert main([*words, "BY=names"]) == 0
     assert "cls" in capsys.readouterr().out
     assert main(words) == 0
-    said = capsys.readouterr().out
+    told = capsys.readouterr()
     # of the fake dictionary only "renal failure" (D004) is a name of an entity of the model
-    assert "1 of the dictionary's" in said and "export-" in said and "against tfidf" in said
+    assert "1 of the dictionary's" in told.err and "export-" in told.out and "against tfidf" in told.out
     (file,) = (tmp_path / "runs" / "linking" / "NCBI-EL").glob("*/*entities*/predictions.jsonl")
     found = [json.loads(line)["first5"] for line in file.read_text().splitlines()]
     assert {c for rankings in found for ranking in rankings for c in ranking} == {"D004"}

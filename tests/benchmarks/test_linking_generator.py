@@ -106,7 +106,7 @@ def test_a_name_that_cannot_be_written_is_counted(bart: str, capsys: pytest.Capt
     long = " ".join(["renal"] * 60)
     dictionary = Names(Dictionary(["A", "B"], ["renal failure", long]), "lower+punctuation")
     linker = generator(bart).on(dictionary, {})
-    assert linker.skipped == 1 and "1 names of the dictionary cannot be written" in capsys.readouterr().out
+    assert linker.skipped == 1 and "1 names of the dictionary cannot be written" in capsys.readouterr().err
     assert [c.concept for c in linker.link(["b"], [None])[0]] == ["A"]
 
 
