@@ -120,7 +120,7 @@ def test_sizes_are_those_of_the_files(
             raise InputError(f"{name} is not at hand")
         return found
 
-    monkeypatch.setattr(table, "sizes", here)
+    monkeypatch.setattr("benchmarks.table.counted.linking_sizes", here)
     assert main(["table", "genbioel", "6"]) == 0
     told = capsys.readouterr()
     assert "COMETA: not counted: COMETA-EL is not at hand" in told.err
