@@ -170,7 +170,7 @@ def test_settings_that_one_encoder_takes() -> None:
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
         (
             ["evaluat"],
-            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, synonyms, probe, table, counts, overlap",
+            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, synonyms, probe, table, counts",
         ),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],
