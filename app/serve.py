@@ -145,7 +145,9 @@ class Batches:
             every = [text for texts, _ in together for text in texts]
             try:
                 found = await loop.run_in_executor(self.thread, self.pipeline.link, every)
-            except Exception as error:
+            except (
+                Exception
+            ) as error:  # each request that waited gets it as its 500; the next batch is linked all the same
                 LOG.exception("linking failed")
                 for _, answer in together:
                     if not answer.done():

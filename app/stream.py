@@ -57,11 +57,11 @@ def pubtator(line: dict[str, Any]) -> str:
     return "\n".join(rows) + "\n\n"
 
 
-def _kept(partial: Path) -> tuple[int, int, Counts]:
-    """(documents, bytes, counts) of the whole lines in a partial file."""
-    count = size = mentions = linked = 0
+def _kept(partial: Path, most: int | None = None) -> tuple[int, Counts]:
+    """(bytes, counts) of the whole lines in a partial file, of the first `most` of them."""
+    size = count = mentions = linked = 0
     with open(partial, "rb") as handle:
-        for line in handle:
+        for line in islice(handle, most):
             if not line.endswith(b"\n"):
                 break
             try:
@@ -71,7 +71,7 @@ def _kept(partial: Path) -> tuple[int, int, Counts]:
             count, size = count + 1, size + len(line)
             mentions += len(found)
             linked += sum(m["entity"] is not None for m in found)
-    return count, size, Counts(count, mentions, linked)
+    return size, Counts(count, mentions, linked)
 
 
 def batches(source: Iterable[Document], size: int) -> Iterator[list[Document]]:
@@ -110,13 +110,11 @@ def link_files(
                     f"{partial}: begun with other settings or files ({state.name} says which). Go on with those, give another "
                     "output, or begin anew with --fresh."
                 )
-            count, size, done = _kept(partial)
-            count -= count % BATCH
-            if count < done.documents:  # a batch is read again whole
-                _, size, done = _first(partial, count)
+            whole = _kept(partial)[1].documents
+            size, done = _kept(partial, whole - whole % BATCH)  # a batch that was cut is linked again whole
             handle.truncate(size)
-            if count:
-                told(f"{output}: {count:,} documents are there; going on")
+            if done.documents:
+                told(f"{output}: {done.documents:,} documents are there; going on")
         else:
             handle.truncate(0)
             write_json(state, made_of)
@@ -141,15 +139,3 @@ def link_files(
             partial.unlink()
         state.unlink()
     return done
-
-
-def _first(partial: Path, count: int) -> tuple[int, int, Counts]:
-    """(documents, bytes, counts) of the first `count` lines."""
-    size = mentions = linked = 0
-    with open(partial, "rb") as handle:
-        for line in islice(handle, count):
-            size += len(line)
-            found = json.loads(line)["mentions"]
-            mentions += len(found)
-            linked += sum(m["entity"] is not None for m in found)
-    return count, size, Counts(count, mentions, linked)
