@@ -82,11 +82,11 @@ def parser() -> argparse.ArgumentParser:
     link.add_argument(
         "--input",
         nargs="+",
-        help="files or folders: JSON lines, plain text (a document a line), PubTator, PubMed XML",
+        help="files or folders: JSON lines, plain text (a document a line), PubTator, PubMed XML, BioC",
     )
     link.add_argument("--output", help="file for the result of --input")
-    link.add_argument("--format", help="of --input, where its name does not say: jsonl, text, pubtator, pubmed")
-    link.add_argument("--to", help="of --output, where its name does not say: jsonl, pubtator")
+    link.add_argument("--format", help="of --input, where its name does not say: jsonl, text, pubtator, pubmed, bioc, biocjson")
+    link.add_argument("--to", help="of --output, where its name does not say: jsonl, pubtator, bioc, biocjson")
     link.add_argument("--encoding", default="utf-8", help="of text files (utf-8)")
     link.add_argument("--empty", default="error", help="error, skip: documents without text (error)")
     link.add_argument("--fresh", action="store_true", help="begin anew where a run was stopped")

@@ -18,9 +18,10 @@ from tqdm import tqdm
 
 from app.pipeline import BATCH, Linked, Pipeline, as_record
 from kg.files import InputError, locked, read_json, sha256, write_json, written
+from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.linking.documents import Document, documents, files_in
 
-FORMATS = ("jsonl", "pubtator")
+FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
 
 
 class Counts(NamedTuple):
@@ -32,7 +33,9 @@ class Counts(NamedTuple):
 def format_of(output: str | Path, format: str | None) -> str:
     """The format of an output file: as given, else by its name. Raises InputError."""
     if format is None:
-        format = "pubtator" if "pubtator" in Path(output).name.lower() else "jsonl"
+        name = Path(output).name.lower().removesuffix(".gz")
+        ending = {".xml": "bioc", ".json": "biocjson"}.get(Path(name).suffix, "jsonl")
+        format = "pubtator" if "pubtator" in name else ending if ending == "bioc" or "bioc" in name else "jsonl"
     if format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     return format
@@ -55,6 +58,29 @@ def pubtator(line: dict[str, Any]) -> str:
         own = text[m["start"] : m["end"]]
         rows.append("\t".join([name, str(m["start"]), str(m["end"]), own, m["type"] or "-", m["entity"] or "-"]))
     return "\n".join(rows) + "\n\n"
+
+
+def _infons(mention: dict[str, Any]) -> dict[str, str]:
+    """What BioC says of a mention; without an entity it has the identifier -, as PubTator's."""
+    shown = {"type": mention["type"], "identifier": mention["entity"] or "-", "name": mention["name"], "score": mention["score"]}
+    return {key: str(value) for key, value in shown.items() if value is not None}
+
+
+def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
+    """Records as the parts of a BioC file, in XML or in JSON."""
+    yield '{"source": "KEPL", "date": "", "key": "", "infons": {}, "documents": [\n' if json_ else HEAD
+    for number, line in enumerate(lines):
+        parts = str(line["id"]), line["text"], [(m["start"], m["end"], _infons(m)) for m in line["mentions"]]
+        if json_:
+            yield (",\n" if number else "") + json.dumps(biocjson_document(*parts), ensure_ascii=False)
+        else:
+            yield bioc_document(*parts)
+    yield "\n]}\n" if json_ else TAIL
+
+
+def formatted(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
+    """Records as the parts of a file of `format`, a key of FORMATS other than jsonl."""
+    return map(pubtator, lines) if format == "pubtator" else bioc(lines, format == "biocjson")
 
 
 def _kept(partial: Path, most: int | None = None) -> tuple[int, Counts]:
@@ -135,7 +161,7 @@ def link_files(
             os.replace(partial, output)
         else:
             with written(output) as out, open(partial, encoding="utf-8") as lines_of:
-                out.writelines(pubtator(json.loads(line)) for line in lines_of)
+                out.writelines(formatted(map(json.loads, lines_of), wanted))
             partial.unlink()
         state.unlink()
     return done

@@ -1,4 +1,4 @@
-"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML.
+"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML, BioC.
 
 Every format may be compressed (.gz). A document's mentions are those that its file gives, empty where it gives none.
 """
@@ -6,15 +6,13 @@ Every format may be compressed (.gz). A document's mentions are those that its f
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.parsers import expat
 
-from kg.files import InputError, explained, lines, opened, written
+from kg.files import InputError, lines, written
+from kg.linking.xml import Events, read, root_of
 
 
 class Mention(NamedTuple):
@@ -84,6 +82,8 @@ def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
             ) from error
         if not isinstance(record, dict):
             raise InputError(f"{where}: wanted a JSON object with id and text, got {type(record).__name__}.")
+        if "id" not in record and ("documents" in record or "PubTator3" in record):
+            raise InputError(f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the file's name.")
         name = _first(record, "id", "_id", "pmid")
         if type(name) not in (str, int) or name == "":
             raise InputError(f"{where}: wanted an id under id, _id or pmid, got {name!r}. Add one.")
@@ -190,39 +190,21 @@ def pubtator_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
-class _PubMed:
+class _PubMed(Events[Document]):
     """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText of Abstract."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.ready = path, []  # type: Path, list[Document]
+        super().__init__(path)
         self.open: list[str] = []
-        self.line, self.inside = 0, False
+        self.begun, self.inside = 0, False
         self.fields: dict[str, list[str]] = {}
         self.field: list[str] | None = None
         self.depth = 0
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self.start
-        self.parser.EndElementHandler = self.end
-        self.parser.CharacterDataHandler = self.characters
-        self.parser.EntityDeclHandler = self.entity
-        self.parser.SkippedEntityHandler = self.skipped
 
-    @property
-    def where(self) -> str:
-        return f"{self.path}:{self.parser.CurrentLineNumber}"
-
-    def entity(self, name: str, *_: Any) -> None:
-        # Nested entities grow a few lines into gigabytes, external ones read other files: PubMed has neither.
-        raise InputError(f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations.")
-
-    def skipped(self, name: str, _: bool) -> None:
-        raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
-
-    def start(self, name: str, _: dict[str, str]) -> None:
+    def start(self, name: str, attributes: dict[str, str]) -> None:
         self.open.append(name)
         if name in ("PubmedArticle", "PubmedBookArticle"):
-            self.inside, self.fields, self.line = True, {}, self.parser.CurrentLineNumber
+            self.inside, self.fields, self.begun = True, {}, self.line
         elif self.inside and self.field is None:
             parent = self.open[-2]
             wanted = (
@@ -248,7 +230,7 @@ class _PubMed:
             pmid, title, abstract = (
                 " ".join("".join(self.fields.get(key, ())).split()) for key in ("PMID", "ArticleTitle", "AbstractText")
             )
-            where = f"{self.path}:{self.line}"
+            where = f"{self.path}:{self.begun}"
             if not pmid:
                 raise InputError(f"{where}: this {name} has no PMID. Fetch the file again.")
             self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
@@ -257,28 +239,24 @@ class _PubMed:
 def pubmed_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner tags are flattened.
 
-    Memory stays that of a few articles. A DOCTYPE is allowed; nothing is fetched and declared entities are refused.
-    XML says its encoding itself: another `encoding` than utf-8 raises InputError.
+    Memory stays that of a few articles. Raises InputError as :func:`kg.linking.xml.read` does.
     """
-    if encoding.lower() not in ("utf-8", "utf8"):
-        raise InputError(f"{path}: XML names its own encoding. Leave --encoding {encoding} out.")
-    reader = _PubMed(path)
-    with opened(path) as handle:
-        try:
-            while block := handle.read(1 << 16):
-                reader.parser.Parse(block, False)
-                yield from reader.ready
-                reader.ready.clear()
-            reader.parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            raise InputError(
-                f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
-                "The file may be cut; fetch it again."
-            ) from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{reader.where}: the compressed file is cut or broken. Fetch it again.") from error
-        except OSError as error:
-            raise explained(error, path) from error
+    return read(_PubMed(path), encoding)
+
+
+def xml_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+    """BioC, where the outermost element is a collection; else PubMed."""
+    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding)
+
+
+def _bioc(reader: str) -> Callable[[Path, str], Iterator[Document]]:
+    def documents_of(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+        from kg.linking import bioc  # which is made of what stands here
+
+        found: Iterator[Document] = getattr(bioc, reader)(path, encoding)
+        return found
+
+    return documents_of
 
 
 FORMATS: dict[str, Callable[[Path, str], Iterator[Document]]] = {
@@ -286,6 +264,9 @@ FORMATS: dict[str, Callable[[Path, str], Iterator[Document]]] = {
     "text": text_documents,
     "pubtator": pubtator_documents,
     "pubmed": pubmed_documents,
+    "bioc": _bioc("bioc_documents"),
+    "biocjson": _bioc("biocjson_documents"),
+    "xml": xml_documents,
 }
 _ENDINGS = {
     ".jsonl": "jsonl",
@@ -293,7 +274,7 @@ _ENDINGS = {
     ".json": "jsonl",
     ".txt": "text",
     ".pubtator": "pubtator",
-    ".xml": "pubmed",
+    ".xml": "xml",
 }
 
 
@@ -304,9 +285,12 @@ def _ending(path: Path) -> str:
 def format_of(path: str | Path) -> str:
     """The format that a file's name stands for. Raises InputError for a name that stands for none."""
     path = Path(path)
-    if "pubtator" in path.name.lower():
+    name, ending = path.name.lower(), _ending(path)
+    if "bioc" in name and ending in (".xml", ".json"):
+        return "bioc" if ending == ".xml" else "biocjson"
+    if "pubtator" in name:
         return "pubtator"
-    if (ending := _ending(path)) not in _ENDINGS:
+    if ending not in _ENDINGS:
         raise InputError(f"{path}: cannot tell the format from this name. Give --format: one of {', '.join(FORMATS)}.")
     return _ENDINGS[ending]
 

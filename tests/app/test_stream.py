@@ -114,11 +114,21 @@ def test_a_file_that_another_process_writes_is_refused(pipeline: Pipeline, texts
             run(pipeline, texts, tmp_path / "out.jsonl")
 
 
-def test_pubtator_is_read_again_as_it_was_linked(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["out.pubtator", "out.xml", "out.bioc.json", "out.bioc.xml.gz"])
+def test_other_formats_are_read_again_as_they_were_linked(
+    pipeline: Pipeline, texts: Path, tmp_path: Path, name: str
+) -> None:
+    with open(texts, "a") as handle:  # what XML must write in other ways, and what it cannot write at all
+        handle.write(json.dumps({"id": "<x>", "text": "1 < 2 & \r foozin \x0b ]]> \ufffe 糖\U0001f600 foozin"}) + "\n")
     run(pipeline, texts, tmp_path / "out.jsonl")
-    run(pipeline, texts, tmp_path / "out.pubtator")
+    run(pipeline, texts, tmp_path / name)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    again = list(documents([tmp_path / "out.pubtator"]))
+    again = list(documents([tmp_path / name]))
+    if "bioc.json" in name:
+        assert [d.text for d in again] == [line["text"] for line in lines]
+    if "xml" in name:
+        assert [d.text for d in again[:-1]] == [line["text"] for line in lines[:-1]]
+        assert again[-1].text == lines[-1]["text"].replace("\x0b", " ").replace("\ufffe", " ")
     assert [d.id for d in again] == [line["id"] for line in lines]
     for document, line in zip(again, lines, strict=True):
         assert [(m.start, m.end, m.entity) for m in document.mentions] == [

@@ -130,3 +130,44 @@ def pubmed_xml(path: Path, articles: list = ARTICLES) -> Path:
         '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n<PubmedArticleSet>\n'
     )
     return _write(path, head + "".join(rows) + "</PubmedArticleSet>\n")
+
+
+def bioc_xml(path: Path, articles: list = ARTICLES) -> Path:
+    """BioC: title and abstract as passages, the abstract as sentences; a mention without an entity, one of two places."""
+    rows = []
+    for name, title, abstract, mentions in articles:
+        spans = _spans(f"{title}\n{abstract}", mentions)
+        notes = [
+            f'<annotation id="{i}"><infon key="type">Disease</infon><infon key="identifier">{x}</infon>'
+            f'<location offset="{s}" length="{e - s}"/><text>{m}</text></annotation>'
+            for i, (s, e, m, x) in enumerate(spans)
+        ]
+        notes.append('<annotation id="n"><infon key="identifier">-</infon><location offset="0" length="2"/><text/></annotation>')
+        at = len(title) + 1
+        first, _, second = abstract.partition(" ")
+        rows.append(
+            f'<document><id>{name}</id><infon key="year">2020</infon>\n<passage><infon key="type">title</infon>'
+            f"<offset>0</offset><text>{title}</text>{''.join(notes)}</passage>\n<passage><offset>{at}</offset>"
+            f"<sentence><offset>{at}</offset><text>{first}</text></sentence>"
+            + (f"<sentence><offset>{at + len(first)}</offset><text> {second}</text></sentence>" if second else "")
+            + '</passage><relation id="R"><infon key="type">CID</infon><node refid="0" role="a"/></relation></document>\n'
+        )
+    head = '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE collection SYSTEM "BioC.dtd"><collection><source>x</source>\n'
+    return _write(path, head + "".join(rows) + "</collection>")
+
+
+def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
+    """BioC JSON as PubTator 3 gives it."""
+    rows = []
+    for name, title, abstract, mentions in articles:
+        at = len(title) + 1
+        notes = [
+            {"infons": {"identifier": x, "type": None}, "text": m, "locations": [{"offset": s, "length": e - s}]}
+            for s, e, m, x in _spans(f"{title}\n{abstract}", mentions)
+        ]
+        passages = [
+            {"offset": 0, "text": title, "annotations": [n for n in notes if n["locations"][0]["offset"] < at]},
+            {"offset": at, "text": abstract, "annotations": [n for n in notes if n["locations"][0]["offset"] >= at]},
+        ]
+        rows.append({"_id": f"{name}|None", "id": name, "infons": {}, "passages": passages})
+    return _write(path, json.dumps({"PubTator3": rows}, ensure_ascii=False))

@@ -16,6 +16,8 @@ WRITERS = {
     "c.txt": fakes.plain,
     "d.PubTator.txt": fakes.pubtator,
     "e.xml": fakes.pubmed_xml,
+    "f.xml": fakes.bioc_xml,
+    "b.bioc.json": fakes.bioc_json,
 }
 
 
@@ -32,7 +34,7 @@ def test_every_format_gives_the_same_articles(tmp_path, name, ending):
         assert [d.id for d in read] == ["101", "102", "103"]
     assert [d.text for d in read] == texts
     given = [[(d.text[m.start : m.end], m.entity) for m in d.mentions] for d in read]
-    expected = [mentions for *_, mentions in fakes.ARTICLES] if name[0] in "abd" else [[], [], []]
+    expected = [mentions for *_, mentions in fakes.ARTICLES] if name[0] in "abdf" else [[], [], []]
     assert given == expected
     assert read[0].where.startswith(f"{path}:")
 
@@ -65,8 +67,9 @@ def test_format_by_name_or_option(tmp_path):
         "text",
         "pubtator",
         "pubtator",
-        "pubmed",
+        "xml",
     ]
+    assert [format_of(n) for n in ("a.BioC.xml.gz", "bioc.json", "bioc.txt")] == ["bioc", "biocjson", "text"]
     with pytest.raises(InputError, match=r"a\.dat: cannot tell the format.*--format"):
         format_of("a.dat")
     with pytest.raises(InputError, match="no format 'csv'; choose from: jsonl, text, pubtator, pubmed"):
@@ -75,6 +78,19 @@ def test_format_by_name_or_option(tmp_path):
 
 def line(**record) -> str:
     return json.dumps(record) + "\n"
+
+
+def bioc(passages: str) -> str:
+    return f"<collection><document><id>7</id>{passages}</document></collection>"
+
+
+def passage(text: str, offset: int | str = 0, mention: tuple[int, int, str] | None = None) -> str:
+    note = ""
+    if mention:
+        start, length, surface = mention
+        note = f'<annotation id="1"><infon key="MESH">D1</infon><location offset="{start}" length="{length}"/>'
+        note += (f"<text>{surface}</text>" if surface else "") + "</annotation>"
+    return f"<passage><offset>{offset}</offset><text>{text}</text>{note}</passage>"
 
 
 GOOD = line(id="1", text="a cat")
@@ -106,6 +122,20 @@ BAD = {
     "not utf-8": ("x.txt", b"ok\n\xff\n", r"x\.txt:2: not utf-8"),
     "no abstract": ("x.pubtator", "1|t|a\n\n2|t|b\n", r"x\.pubtator:1: wanted a line"),
     "no blank line": ("x.pubtator", "1|t|a\n1|a|b\n2|t|c\n2|a|d\n", r"x\.pubtator:3: wanted an annotation of"),
+    "no bioc": ("x.bioc.xml", "<PubmedArticleSet/>", r"x\.bioc\.xml:1: wanted a BioC collection"),
+    "bioc cut": ("x.xml", bioc("<passage><offset>0</offset><text>a")[:-30], r"x\.xml:1: broken XML"),
+    "bioc entity": ("x.xml", "<!DOCTYPE c [<!ENTITY a 'b'>]>" + bioc(""), r"declares the XML entity 'a'"),
+    "bioc no id": ("x.xml", "<collection>\n<document></document></collection>", r"x\.xml:2: this document has no id"),
+    "bioc no offset": ("x.xml", bioc("<passage><text>a</text></passage>"), r"document 7: a passage without an offset"),
+    "bioc offset": ("x.xml", bioc(passage("a", "-1")), r"wanted a number under offset, 0 or more, got '-1'"),
+    "bioc overlap": ("x.xml", bioc(passage("abc") + passage("d", 2)), r"offset 2 begins before the end .* \(3\)"),
+    "bioc outside": ("x.xml", bioc(passage("abc", 0, (1, 9, ""))), r"x\.xml:1: mention \[1, 10\) is outside"),
+    "bioc surface": ("x.xml", bioc(passage("abc", 0, (1, 2, "no"))), r"covers 'bc', the file says 'no'"),
+    "bioc json": ("x.bioc.json", '{"documents": [{"id": "1"}]}', r"x\.bioc\.json: document 1: wanted an object with an id"),
+    "bioc json list": ("x.bioc.json", '{"a": 1}', r"wanted a BioC collection: an object with a list under documents"),
+    "bioc json passage": ("x.bioc.json", '[{"id": 1, "passages": ["a"]}]', r"document 1 \(1\): not as BioC has it"),
+    "bioc json cut": ("x.bioc.json", '{"documents": [', r"x\.bioc\.json: not valid JSON"),
+    "bioc as lines": ("x.json", '{"documents": []}', r"x\.json:1: this is BioC in JSON\. Give --format biocjson"),
     "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: wanted id, start, end"),
     "pubtator surface": ("x.pubtator", "1|t|cat\n1|a|b\n1\t0\t3\tdog\tT\tC\n", r"x\.pubtator:3: mention \[0, 3\)"),
     "cut xml": ("x.xml", "<PubmedArticleSet>\n<PubmedArticle>", r"x\.xml:2: broken XML"),
@@ -170,3 +200,12 @@ def test_xml_is_read_in_bounded_memory(tmp_path):
         return high
 
     assert peak(3000) < peak(300) + 100_000  # 6 MB of text more
+
+
+def test_bioc_keeps_the_files_offsets(tmp_path):
+    two = '<annotation id="2"><infon key="identifier">D2</infon><location offset="9" length="1"/><location offset="6" length="1"/>'
+    text = passage("ab", 3) + passage("cdefg", 6, (7, 2, "de")) + passage("h", 11)
+    (tmp_path / "x.xml").write_text(bioc(text.replace("</passage>", two + "<text>c f</text></annotation></passage>", 1)))
+    (read,) = documents([tmp_path / "x.xml"])
+    assert read.text == "   ab\ncdefgh"  # offsets are kept: a gap is blank, and what touches stays together
+    assert sorted(read.mentions) == [Mention(6, 10, "D2"), Mention(7, 9, "D1")]  # of two places: from first to last

@@ -1,0 +1,97 @@
+"""XML read event by event, in bounded memory, with what is dangerous in it refused."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from xml.parsers import expat
+
+from kg.files import InputError, explained, opened
+
+Made = TypeVar("Made")
+BLOCK = 1 << 16
+
+
+class Events(Generic[Made]):
+    """What is made of a file's elements; a format overrides `start`, `end` and `characters` and appends to `ready`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ready: list[Made] = []
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.characters
+        self.parser.EntityDeclHandler = self._entity
+        self.parser.SkippedEntityHandler = self._skipped
+
+    @property
+    def line(self) -> int:
+        return self.parser.CurrentLineNumber
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    def _entity(self, name: str, *_: Any) -> None:
+        # Nested entities grow a few lines into gigabytes, external ones read other files: no corpus needs either.
+        raise InputError(f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations.")
+
+    def _skipped(self, name: str, _: bool) -> None:
+        raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        raise NotImplementedError
+
+    def end(self, name: str) -> None:
+        raise NotImplementedError
+
+    def characters(self, text: str) -> None:
+        raise NotImplementedError
+
+
+def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
+    """What `events` makes of its file, as soon as it is made.
+
+    A DOCTYPE is allowed; nothing is fetched. XML says its encoding itself: another `encoding` than utf-8 raises
+    InputError, as do broken XML, a compressed file that is cut, and entities that are declared or not defined.
+    """
+    path = events.path
+    if encoding.lower() not in ("utf-8", "utf8"):
+        raise InputError(f"{path}: XML names its own encoding. Leave --encoding {encoding} out.")
+    with opened(path) as handle:
+        try:
+            while block := handle.read(BLOCK):
+                events.parser.Parse(block, False)
+                yield from events.ready
+                events.ready.clear()
+            events.parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise InputError(
+                f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
+                "The file may be cut; fetch it again."
+            ) from error
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{events.where}: the compressed file is cut or broken. Fetch it again.") from error
+        except OSError as error:
+            raise explained(error, path) from error
+
+
+class _Root(Events[str]):
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.ready.append(name)
+
+    def end(self, name: str) -> None:
+        pass
+
+    def characters(self, text: str) -> None:
+        pass
+
+
+def root_of(path: Path, encoding: str = "utf-8") -> str:
+    """The name of a file's outermost element. Raises InputError as :func:`read` does."""
+    return next(read(_Root(path), encoding))
