@@ -21,7 +21,7 @@ EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLI
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
 
-.PHONY: help setup finetune evaluate table figures cases synonyms probe data compare counts overlap dashboard speed test test-slow lint types contracts check clean-runs
+.PHONY: help setup finetune evaluate table figures cases synonyms probe sweep data compare counts overlap dashboard speed test test-slow lint types contracts check clean-runs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -65,6 +65,9 @@ synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word 
 
 probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAPH=hpo|medlama|<folder> MODEL= METHOD=beam|confidence MASKS= BEAM= LIMIT= SEED= MIRROR=)
 	@$(RUN) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
+
+sweep: $(STAMP)  ## a grid of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE= FRESH=)
+	@$(RUN) -m experiments.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")

@@ -34,7 +34,7 @@ from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
 from kg.files import InputError, digest, read_json, sha256, write_json
 from kg.pretrained import pretrained
-from kg.tracking import ROOT, runs_folder, tracking_uri, use_experiment
+from kg.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
 from models.metrics import bootstrap_interval, compared
 
 SETTINGS = (
@@ -168,15 +168,18 @@ def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> 
     """The MLflow run that holds all seeds of one request; made once."""
     known = base / "mlflow.json"
     client = MlflowClient(tracking_uri())
-    if known.is_file() and read_json(known)["tracking_uri"] == tracking_uri():
+    if known.is_file() and read_json(known)["tracking_uri"] == store_uri():
         try:
-            return str(client.get_run(read_json(known)["run_id"]).info.run_id)
+            there = str(client.get_run(read_json(known)["run_id"]).info.run_id)
         except MlflowException:
             print(f"{known}: the MLflow store no longer has this run; a new one takes its place")
-    made = client.create_run(use_experiment(experiment), run_name=name, tags=tags)
-    client.update_run(made.info.run_id, status="RUNNING")
-    write_json(known, {"run_id": made.info.run_id, "tracking_uri": tracking_uri()})
-    return str(made.info.run_id)
+        else:
+            adopt(client, there)
+            return there
+    client, made = new_run(experiment, name, tags)
+    client.update_run(made, status="RUNNING")
+    write_json(known, {"run_id": made, "tracking_uri": store_uri()})
+    return made
 
 
 def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:

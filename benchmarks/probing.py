@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mlflow import MlflowClient
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
@@ -45,7 +44,7 @@ from experiments.encoders import encoder
 from kg.dotted import imported
 from kg.files import InputError, digest, read_json, write_json, written
 from kg.graph import fingerprint
-from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
+from kg.tracking import commit, new_run, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 from models.probing import MaskedLM, fillings
 
@@ -336,9 +335,7 @@ def against(
 
 def record(summary: Mapping[str, Any]) -> str:
     """Log a summary to the MLflow experiment ``probing``. Returns the run's id."""
-    client = MlflowClient(tracking_uri())
-    run = client.create_run(use_experiment("probing"), run_name=summary["model"], tags={"commit": summary["commit"]})
-    identifier = str(run.info.run_id)
+    client, identifier = new_run("probing", summary["model"], {"commit": summary["commit"]})
     for key, value in {**summary["stamp"], **summary["identity"], "asked": summary["asked"]}.items():
         client.log_param(identifier, key, str(value)[:500])
     for name, result in summary["results"].items():

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mlflow import MlflowClient
 
 from benchmarks.linking.evaluate import embedder_of
 from benchmarks.linking.settings import number
 from datamodules.synonyms import Sample, load
 from kg.files import InputError, digest, lines, read_json, write_json, written
-from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
+from kg.tracking import commit, new_run, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 
 SETTINGS = (
@@ -163,9 +162,7 @@ def others(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def record(summary: Mapping[str, Any]) -> str:
     """Log a summary to the MLflow experiment ``synonyms``. Returns the run's id."""
-    client = MlflowClient(tracking_uri())
-    run = client.create_run(use_experiment("synonyms"), run_name=summary["model"], tags={"commit": summary["commit"]})
-    identifier = str(run.info.run_id)
+    client, identifier = new_run("synonyms", summary["model"], {"commit": summary["commit"]})
     for key, value in {**summary["stamp"], **summary["identity"]}.items():
         client.log_param(identifier, key, str(value)[:500])
     for name, result in summary["results"].items():

@@ -21,11 +21,13 @@ warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 import pytorch_lightning as pl
 import torch
 import yaml
+from mlflow import MlflowClient
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process
 from kg.files import InputError, read_json, write_json, written_folder
+from kg.tracking import adopt, inherited, store_uri, tracking_uri
 
 
 def named(arguments: list[str]) -> tuple[str, str]:
@@ -162,6 +164,8 @@ def train(cli: CLI) -> dict[str, Any]:
     else:
         print(f"{run.folder}: already finished (FRESH=1 trains it again)")
     mlflow = read_json(run.folder / "mlflow.json")
+    if run.finished and inherited() and first_process() and mlflow["tracking_uri"] == store_uri():
+        adopt(MlflowClient(tracking_uri()), mlflow["run_id"])
     return {
         "folder": str(run.folder),
         "checkpoints": str(run.checkpoints),

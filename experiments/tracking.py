@@ -17,7 +17,7 @@ from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from kg.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
-from kg.tracking import commit, environment, runs_folder, tracking_uri, use_experiment
+from kg.tracking import commit, environment, inherited, runs_folder, store_uri, tracking_uri, use_experiment
 
 #: Settings that say where a run computes, not what: they do not change a run's folder.
 MACHINE = {
@@ -98,7 +98,7 @@ class Run:
     ) -> None:
         self.paper, self.stem, self.config, self.seed = paper, stem, config, seed
         self.experiment, self.name = experiment or paper, name or f"{stem}-seed{seed}"
-        self.tags = {"mlflow.parentRunId": parent} if parent else None
+        self.tags = inherited() | ({"mlflow.parentRunId": parent} if parent else {})
         self.folder = (
             Path(folder) if folder else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
         )
@@ -144,10 +144,10 @@ class Run:
             run_name=self.name,
             tracking_uri=tracking_uri(),
             run_id=run_id,
-            tags=self.tags,
+            tags=self.tags or None,
         )
         if run_id is None and first_process():
-            write_json(known, {"run_id": logger.run_id, "tracking_uri": tracking_uri()})
+            write_json(known, {"run_id": logger.run_id, "tracking_uri": store_uri()})
         return logger
 
     def record(self, logger: MLFlowLogger) -> None:
@@ -161,7 +161,7 @@ class Run:
         write_json(self.folder / "environment.json", facts | hashes)
         client, run_id = logger.experiment, logger.run_id
         assert run_id is not None
-        for key, value in (facts | hashes).items():
+        for key, value in (facts | hashes | self.tags).items():
             client.set_tag(run_id, key, value)
         client.log_artifact(run_id, str(self.folder / "config.yaml"))
         known = client.get_run(run_id).data.params

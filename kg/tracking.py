@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "pykeen", "numpy", "mlflow")
@@ -34,6 +39,34 @@ def tracking_uri() -> str:
         return uri
     runs_folder().mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{runs_folder() / 'mlflow.db'}"
+
+
+def store_uri() -> str:
+    """What is behind :func:`tracking_uri`: $KEPL_STORE where a sweep has put a server before it, else the same.
+
+    Files that say where a run is tracked name this one: the server is gone when the sweep is over.
+    """
+    return os.environ.get("KEPL_STORE") or tracking_uri()
+
+
+def inherited() -> dict[str, str]:
+    """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names itself as the parent)."""
+    return {str(k): str(v) for k, v in json.loads(os.environ.get("KEPL_TAGS") or "{}").items()}
+
+
+def new_run(experiment: str, name: str, tags: dict[str, str]) -> tuple[MlflowClient, str]:
+    """A new MLflow run of `experiment` with `tags` and those of :func:`inherited`. Returns a client and the run's id."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri())
+    run = client.create_run(use_experiment(experiment), run_name=name, tags=tags | inherited())
+    return client, str(run.info.run_id)
+
+
+def adopt(client: MlflowClient, run_id: str) -> None:
+    """Give a run that is there already the tags of :func:`inherited`."""
+    for key, value in inherited().items():
+        client.set_tag(run_id, key, value)
 
 
 def use_experiment(name: str) -> str:

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kg.tracking import ROOT, commit, environment, use_experiment
+from kg.tracking import ROOT, commit, environment, inherited, use_experiment
 
 os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))  # PyKEEN otherwise makes folders in the home
 
@@ -389,7 +389,7 @@ def train(
     sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
     use_experiment("kg")
     started = time.perf_counter()
-    with mlflow.start_run(run_name=f"{model}-{Path(graph).name}-seed{seed}") as run:
+    with mlflow.start_run(run_name=f"{model}-{Path(graph).name}-seed{seed}", tags=inherited() or None) as run:
         mlflow.log_params(settings | {"graph_folder": graph})
         mlflow.set_tags({"commit": commit(), "graph": settings["graph"], **environment()})
         before: dict[str, float] = {}

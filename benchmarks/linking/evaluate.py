@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from mlflow import MlflowClient
 
 from benchmarks.linking import scores as s
 from benchmarks.linking.entities import SETTINGS as ENTITIES
@@ -63,7 +62,7 @@ from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, ONE_NAME, normaliser, one_name
 from kg.search import BACKENDS
-from kg.tracking import commit, runs_folder, tracking_uri, use_experiment
+from kg.tracking import commit, new_run, runs_folder
 from models.metrics import compared
 
 SETTINGS = (
@@ -390,10 +389,8 @@ def _populations(ours: Measured, floor: Measured, folds: Sequence[Prepared]) -> 
 
 def record(summary: dict[str, Any], folder: Path, metric: str) -> str:
     """Log a summary to MLflow (experiment = task). Returns the run's id."""
-    client = MlflowClient(tracking_uri())
-    run = client.create_run(use_experiment(summary["task"]), run_name=f"{summary['model']} (linking)",
-                            tags={"kind": "linking", "commit": summary["commit"]})  # fmt: skip
-    identifier = str(run.info.run_id)
+    tags = {"kind": "linking", "commit": summary["commit"]}
+    client, identifier = new_run(summary["task"], f"{summary['model']} (linking)", tags)
     for key, value in summary["stamp"].items():
         client.log_param(identifier, key, json.dumps(value)[:500] if isinstance(value, dict) else str(value)[:500])
     split = summary["stamp"]["split"]

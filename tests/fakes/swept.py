@@ -1,0 +1,27 @@
+"""python -m tests.fakes.swept [NAME=VALUE ...]: an MLflow run as the commands of a sweep make theirs.
+
+WAIT= a file to make, and then to wait until killed; FAIL=yes exits with 3 after the run is made.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from kg.tracking import new_run, runs_folder, store_uri, tracking_uri
+
+given = dict(word.split("=", 1) for word in sys.argv[1:])
+client, run = new_run("swept", " ".join(sys.argv[1:]), {})
+client.log_metric(run, "dev/f1", float(given.get("A", "0")))
+client.log_metric(run, "train/loss", 1.0)
+threads = os.environ.get("OMP_NUM_THREADS")
+line = json.dumps({"given": given, "tracking": tracking_uri(), "store": store_uri(), "threads": threads, "pid": os.getpid()})
+with open(runs_folder() / "swept.jsonl", "a") as handle:
+    handle.write(line + "\n")
+client.set_terminated(run)
+if "WAIT" in given and not Path(given["WAIT"]).exists():
+    Path(given["WAIT"]).write_text(str(os.getpid()))
+    time.sleep(600)
+if given.get("FAIL") == "yes" and not (runs_folder() / "mended").exists():
+    sys.exit(3)
