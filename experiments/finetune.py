@@ -26,6 +26,7 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import save_file
 
+from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed
 from kg.files import InputError, read_json, write_json, written, written_folder
 from models.metrics import bootstrap_interval
@@ -152,19 +153,17 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         state = {k: v.detach().cpu().contiguous().clone() for k, v in cli.model.state_dict().items()}
         save_file(state, folder / "model.safetensors")
         data.tokenizer.save_pretrained(folder)
-        write_json(
-            folder / "manifest.json",
-            {
-                "task": data.task.manifest["name"],
-                "kind": data.kind,
-                "labels": data.labels,
-                "markers": data.markers,
-                "language": data.language,
-                "max_length": data.max_length,
-                "scores": scores,
-                **read_json(run.folder / "environment.json"),
-            },
+        official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
+        about = (
+            f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch ({scores['epoch']}) was chosen on "
+            f"{data.selected_on}, {data.scored} was read once: {metric} {result['scores'][metric]:.4f}, 95 % interval "
+            f"{scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over {scores['examples']:,} examples."
         )
+        labels = {"kind": data.kind, "labels": data.labels, "markers": data.markers, "max_length": data.max_length}
+        told = {f"{data.scored}/{k}": v for k, v in result["scores"].items()}
+        more = {"task": data.task.manifest["name"], "language": data.language, **labels, "fine_tuned": scores}
+        describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
+    client.log_artifact(logger.run_id, str(run.folder / "export" / CARD))
     write_json(run.folder / "finished.json", {"steps": trainer.global_step})
     shutil.rmtree(run.checkpoints)
     return scores

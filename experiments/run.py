@@ -25,6 +25,7 @@ from mlflow import MlflowClient
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
+from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process
 from kg.files import InputError, read_json, write_json, written_folder
 from kg.tracking import adopt, inherited, store_uri, tracking_uri
@@ -149,16 +150,9 @@ def train(cli: CLI) -> dict[str, Any]:
                 cli.model.export(folder)
                 if hasattr(cli.datamodule, "export"):
                     cli.datamodule.export(folder)
-                write_json(
-                    folder / "manifest.json",
-                    {
-                        "paper": run.paper,
-                        "stem": run.stem,
-                        "seed": run.seed,
-                        "scores": end,
-                        **read_json(run.folder / "environment.json"),
-                    },
-                )
+                about = f"`{type(cli.model).__name__}`, {trainer.global_step:,} steps; scores are of held-out data at the end."
+                describe(folder, run, f"{run.paper}/{run.stem}", about, end)
+                logger.experiment.log_artifact(logger.run_id, str(folder / CARD))  # type: ignore[union-attr]
             write_json(run.folder / "finished.json", {"steps": trainer.global_step})
         trainer.strategy.barrier("finished")
     else:

@@ -133,8 +133,10 @@ def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, m
     assert run.data.tags["mlflow.parentRunId"] == parent and run.data.tags["seed"] == "3"
     assert run.data.metrics["test/entity_f1"] == scores["score"]["entity_f1"]
     assert {a.path for a in client.list_artifacts(run.info.run_id)} >= {
-        "scores.json", "predictions.jsonl", "confusion.csv", "loss.png", "config.yaml",
+        "scores.json", "predictions.jsonl", "confusion.csv", "loss.png", "config.yaml", "README.md",
     }  # fmt: skip
+    card = (tmp_path / "run" / "export" / "README.md").read_text()
+    assert f"test was read once: entity_f1 {scores['score']['entity_f1']:.4f}" in card and run.info.run_id in card
     assert len(client.get_metric_history(run.info.run_id, "val/score")) >= 2
     manifest = read_json(tmp_path / "run" / "export" / "manifest.json")
     assert manifest["labels"] == ["disease", "drug"] and manifest["kind"] == "ner"

@@ -156,6 +156,7 @@ def test_one_step_of_every_config(
         folder = Path(result["folder"])
         assert folder.relative_to(runs).parts[:2] == ("kebiolm", stem) and folder.name == "seed0"
         assert (folder / "export" / "model.safetensors").is_file() and (folder / "export" / "entities.txt").is_file()
+        assert result["mlflow_run"] in (folder / "export" / "README.md").read_text()
         run = mlflow.get_run(result["mlflow_run"])
         scored = "val/loss_mlm" if stem == "pretrain_mlm" else "val/linking_acc1"
         assert run.data.metrics[scored] == pytest.approx(result["end"][scored])

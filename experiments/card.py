@@ -1,0 +1,120 @@
+"""What an exported model says of itself: manifest.json for programs, README.md (a Hugging Face model card) for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.tracking import Run, data_hashes
+from kg.files import read_json, write_json, written
+
+CARD = "README.md"
+TOLD = ("source", "version", "licence", "counts")  #: of a data folder's manifest, what its users want to know
+
+
+def made_of(value: Any, key: str = "") -> dict[str, dict[str, Any]]:
+    """{setting: {sha256 of its manifest, and source, version, licence and counts where it has them}} of every data folder."""
+    folders = _folders(value, key)
+    hashes = data_hashes(value, key)
+    found = {}
+    for name, folder in folders.items():
+        manifest = read_json(folder / "manifest.json")
+        found[name] = {"sha256": hashes[name]} | {k: manifest[k] for k in TOLD if manifest.get(k)}
+    return found
+
+
+def _folders(value: Any, key: str) -> dict[str, Path]:
+    if isinstance(value, dict):
+        return {k: v for name, inner in value.items() for k, v in _folders(inner, name).items()}
+    return {key: Path(value)} if isinstance(value, str) and (Path(value) / "manifest.json").is_file() else {}
+
+
+def plain(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Settings that are numbers, words or switches, by their dotted names; folders, which `made_of` tells, left out."""
+    if isinstance(value, dict):
+        return {k: v for name, inner in value.items() for k, v in plain(inner, f"{prefix}.{name}").items()}
+    if value is None or isinstance(value, list) or (isinstance(value, str) and "/" in value):
+        return {}
+    return {prefix.removeprefix("."): value}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) >= 100:
+        return f"{value:,.0f}"
+    if isinstance(value, float):
+        return f"{value:.4f}" if 1e-2 <= abs(value) < 1e5 or value == 0 else f"{value:.3g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items() if not isinstance(v, (dict, list)))
+    return f"{value:,}" if type(value) is int else str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *([_cell(c) for c in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def card(name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str], about: str) -> str:
+    """The model card of an export.
+
+    name      of the model, its heading
+    manifest  what manifest.json holds: data, scores, commit, mlflow_run
+    config    of the run
+    files     in the export's folder
+    about     what was trained, a sentence or two
+    """
+    front: dict[str, Any] = {
+        "library_name": "transformers" if "config.json" in files else "pytorch",
+        "tags": ["biomedical", "kepl", str(manifest["paper"])],
+    }
+    if language := manifest.get("language"):
+        front["language"] = language
+    licences = sorted({str(d["licence"]) for d in manifest["data"].values() if d.get("licence")})
+    front |= {"license": "other", "license_name": "; ".join(licences)[:200]} if licences else {}
+    scores = {k: v for k, v in manifest["scores"].items() if isinstance(v, (int, float))}
+    settings = plain({k: config[k] for k in ("model", "data", "trainer") if k in config})
+    data = [
+        [k, f"`{d['sha256'][:12]}`", " ".join(str(d.get(w, "")) for w in ("source", "version")).strip(), d.get("licence", ""),
+         d.get("counts", "")] for k, d in manifest["data"].items()
+    ]  # fmt: skip
+    parts = [
+        f"---\n{yaml.safe_dump(front, allow_unicode=True, sort_keys=False)}---\n",
+        f"# {name}\n\n{about} Seed {manifest['seed']}, commit `{manifest['commit']}`, MLflow run `{manifest['mlflow_run']}`.\n",
+        "## Scores\n\n" + _table(["metric", "value"], [[k, float(v)] for k, v in sorted(scores.items())]) + "\n",
+    ]
+    if data:
+        parts.append("## Made of\n\n" + _table(["setting", "sha256 of its manifest", "source", "licence", "counts"], data) + "\n")
+    if licences:
+        parts.append("The licences of these sources bind whoever passes the model on.\n")
+    parts.append("## Settings\n\n" + _table(["setting", "value"], [[k, v] for k, v in settings.items()]) + "\n")
+    versions = {k: v for k, v in manifest.items() if k in ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")}
+    transformer = 'AutoModel.from_pretrained("<this folder>")'
+    use = transformer if "config.json" in files else 'safetensors.torch.load_file("model.safetensors")'
+    parts.append(
+        f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained with "
+        f"{', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a medical device.\n"
+    )
+    return "\n".join(parts)
+
+
+def describe(
+    folder: Path, run: Run, name: str, about: str, scores: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> None:
+    """Write manifest.json and the card into an export's folder; everything else is in it already."""
+    manifest = {
+        "paper": run.paper,
+        "stem": run.stem,
+        "seed": run.seed,
+        "scores": dict(scores),
+        "data": made_of(run.config),
+        "mlflow_run": read_json(run.folder / "mlflow.json")["run_id"],
+        **(more or {}),
+        **read_json(run.folder / "environment.json"),
+    }
+    files = sorted(p.name for p in folder.iterdir())
+    write_json(folder / "manifest.json", manifest)
+    with written(folder / CARD) as handle:
+        handle.write(card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about))

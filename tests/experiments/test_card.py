@@ -1,0 +1,66 @@
+"""What an export says of itself: a card that Hugging Face's readers take, whose every number is the manifest's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from huggingface_hub import ModelCard
+
+from experiments.card import card, describe, made_of, plain
+from experiments.tracking import Run
+from kg.files import read_json, sha256, write_json
+
+
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    graph, corpus = tmp_path / "graph", tmp_path / "corpus"
+    graph.mkdir()
+    corpus.mkdir()
+    write_json(graph / "manifest.json", {"source": "HP|O", "version": "2025-01", "licence": "CC BY 4.0", "counts": {"names": 1234}})
+    write_json(corpus / "manifest.json", {"settings": {"max_length": 127}})
+    return graph, corpus
+
+
+def test_an_export_says_what_it_is_made_of_and_what_it_scores(runs: Path, tmp_path: Path) -> None:
+    graph, corpus = folders(tmp_path)
+    config = {
+        "model": {"class_path": "models.x.X", "init_args": {"lr": 5e-4, "encoder": str(corpus)}},
+        "data": {"init_args": {"graph": str(graph), "batch_size": 16, "texts": ["a"], "file": "/a/b.txt"}},
+        "paper": {"lr": "Section 4"},
+    }
+    run = Run("sapbert", "pretrain", config, 3)
+    write_json(run.folder / "mlflow.json", {"run_id": "abc123", "tracking_uri": "x"})
+    write_json(run.folder / "environment.json", {"commit": "deadbeef", "torch": "2", "run_folder": str(run.folder)})
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "config.json").write_text("{}")
+    describe(export, run, "sapbert/pretrain", "It was trained.", {"val/loss": 1.23456, "val/tokens": 5000.0})
+    manifest = read_json(export / "manifest.json")
+    assert manifest["data"] == {
+        "encoder": {"sha256": sha256(corpus / "manifest.json")},
+        "graph": {
+            "sha256": sha256(graph / "manifest.json"),
+            "source": "HP|O",
+            "version": "2025-01",
+            "licence": "CC BY 4.0",
+            "counts": {"names": 1234},
+        },
+    }
+    assert (manifest["mlflow_run"], manifest["seed"], manifest["commit"]) == ("abc123", 3, "deadbeef")
+    text = (export / "README.md").read_text()
+    read = ModelCard(text)  # as the hub reads it
+    assert read.data.license == "other" and read.data.library_name == "transformers"
+    assert {"kepl", "sapbert"} <= set(read.data.tags)
+    assert "| val/loss | 1.2346 |" in text and "| val/tokens | 5,000 |" in text
+    assert "MLflow run `abc123`" in text and "commit `deadbeef`" in text
+    assert "| model.init_args.lr | 0.0005 |" in text
+    assert f"| graph | `{sha256(graph / 'manifest.json')[:12]}` | HP\\|O 2025-01 | CC BY 4.0 | names 1,234 |" in text
+    assert str(tmp_path) not in text and "/a/b.txt" not in text  # a card travels, this machine's folders do not
+
+
+def test_a_card_without_licences_or_folders() -> None:
+    manifest = {"paper": "x", "data": {}, "scores": {}, "seed": 0, "commit": "c", "mlflow_run": "r", "language": "zh"}
+    front = yaml.safe_load(card("a", manifest, {}, ["model.safetensors"], "About.").split("---")[1])
+    assert front == {"library_name": "pytorch", "tags": ["biomedical", "kepl", "x"], "language": "zh"}
+    assert made_of({"a": {"b": 1, "c": "nowhere"}}) == {}
+    assert plain({"a": {"b": 1, "c": None, "d": "x/y", "e": [1], "f": True}}) == {"a.b": 1, "a.f": True}
