@@ -19,7 +19,7 @@ GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS BY
 FINETUNE := $(foreach v,$(GENERATOR) HITS K MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
 EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
 FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
-SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS,$(if $($(v)),$(v)="$($(v))"))
+SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS PLAN,$(if $($(v)),$(v)="$($(v))"))
 
 .PHONY: help setup finetune evaluate table figures cases synonyms probe sweep data compare counts overlap dashboard speed test test-slow lint types contracts check clean-runs
 
@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
 
-pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARMS ARGS)
+pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARMS ARGS; PLAN=1 only prints the stages)
 	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
 
 kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them (PROFILE=small|paper GRAPH SEED FRESH)

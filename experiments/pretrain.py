@@ -26,7 +26,7 @@ from kg.tracking import ROOT, runs_folder, use_experiment
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
 CHOICES = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER")  #: each combination has a folder of its own
-INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", "ARMS", *MACHINE)
+INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", "ARMS", "PLAN", *MACHINE)
 
 
 def papers() -> list[str]:
@@ -69,6 +69,8 @@ def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
         if given.get(name) and not given[name].isdigit():
             raise InputError(f"{name}={given[name]}: wanted a number")
     found = gpus() if profile.get("gpu") or given.get("DEVICES") else 0
+    if profile.get("gpu") and given.get("PLAN"):  # for the machine that the stages will run on
+        found = max(found, int(given.get("DEVICES") or 1))
     if profile.get("gpu") and not found:
         raise InputError(
             "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small."
@@ -157,13 +159,17 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
 
 
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
-    """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved."""
+    """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved. PLAN: only print the stages."""
     choice = {k: v for k, v in given.items() if k in CHOICES and v}
     work = runs_folder() / "data" / f"{paper.replace('/', '-')}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
     plan = commands(paper, profile, given, work)
     pipeline = pipeline_of(paper)
-    if estimate := pipeline[profile].get("estimate"):
+    if (estimate := pipeline[profile].get("estimate")) and not given.get("PLAN"):
         print(f"This is paper-sized work. {estimate}", flush=True)
+    if given.get("PLAN"):
+        for stage in plan:
+            print(f"# {stage.title}\npython -m {shlex.join(stage.words)}")
+        return
     work.mkdir(parents=True, exist_ok=True)
     number = 0
     for _, group in groupby(plan, key=lambda s: s.together or s.title):

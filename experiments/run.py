@@ -26,7 +26,7 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQ
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from experiments.card import CARD, describe
-from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process
+from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
 from kg.files import InputError, read_json, write_json, written_folder
 from kg.tracking import adopt, inherited, store_uri, tracking_uri
 
@@ -73,6 +73,11 @@ class CLI(LightningCLI):
         if first_process():
             self.run.lock()
             if self.config.fresh:
+                if started_from_outside():
+                    raise InputError(
+                        f"--fresh under torchrun or srun: other processes may read {self.run.folder} while it is cleared. "
+                        "Remove the folder, then start without --fresh."
+                    )
                 self.run.clear()
 
     def new_run(self, config: dict[str, Any], seed: int) -> Run:

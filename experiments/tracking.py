@@ -13,7 +13,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
-from pytorch_lightning.loggers import MLFlowLogger
+from pytorch_lightning.loggers import Logger, MLFlowLogger
+from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from kg.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
@@ -73,8 +74,22 @@ def data_hashes(value: Any, key: str = "") -> dict[str, str]:
 
 
 def first_process() -> bool:
-    """Whether this is process 0 of a distributed run, also before the process group exists."""
-    return int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
+    """Whether this is process 0 of a distributed run, also before the process group exists.
+
+    torchrun sets RANK; processes that Lightning starts have LOCAL_RANK and NODE_RANK; those of srun SLURM_PROCID alone, which
+    stands in the environment of the two others, too, where they run inside a SLURM job.
+    """
+    for names in (("RANK",), ("LOCAL_RANK", "NODE_RANK")):
+        if any(name in os.environ for name in names):
+            return all(int(os.environ.get(name, "0")) == 0 for name in names)
+    return int(os.environ.get("SLURM_PROCID", "0")) == 0
+
+
+def started_from_outside() -> bool:
+    """Whether torchrun or srun started several processes of this run, none of which waits for another."""
+    if "RANK" in os.environ:
+        return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return "LOCAL_RANK" not in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
 class Run:
@@ -133,12 +148,16 @@ class Run:
         found = sorted(self.checkpoints.glob("step=*.ckpt"), key=lambda p: int(p.stem.split("=")[1]))
         return found[-1] if found else None
 
-    def logger(self) -> MLFlowLogger:
-        """The run's MLflow logger; a resumed run continues its MLflow run."""
+    def logger(self) -> Logger:
+        """The run's MLflow logger; a resumed run continues its MLflow run. Other processes than the first get one that drops all.
+
+        Two processes that open a new sqlite store at the same time both make its tables, and one of them fails.
+        """
+        if not first_process():
+            return DummyLogger()
         known = self.folder / "mlflow.json"
         run_id = read_json(known)["run_id"] if known.is_file() else None
-        if first_process():
-            use_experiment(self.experiment)
+        use_experiment(self.experiment)
         logger = MLFlowLogger(
             experiment_name=self.experiment,
             run_name=self.name,
@@ -146,7 +165,7 @@ class Run:
             run_id=run_id,
             tags=self.tags or None,
         )
-        if run_id is None and first_process():
+        if run_id is None:
             write_json(known, {"run_id": logger.run_id, "tracking_uri": store_uri()})
         return logger
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,8 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="needs a CUDA GPU"):
         machine({}, {"gpu": True})
     assert machine({}, {}) == ["--config", "experiments/common/cpu.yaml", "--trainer.devices", "1"]
+    planned = machine({"PLAN": "1", "DEVICES": "8", "NODES": "2"}, {"gpu": True})
+    assert planned[:4] == ["--config", "experiments/common/ddp.yaml", "--trainer.devices", "8"]
     assert machine({"DEVICES": "2"}, {})[-2:] == ["--trainer.strategy", "ddp"]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
     assert machine({}, {"gpu": True})[:2] == ["--config", "experiments/common/ddp.yaml"]
@@ -143,6 +146,14 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="DEVICES=two: wanted a number"):
         machine({"DEVICES": "two"}, {})
     assert "16-mixed" in machine({"PRECISION": "16-mixed"}, {})
+
+
+def test_a_plan_runs_nothing(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretrain.pretrain("kebiolm", "small", {"PLAN": "1", "SEED": "7"})
+    told = capsys.readouterr().out.splitlines()
+    stages = commands("kebiolm", "small", {"SEED": "7"}, runs / "data" / "kebiolm-small")
+    assert [line for line in told if not line.startswith("#")] == [f"python -m {shlex.join(s.words)}" for s in stages]
+    assert not (runs / "data").exists()
 
 
 def test_table_shows_start_and_end_of_each_run() -> None:

@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from experiments.run import CLI, built, train
+from experiments.tracking import first_process, started_from_outside
 from kg.files import InputError, read_json
 from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
@@ -112,6 +113,48 @@ def gradients(fake: Folders, folder: Path, name: str, *extra: str) -> dict[str, 
     assert done.returncode == 0, done.stdout + done.stderr
     saved: dict[str, Any] = torch.load(file, weights_only=True)
     return saved
+
+
+@pytest.mark.parametrize(
+    ("environment", "first", "outside"),
+    [
+        ({}, True, False),
+        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}, True, True),
+        ({"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}, False, True),  # torchrun's second machine
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, True, False),
+        ({"LOCAL_RANK": "1"}, False, False),  # started by Lightning
+        ({"LOCAL_RANK": "0", "NODE_RANK": "1"}, False, False),
+        ({"LOCAL_RANK": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, False, False),  # the same in a SLURM job
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "16"}, True, True),
+        ({"SLURM_PROCID": "8", "SLURM_NTASKS": "16", "SLURM_LOCALID": "0"}, False, True),
+    ],
+)
+def test_one_process_is_the_first_whoever_starts_them(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], first: bool, outside: bool
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert (first_process(), started_from_outside()) == (first, outside)
+
+
+@pytest.mark.ddp
+def test_torchrun_trains_one_run(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
+    """Two processes that torchrun starts: one run, one MLflow run, one export; --fresh is refused."""
+    two = ("--trainer.devices", "2", "--trainer.strategy", "ddp", "--run_folder", str(tmp_path / "run"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "experiments.run"]
+
+    def torchrun(*more: str) -> subprocess.CompletedProcess[str]:
+        own = [*command, *words(fake_kebiolm, tmp_path / "a.json", ("kebiolm/pretrain", "common/tiny")), *two, *more]
+        return subprocess.run(own, cwd=ROOT, capture_output=True, text=True)
+
+    result = finished(torchrun(), tmp_path / "a.json")
+    assert result["steps"] == 1 and (tmp_path / "run" / "export" / "README.md").is_file()
+    assert len(mlflow.search_runs(experiment_names=["kebiolm"])) == 1
+    refused = torchrun("--fresh", "true")
+    assert refused.returncode != 0 and "--fresh under torchrun or srun" in refused.stderr
+    assert (tmp_path / "run" / "finished.json").is_file()
 
 
 @pytest.mark.ddp
