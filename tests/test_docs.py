@@ -1,0 +1,120 @@
+"""The pages: they build without a warning, and what they tell to type works.
+
+Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`). In all
+other blocks, and in the README, every `make` command must name a target and settings that the Makefile has, and every
+`python -m` a module that is there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
+NO_CODE = ("", "sh", "sh nightly")
+
+
+def blocks(page: Path, kinds: tuple[str, ...]) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind.strip() in kinds]
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(page, words) of every command line in a page's blocks, comments cut off, lines that end in a backslash joined."""
+    found = []
+    for page in [*PAGES, ROOT / "README.md"]:
+        for block in blocks(page, NO_CODE):
+            for line in block.replace("\\\n", " ").splitlines():
+                try:
+                    words = shlex.split(re.sub("<[^<>]*>", "X", line), comments=True)
+                except ValueError:
+                    continue  # prose or a table in a block
+                if words[:1] == ["make"] or words[:2] == ["python", "-m"] or words[:1] == ["bin/kepl"]:
+                    found.append((page.name, words))
+    return found
+
+
+def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
+    """Links that lead nowhere, pages that no other leads to, and headings out of order are warnings."""
+    words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(tmp_path.glob("*.html"))) >= len(PAGES)
+
+
+def test_every_target_has_its_line_among_the_commands() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*)%?(?:-[a-z]+)?:.*## ", MAKEFILE, re.M)) - {"help"}
+    told = set(re.findall(r"`make ([a-z][a-z-]*)", (ROOT / "docs" / "commands.md").read_text()))
+    assert targets == told
+
+
+def test_every_make_command_names_what_the_makefile_has() -> None:
+    found = [(page, words[1:]) for page, words in commands() if words[0] == "make"]
+    assert len(found) > 60
+    known = set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE))
+    for page, words in found:
+        targets = [w for w in words if "=" not in w and w != "..."]
+        for target in targets:
+            fits = re.search(rf"^{re.escape(target)}:", MAKEFILE, re.M) or re.match("(pretrain|kg)-", target)
+            assert fits, f"{page}: make {target}"
+        for name in (w.partition("=")[0] for w in words if "=" in w):
+            assert name in known, f"{page}: {name}= of make {' '.join(targets)}"
+    papers = {p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")}
+    named = {w.removeprefix("pretrain-") for _, words in found for w in words if w.startswith("pretrain-")}
+    assert named <= papers and len(named) >= 5
+
+
+def test_every_module_that_is_named_is_there() -> None:
+    named = {(page, words[2]) for page, words in commands() if words[0] == "python"}
+    prose = re.compile(r"`python -m ([a-z][\w.]*)")
+    named |= {(page.name, m) for page in [*PAGES, ROOT / "README.md"] for m in prose.findall(page.read_text())}
+    assert len(named) > 15
+    for page, module in sorted(named):
+        assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
+
+
+def run_page(page: Path, kind: str, folder: Path) -> None:
+    """The page's blocks of `kind`, in order, in a folder that looks like the checkout; stops at the first failure."""
+    place = folder / "checkout"
+    place.mkdir()
+    for path in ROOT.iterdir():
+        if path.name not in ("runs", ".git") and not path.name.startswith("my_"):
+            (place / path.name).symlink_to(path)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(place),
+        "KEPL_RUNS": str(folder / "runs"),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    for block in blocks(page, (kind,)):
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=place, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{page.name}:\n{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def pages_with(kind: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, (kind,))]
+
+
+def test_there_are_blocks_of_both_kinds() -> None:
+    assert len(pages_with("sh")) >= 4 and pages_with("sh nightly")
+
+
+@pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.stem)
+def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path) -> None:
+    run_page(page, "sh", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with("sh nightly"), ids=lambda page: page.stem)
+def test_the_long_road_works(page: Path, tmp_path: Path) -> None:
+    run_page(page, "sh nightly", tmp_path)
