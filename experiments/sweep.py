@@ -150,18 +150,17 @@ def label(point: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def tracking_server(folder: Path) -> Iterator[dict[str, str]]:
-    """An MLflow server on loopback before the sqlite store; the environment that sends a process there.
+def tracking_server(folder: Path, store: str, *artifacts: str) -> Iterator[dict[str, str]]:
+    """An MLflow server on loopback before `store`; the environment that sends a process there.
 
-    Raises InputError when it does not answer.
+    artifacts: words of ``mlflow server`` that say where files go. Its output goes to `folder`. Raises InputError when it
+    does not answer.
     """
-    store = tracking_uri()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    words += ["--backend-store-uri", store, "--no-serve-artifacts"]
-    words += ["--default-artifact-root", (runs_folder() / "artifacts").as_uri()]
+    words += ["--backend-store-uri", store, *artifacts]
     # The server has processes of its own. A shell ends them all when its input ends: when we say so, or are killed.
     guarded = ["sh", "-c", '("$@"; kill 0) & read -r _; kill 0', "sh", *words]
     log = folder / "server.log"
@@ -320,7 +319,10 @@ def run_sweep(config: str | Path, at_once: int | None = None, fresh: bool = Fals
         parent = parent_of(sweep, folder)
         print(f"sweep {sweep.name}: {len(sweep.points)} runs, {at_once} at once; output in {folder}", flush=True)
         with contextlib.ExitStack() as stack:
-            environment = stack.enter_context(tracking_server(folder)) if local and at_once > 1 else {}
+            environment: Mapping[str, str] = {}
+            if local and at_once > 1:
+                files = ("--no-serve-artifacts", "--default-artifact-root", (runs_folder() / "artifacts").as_uri())
+                environment = stack.enter_context(tracking_server(folder, tracking_uri(), *files))
             codes = run_points(sweep, folder, parent, at_once, environment)
         lines = table(sweep, results(sweep, parent))
         with written(folder / "sweep.csv") as handle:

