@@ -1,0 +1,93 @@
+"""Authors' released checkpoints as exports, so that every command takes them as MODEL=<folder>.
+
+    python -m experiments.released kebiolm downloads/kebiolm --out models/kebiolm [graph=FOLDER]
+                                   pytorch_model.bin, vocab.txt, entity.jsonl
+    python -m experiments.released sapbert downloads/sapbert --out models/sapbert [pooling=mean]
+    python -m experiments.released genbioel downloads/genbioel --out models/genbioel [prompt=no]
+                                   a Hugging Face folder of a BERT, of a BART
+
+experiments/<paper>/encoder.yaml names what does it, under `released`. Weights are loaded with weights_only and written as
+safetensors. The checkpoints are not here: the authors give them on their projects' pages, under licences of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from datamodules.tokenizers import load_tokenizer
+from kg.dotted import imported
+from kg.files import InputError, digest, sha256, write_json, written_folder
+from kg.tracking import ROOT, commit
+
+WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+
+
+def recipes() -> dict[str, dict[str, str]]:
+    """{paper: what makes an export's files of a released checkpoint}."""
+    found = {p.parent.name: yaml.safe_load(p.read_text()) for p in sorted((ROOT / "experiments").glob("*/encoder.yaml"))}
+    return {paper: recipe["released"] for paper, recipe in found.items() if "released" in recipe}
+
+
+def make_export(paper: str, source: str, out: str | Path, settings: dict[str, str] | None = None) -> Path:
+    """An export folder of a released checkpoint in folder `source`. Raises InputError for what is no such checkpoint."""
+    if paper not in recipes():
+        raise InputError(f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}")
+    folder = Path(source)
+    if not folder.is_dir():
+        raise InputError(f"{source}: no such folder. Fetch the checkpoint first; of the hub: hf download NAME --local-dir FOLDER")
+    parts = {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
+    taken = {room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty] for room, f in parts.items()}
+    known = [name for names in taken.values() for name in names]
+    if unknown := sorted(set(settings or {}) - set(known)):
+        raise InputError(f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}")
+    with written_folder(out) as made:
+        for room, function in parts.items():
+            own: dict[str, Any] = {k: v for k, v in (settings or {}).items() if k in taken[room]}
+            function(folder, made, **own)
+        if not (made / "tokenizer.json").is_file():
+            _tokenizer(folder, made)
+        weights = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")}
+        manifest: dict[str, Any] = {"paper": paper, "stem": "released", "seed": None, "scores": {}, "commit": commit()}
+        write_json(made / "manifest.json", manifest | {"released": digest(weights), "files": weights, "settings": settings or {}})
+    return Path(out)
+
+
+def _tokenizer(source: Path, out: Path) -> None:
+    """The checkpoint's tokenizer, read beside the config that says of which model it is."""
+    there = [name for name in WORDS if (source / name).is_file()]
+    if not there:
+        raise InputError(f"{source}: no tokenizer; wanted one of {', '.join(WORDS)}")
+    for name in there:
+        shutil.copyfile(source / name, out / name)
+    load_tokenizer(str(out)).save_pretrained(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.released", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paper", help=", ".join(recipes()))
+    parser.add_argument("source", help="folder of the checkpoint")
+    parser.add_argument("--out", required=True, help="folder of the export")
+    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="as above")
+    given = parser.parse_intermixed_args()
+    try:
+        if wrong := [word for word in given.settings if "=" not in word]:
+            raise InputError(f"{wrong[0]!r}: wanted NAME=VALUE")
+        made = make_export(given.paper, given.source, given.out, dict(word.split("=", 1) for word in given.settings))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{made}: give it as MODEL={made}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
