@@ -113,7 +113,7 @@ def read_sweep(file: str | Path) -> Sweep:
         raise InputError(f"{file}: command: wanted `{command}{' NAME' * words.count('{0}')}`, got {given['command']!r}")
     grid = given.get("grid") or {}
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
-        raise InputError(f"{file}: grid: wanted a list of values for every name, such as MODEL: [zh, embert]")
+        raise InputError(f"{file}: grid: wanted a list of values for every name, such as MODEL: [zh, minilm]")
     runs = given.get("runs") or [{}]
     if not isinstance(runs, list):
         raise InputError(f"{file}: runs: wanted a list, got {runs!r:.60}")

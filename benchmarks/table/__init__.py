@@ -1,4 +1,4 @@
-"""``make table``: a paper's table, reported beside measured. Only reads runs.
+"""``make table``: a paper's table, reported beside measured. Only reads runs; RUN=1 first makes the fine-tunings that are missing.
 
     python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev PROFILE=small SAMPLES=FOLDER GRAPH=hpo MIRROR=FOLDER OUT=FOLDER]
 
@@ -36,12 +36,14 @@ import yaml
 from benchmarks.table import counted, measured
 from benchmarks.table.cells import Cell, as_csv, as_markdown, beside, lines_as_csv, significance
 from benchmarks.table.measured import summaries_of
+from benchmarks.table.missing import run_missing
 from kg.files import InputError, written
 from kg.tracking import ROOT, runs_folder
 
 __all__ = ["SETTINGS", "definition_of", "made", "markdown", "summaries_of", "written_table"]
 SETTINGS = (
     "FOLDS", "SPLIT", "MIRROR", "PROFILE", "SAMPLES", "GRAPH", "LIMIT", "SEED", "METHOD", "MASKS", "BEAM", "MODEL", "CKPT", "OUT",
+    "RUN", "SEEDS",
 )  # fmt: skip
 MEASURED = {
     "scores": measured.scores, "finetune": measured.finetune, "synonyms": measured.synonyms, "probing": measured.probing,
@@ -82,6 +84,8 @@ def markdown(paper: str, number: str, given: Mapping[str, str]) -> str:
 
 def written_table(paper: str, number: str, given: Mapping[str, str]) -> tuple[str, list[Path]]:
     """(the table as Markdown, the Markdown and CSV files that it is written to)."""
+    if given.get("RUN"):
+        run_missing(definition_of(paper, number), given)
     title, lines, cells = made(paper, number, given)
     text = told(title, lines, cells)
     stem = Path(given.get("OUT") or runs_folder() / "tables") / f"{paper}_table{number}"

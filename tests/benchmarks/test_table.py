@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 from benchmarks import table
 from benchmarks.run import main
+from benchmarks.table import missing
 from benchmarks.table.cells import HEADS, Cell, as_csv, as_markdown, beside
 from benchmarks.table.measured import row_of
 from kg.files import InputError
@@ -119,3 +120,44 @@ def test_against_and_baseline_name_rows() -> None:
         assert baseline is None or "reported" in baseline
     with pytest.raises(InputError, match="against: no row 'x'"):
         row_of({"title": "t", "against": "x", "rows": []}, "against")
+
+
+def test_missing_fine_tunings_are_made_first(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    definition = {
+        "kind": "finetune",
+        "columns": {"a": {"task": "cMedQANER", "split": "test"}, "b": {"task": "cMedQQ", "split": "dev"}, "c": {}},
+        "rows": [
+            {"name": "x", "measured": "embert-pretrain_plain"},
+            {"name": "y", "measured": "smedbert HITS=0"},
+            {"name": "z", "measured": "hfl--chinese-bert-wwm"},
+            {"name": "reported only", "reported": {"a": 1.0}},
+        ],
+    }
+    scored(runs, "embert/pretrain_plain", 0.4)
+    given = {"MIRROR": "a b", "SEEDS": "0,"}
+    assert missing.wanted(definition, given) == [
+        ["finetune", task, *model, "SEEDS=0,", "MIRROR=a b"]
+        for task, model in (
+            ("cMedQQ", ["MODEL=embert/pretrain_plain"]),
+            ("cMedQANER", ["MODEL=smedbert", "HITS=0"]), ("cMedQQ", ["MODEL=smedbert", "HITS=0"]),
+            ("cMedQANER", ["MODEL=hfl/chinese-bert-wwm"]), ("cMedQQ", ["MODEL=hfl/chinese-bert-wwm"]),
+        )
+    ]  # fmt: skip
+    done: list[list[str]] = []
+
+    class Ended:
+        returncode = 0
+
+    def ran(command: list[str], **_: object) -> Ended:
+        done.append(command[3:])
+        ended = Ended()
+        ended.returncode = 2 if "MODEL=hfl/chinese-bert-wwm" in command else 0
+        return ended
+
+    monkeypatch.setattr(missing.subprocess, "run", ran)
+    assert missing.run_missing(definition, given) == done[3:] and len(done) == 5  # one that fails does not stop the others
+    assert capfd.readouterr().err.count("not run") == 2
+    with pytest.raises(InputError, match="RUN=1 makes fine-tunings, and this table is of the kind 'sizes'"):
+        missing.wanted({"kind": "sizes"}, {})
