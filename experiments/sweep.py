@@ -26,6 +26,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -183,6 +184,17 @@ def tracking_server(folder: Path, store: str, *artifacts: str) -> Iterator[dict[
             assert server.stdin is not None
             server.stdin.close()
             server.wait()
+            _ended(server.pid)
+
+
+def _ended(group: int, seconds: float = 15.0) -> None:
+    """Wait for the processes of a group that were asked to end; what has not after `seconds` is killed."""
+    until = time.monotonic() + seconds
+    with contextlib.suppress(ProcessLookupError):  # no process is left
+        while time.monotonic() < until:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        os.killpg(group, signal.SIGKILL)
 
 
 def parent_of(sweep: Sweep, folder: Path) -> str:
