@@ -1,10 +1,9 @@
 """A grid of runs under one parent: `make sweep CONFIG=<file>`.
 
     command: finetune cMedQANER          # or pretrain <paper>, kg <graph>_<model>, evaluate <task>, synonyms, probe
-    settings: {MIRROR: downloads/}       # of every run, as `make` takes them
+    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` takes them
     grid:                                # every combination
       MODEL: [zh, embert]
-      SEEDS: ["0,", "1,"]
       model.init_args.lr: [1.0e-4, 3.0e-4]
     runs:                                # optional: lists what does not go by a grid; each with every combination
       - {PROFILE: small}
@@ -123,6 +122,11 @@ def read_sweep(file: str | Path) -> Sweep:
         for run in runs
         for values in product(*grid.values())
     ]
+    if command == "finetune" and any("SEEDS" in p for p in points):
+        raise InputError(
+            f'{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in settings, SEEDS: "0,1,2", '
+            "not in grid or runs"
+        )
     if len({digest(p) for p in points}) < len(points):
         raise InputError(f"{file}: a run stands in it twice; each value of the grid may be named once")
     at_once, report = given.get("at_once", 1), given.get("report") or []
@@ -276,7 +280,10 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environmen
 
 
 def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
-    """Of every MLflow run right under `parent`: its point, id, name, status and metrics, in the order of the points."""
+    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of the points.
+
+    A point without a run has a row without metrics.
+    """
     client = MlflowClient(tracking_uri())
     found, token = [], None
     while True:
@@ -291,6 +298,8 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
     for run in sorted(found, key=lambda r: int(r.info.start_time)):
         point = json.loads(run.data.tags.get(POINT, "{}"))
         rows.append({"point": point, "run": run.info.run_id, "name": run.info.run_name, "metrics": dict(run.data.metrics)})
+    there = {digest(row["point"]) for row in rows}
+    rows += [{"point": p, "run": "", "name": "(no run)", "metrics": {}} for p in sweep.points if digest(p) not in there]
     return sorted(rows, key=lambda row: order.get(digest(row["point"]), len(order)))
 
 

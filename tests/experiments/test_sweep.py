@@ -17,8 +17,8 @@ import yaml
 from mlflow import MlflowClient
 
 from experiments import sweep as sweeps
-from experiments.sweep import arguments, read_sweep, run_sweep
-from kg.files import InputError
+from experiments.sweep import arguments, read_sweep, results, run_sweep
+from kg.files import InputError, read_json
 from kg.tracking import ROOT, tracking_uri
 from tests.fakes import kebiolm
 
@@ -51,14 +51,14 @@ def children() -> list[tuple[dict[str, str], str | None]]:
 def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> None:
     path = config(
         tmp_path, command="finetune cMedQANER", settings={"MIRROR": "a b", "ARGS": "--trainer.max_epochs 2"},
-        grid={"MODEL": ["zh", "embert"], "model.init_args.lr": [1.0e-4, 3.0e-4]}, runs=[{"SEEDS": "0,"}, {"SEEDS": "1,"}],
+        grid={"MODEL": ["zh", "embert"], "model.init_args.lr": [1.0e-4, 3.0e-4]}, runs=[{"FOLDS": "0"}, {"FOLDS": "1"}],
     )  # fmt: skip
     sweep = read_sweep(path)
     assert (len(sweep.points), sweep.name, sweep.experiment, sweep.at_once) == (8, "lr", "cMedQANER", 1)
     assert len({json.dumps(p) for p in sweep.points}) == 8
     assert arguments(sweep, sweep.points[-1]) == [
         "benchmarks.run", "finetune", "cMedQANER", "MIRROR=a b",
-        "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003", "SEEDS=1,", "MODEL=embert",
+        "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003", "FOLDS=1", "MODEL=embert",
     ]  # fmt: skip
     pretrain = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}))
     assert arguments(pretrain, pretrain.points[1]) == ["experiments.pretrain", "zh", "--profile", "small", "SEED=1"]
@@ -79,6 +79,7 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
         ({"grid": {"SEED": [1, 1]}}, "a run stands in it twice"),
         ({"settings": ["a"]}, "settings: wanted names with values"),
         ({"runs": {"A": 1}}, "runs: wanted a list"),
+        ({"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}}, "SEEDS: all seeds of one fine-tuning are one run"),
         ({"at_once": 0}, "at_once: wanted a number, 1 or more, got 0"),
         ({"report": "f1"}, "report: wanted a list of metrics"),
     ],
@@ -120,10 +121,14 @@ def test_runs_stand_under_the_sweep_and_are_not_run_again(
     assert table[0] == ["A", "FAIL", "name", "dev/f1", "MLflow run"]
     rows = [["0.25", "yes", "0.2500"], ["0.25", "yes", "0.2500"], ["0.5", "no", "0.5000"]]
     assert [row[:2] + row[3:4] for row in table[1:]] == rows
+    more = read_sweep(config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"]))
+    rows_of = results(more, read_json(folder / "mlflow.json")["run_id"])
+    assert [row["name"] for row in rows_of if row["point"] == {"A": "9"}] == ["(no run)"]  # and the table says so
     every = children()
     (parent,) = [tags for tags, above in every if above is None]
     assert parent["kind"] == "sweep" and len(every) == 4
     assert {above for _, above in every} - {None} == {json.loads((folder / "mlflow.json").read_text())["run_id"]}
+    config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
     assert run_sweep(path, fresh=True) == 0 and len(ran(swept)) == 5
 
 
