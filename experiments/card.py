@@ -9,28 +9,20 @@ from typing import Any
 
 import yaml
 
-from experiments.tracking import Run, data_hashes
+from experiments.tracking import Run, data_folders, data_hashes
 from kg.files import read_json, write_json, written
 
 CARD = "README.md"
 TOLD = ("source", "version", "licence", "counts")  #: of a data folder's manifest, what its users want to know
 
 
-def made_of(value: Any, key: str = "") -> dict[str, dict[str, Any]]:
+def made_of(config: Any) -> dict[str, dict[str, Any]]:
     """{setting: {sha256 of its manifest, and source, version, licence and counts where it has them}} of every data folder."""
-    folders = _folders(value, key)
-    hashes = data_hashes(value, key)
-    found = {}
-    for name, folder in folders.items():
+    hashes, found = data_hashes(config), {}
+    for name, folder in data_folders(config).items():
         manifest = read_json(folder / "manifest.json")
         found[name] = {"sha256": hashes[name]} | {k: manifest[k] for k in TOLD if manifest.get(k)}
     return found
-
-
-def _folders(value: Any, key: str) -> dict[str, Path]:
-    if isinstance(value, dict):
-        return {k: v for name, inner in value.items() for k, v in _folders(inner, name).items()}
-    return {key: Path(value)} if isinstance(value, str) and (Path(value) / "manifest.json").is_file() else {}
 
 
 def plain(value: Any, prefix: str = "") -> dict[str, Any]:

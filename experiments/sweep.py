@@ -321,7 +321,7 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def shown(lines: list[list[str]]) -> str:
-    """A table for the terminal: at most six metrics; the file has all of them."""
+    """A table for the terminal, its columns aligned."""
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
 

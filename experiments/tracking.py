@@ -64,13 +64,16 @@ def content(value: Any) -> Any:
     return value
 
 
-def data_hashes(value: Any, key: str = "") -> dict[str, str]:
-    """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
+def data_folders(value: Any, key: str = "") -> dict[str, Path]:
+    """{setting: folder} of every setting that names a folder with a manifest."""
     if isinstance(value, dict):
-        return {k: v for name, inner in value.items() for k, v in data_hashes(inner, name).items()}
-    if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
-        return {key: sha256(Path(value) / "manifest.json")}
-    return {}
+        return {k: v for name, inner in value.items() for k, v in data_folders(inner, name).items()}
+    return {key: Path(value)} if isinstance(value, str) and (Path(value) / "manifest.json").is_file() else {}
+
+
+def data_hashes(value: Any) -> dict[str, str]:
+    """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
+    return {key: sha256(folder / "manifest.json") for key, folder in data_folders(value).items()}
 
 
 def first_process() -> bool:

@@ -42,8 +42,8 @@ class Text:
 
     def mark(
         self, where: str, infons: dict[str, str], places: list[tuple[Any, Any]], surface: str | None
-    ) -> Mention | None:
-        """An annotation of (offset, length) places; None without an entity. Raises InputError where it does not fit the text."""
+    ) -> None:
+        """An annotation of (offset, length) places, left out without an entity. Raises InputError for one beside the text."""
         entity = next((infons[key] for key in IDENTIFIERS if infons.get(key)), "")
         if not places:
             raise InputError(f"{where}: document {self.name}: an annotation without a location. Add one.")
@@ -51,11 +51,8 @@ class Text:
         start, end = parts[0][0], max(o + n for o, n in parts)
         known = (surface or None) if len(parts) == 1 else None  # the text of several places stands in no one place
         checked_mention(where, self.text, start, end, "any", known)
-        if entity in ("", "-", "-1"):
-            return None
-        mention = Mention(start, end, entity)
-        self.mentions.append(mention)
-        return mention
+        if entity not in ("", "-", "-1"):
+            self.mentions.append(Mention(start, end, entity))
 
     def document(self) -> Document:
         return Document(self.name, self.text, tuple(self.mentions), self.where)
