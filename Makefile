@@ -51,7 +51,7 @@ finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SE
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
 	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …; RUN=1 SEEDS= first makes missing fine-tunings)
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …; RUN=1 SEEDS= first makes the missing runs)
 	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR OUT RUN SEEDS,$(if $($(v)),$(v)="$($(v))"))
 
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)

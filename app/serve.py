@@ -24,6 +24,7 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
+from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -173,7 +174,10 @@ def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Li
             worker.cancel()
             batches.thread.shutdown(wait=False, cancel_futures=True)
 
-    app = FastAPI(title="KEPL", description="Entities out of text.", version="1", lifespan=running)
+    # its viewer of the interface comes with the package: a server behind a firewall shows it, too
+    app: FastAPI = FastAPIOffline(
+        redoc_url=None, title="KEPL", description="Entities out of text.", version="1", lifespan=running
+    )
 
     def allowed(request: Request) -> None:
         given = request.headers.get("authorization", "")

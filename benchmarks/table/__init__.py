@@ -1,4 +1,4 @@
-"""``make table``: a paper's table, reported beside measured. Only reads runs; RUN=1 first makes the fine-tunings that are missing.
+"""``make table``: a paper's table, reported beside measured. Only reads runs; RUN=1 first makes the runs that are missing.
 
     python -m benchmarks.run table sapbert 2 [FOLDS=0 SPLIT=dev PROFILE=small SAMPLES=FOLDER GRAPH=hpo MIRROR=FOLDER OUT=FOLDER]
 

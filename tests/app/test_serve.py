@@ -211,6 +211,15 @@ def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: s
         assert asked.get("/health").json()["status"] == "ok"
 
 
+def test_the_interface_is_described_without_anything_from_elsewhere(client: TestClient) -> None:
+    page = client.get("/docs").text
+    loaded = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
+    assert any(place.endswith(".js") for place in loaded) and any(place.endswith(".css") for place in loaded)
+    for place in loaded:
+        assert place.startswith("/") and not place.startswith("//") and client.get(place).status_code == 200, place
+    assert set(client.get("/openapi.json").json()["paths"]) == {"/link", "/entity", "/health"}
+
+
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
@@ -246,6 +255,15 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
     )
     assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()  # or a label's display would win
     assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_interface_in_a_browser(server: str, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    words = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
+    done = subprocess.run([BROWSER, *words, "--dump-dom", f"{server}/docs"], capture_output=True, text=True, timeout=120)
+    assert "Unable to render" not in done.stdout and "/link" in done.stdout.partition("<body>")[2]
+    assert done.stdout.count('class="opblock ') == 3
 
 
 def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_rel
 
 from benchmarks import table
-from benchmarks.run import main
+from benchmarks.run import main, settings_of
 from benchmarks.table import missing
 from benchmarks.table.cells import HEADS, Cell, as_csv, as_markdown, beside
 from benchmarks.table.measured import row_of
-from kg.files import InputError
+from kg.files import InputError, write_json
 from models.metrics import one_sample
 from tests.benchmarks.test_scored import scored, tallied
 
@@ -158,6 +158,93 @@ def test_missing_fine_tunings_are_made_first(
 
     monkeypatch.setattr(missing.subprocess, "run", ran)
     assert missing.run_missing(definition, given) == done[3:] and len(done) == 5  # one that fails does not stop the others
-    assert capfd.readouterr().err.count("not run") == 2
-    with pytest.raises(InputError, match="RUN=1 makes fine-tunings, and this table is of the kind 'sizes'"):
+    said = capfd.readouterr()
+    assert said.err.count("not run") == 2 and "make finetune TASK=cMedQQ MODEL=smedbert HITS=0 SEEDS=0, 'MIRROR=a b'" in said.out
+    with pytest.raises(InputError, match="this table is of the kind 'sizes': it counts what is at hand"):
         missing.wanted({"kind": "sizes"}, {})
+
+
+@pytest.mark.parametrize(
+    ("label", "tuned", "settings"),
+    [
+        ("sapbert-pretrain_ontologies mean", False, "MODEL=sapbert/pretrain_ontologies POOLING=mean"),
+        ("minilm cls dot", False, "MODEL=minilm SIMILARITY=dot POOLING=cls"),
+        ("a--b cls, names shortest + back-off", False, "MODEL=a/b POOLING=cls NAMES=shortest BACKOFF=yes"),
+        ("sapbert fine-tuned mean + back-off", True, "MODEL=sapbert POOLING=mean"),
+        ("sapbert fine-tuned, target sample mean", True, "MODEL=sapbert POOLING=mean TARGET=sample"),
+        ("genbioel", False, "MODEL=genbioel"),
+        ("genbioel, fairseq, sum, tfidf 50, names sample", False,
+         "MODEL=genbioel FINISH=fairseq SCORE=sum CANDIDATES=tfidf:50 NAMES=sample"),
+        ("genbioel, mean", False, "MODEL=genbioel SCORE=mean"),
+        ("genbioel fine-tuned, target shortest, prompt no", True, "MODEL=genbioel TARGET=shortest PROMPT=no"),
+        ("kebiolm entities", False, "MODEL=kebiolm"),
+    ],
+)  # fmt: skip
+def test_the_settings_behind_a_linkers_label(label: str, tuned: bool, settings: str) -> None:
+    assert missing.linker_of(label) == (tuned, settings.split())
+
+
+def test_a_label_of_no_setting_is_refused() -> None:
+    with pytest.raises(InputError, match="the label 'genbioel, soon': no setting of `make evaluate` gives 'soon'"):
+        missing.linker_of("genbioel, soon")
+
+
+def test_missing_linkers(runs: Path) -> None:
+    definition = {
+        "columns": {"a": {"task": "NCBI-EL", "split": "test"}, "b": {"task": "HPO-EL", "split": "test"}, "c": {}},
+        "rows": [{"name": "floor", "measured": "exact"}, {"name": "other floor", "measured": "tfidf"},
+                 {"name": "x", "measured": "minilm cls"}, {"name": "y", "measured": "sapbert fine-tuned cls"},
+                 {"name": "z", "measured": "sapbert fine-tuned cls + back-off"}],
+    }  # fmt: skip
+    result = {"acc@1": 0.5, "acc@5": 0.6, "low": 0.4, "high": 0.6}
+    summary = {"model": "minilm cls", "results": {"minilm cls": result, "exact": result, "tfidf": result},
+               "stamp": {"split": "test", "task": "NCBI-EL"}}  # fmt: skip
+    write_json(runs / "linking" / "NCBI-EL" / "stamp" / "own" / "summary.json", summary)
+    tuned = ["MODEL=sapbert", "POOLING=cls"]
+    assert missing.wanted(definition, {"SEEDS": "4,5", "PROFILE": "paper", "MIRROR": "m"}) == [
+        ["evaluate", "HPO-EL", "SPLIT=test", "MIRROR=m", "MODEL=minilm", "POOLING=cls"],  # both floors come with it
+        *(["finetune", task, "SPLIT=test", "MIRROR=m", *tuned, f"SEED={seed}", "PROFILE=paper"]
+          for task in ("NCBI-EL", "HPO-EL") for seed in (4, 5)),
+    ]  # fmt: skip
+    floors = definition | {"rows": definition["rows"][:2]}
+    assert missing.wanted(floors, {"SPLIT": "dev"}) == [
+        ["evaluate", task, "SPLIT=dev", "MODEL=exact"] for task in ("NCBI-EL", "HPO-EL")
+    ]
+    assert missing.wanted(table.definition_of("genbioel", "5"), {}) == [
+        ["finetune", "BC5CDR-EL", "SPLIT=test", f"MODEL={model}", "SEED=0"] for model in ("genbioel/pretrain_denoise", "genbioel")
+    ]
+
+
+def test_missing_retrievals_and_probings(runs: Path) -> None:
+    rows = [{"name": n, "measured": n} for n in ("sgns char", "zh text", "smedbert text without knowledge", "minilm cls")]
+    definition = {"kind": "synonyms", "columns": {}, "rows": rows}
+    write_json(runs / "synonyms" / "stamp" / "own" / "summary.json", {"model": "zh text", "stamp": {"samples": "s"}})
+    assert missing.wanted(definition, {}) == [
+        ["synonyms", "MODEL=sgns:char"], ["synonyms", "MODEL=smedbert", "KNOWLEDGE=no"],
+        ["synonyms", "MODEL=minilm", "POOLING=cls"],
+    ]  # fmt: skip
+    probed = missing.wanted(table.definition_of("kebiolm", "6"), {"GRAPH": "medlama", "LIMIT": "9"})
+    assert ["probe", "MODEL=minilm", "GRAPH=medlama", "LIMIT=9"] in probed
+    assert ["probe", "MODEL=emilyalsentzer/Bio_ClinicalBERT", "GRAPH=medlama", "LIMIT=9"] in probed
+
+
+def test_every_tables_runs_can_be_made(runs: Path) -> None:
+    """Words of commands that there are, each with settings that it takes."""
+    from benchmarks import finetune, probing, synonyms
+    from benchmarks.linking import evaluate
+    from benchmarks.linking import finetune as linking
+    from benchmarks.linking.tasks import tasks as linking_tasks
+    from experiments.encoders import options
+
+    for file in sorted((table.ROOT / "experiments").glob("*/table*.yaml")):
+        own = table.definition_of(file.parent.name, file.stem.removeprefix("table"))
+        if own.get("kind", "scores") in table.COUNTED and own["kind"] != "populations":
+            continue
+        plan = missing.wanted(own, {})
+        assert plan, file
+        for command, *words in plan:
+            taken = {"synonyms": synonyms.SETTINGS, "probe": probing.SETTINGS, "evaluate": evaluate.SETTINGS}.get(command)
+            if command == "finetune":
+                taken = linking.SETTINGS if words[0] in linking_tasks() else (*finetune.SETTINGS, *options())
+            assert taken is not None
+            settings_of([w for w in words if "=" in w], taken)
