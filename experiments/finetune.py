@@ -134,7 +134,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         "select_interval": bootstrap_interval(selected["tallies"][metric]),
         "score": result["scores"],
         "interval": bootstrap_interval(result["tallies"][metric]),
-        "examples": len(data.examples["score"]),
+        "examples": len(result["tallies"][metric]),  # of a ranking: questions
         "mlflow_run": logger.run_id,
     }
     write_results(run.folder, result)

@@ -55,7 +55,7 @@ class PaperModule(pl.LightningModule):
 
         Gradients are those of the terms' means over the whole optimiser step, each times its weight (1), added up, whatever
         the processes and accumulated batches; `counts` is the step's share of this process (datamodules.steps). Logs the
-        total as train/loss at each step's end, and each term's mean under its name in `terms`.
+        total as train/loss at each step's end, and each term's mean under its name in `terms`; not of one that weighs 0.
         """
         accumulate = self.trainer.accumulate_grad_batches
         weight = sums.new_ones(len(sums)) if weights is None else sums.new_tensor(weights)
@@ -64,7 +64,8 @@ class PaperModule(pl.LightningModule):
         if (batch_idx + 1) % accumulate == 0:
             means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            named = {f"train/loss_{t}": v for t, v in zip(terms, means, strict=True)} if terms else {}
+            trained = [True] * len(terms) if weights is None else [bool(w) for w in weights]
+            named = {f"train/loss_{t}": means[i] for i, t in enumerate(terms) if trained[i]}
             self.log_dict({"train/loss": (means * weight).sum()} | named, prog_bar=True, batch_size=1)
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
         return (sums / total * weight).sum() * accumulate * self.trainer.world_size

@@ -107,7 +107,7 @@ class SMedBERT(PaperModule):
         }
         self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm
         self.correction = scale if correction == "paper" else 1.0
-        self.weights = (1.0, 1.0, neighbour_weight, mention_weight)
+        self.weights = (1.0, 1.0, neighbour_weight, mention_weight) if knowledge_losses else (1.0, 1.0, 0.0, 0.0)
         self.attention, self.dropout = attention, dropout
         self.encoder: SMedBERTEncoder | None = None
 

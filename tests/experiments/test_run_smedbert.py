@@ -97,8 +97,10 @@ def test_one_step_of_every_config(stem: str, fake: Folders, runs: Path, monkeypa
     settings = yaml.safe_load((folder / "config.yaml").read_text())
     hybrid, losses = (settings["model"]["init_args"][k] for k in ("hybrid_attention", "knowledge_losses"))
     logged = mlflow.get_run(result["mlflow_run"]).data.metrics
-    assert {"train/loss", *(f"train/loss_{t}" for t in ("mlm", "sop", "mnem", "mmem"))} <= logged.keys()
-    assert (logged["train/loss_mnem"] > 0) == (logged["train/loss_mmem"] > 0) == losses
+    assert logged["train/loss"] > 0
+    trained = {"mlm", "sop"} | ({"mnem", "mmem"} if losses else set())  # a term that is not trained has no curve
+    assert {k for k in logged if k.startswith("train/loss_")} == {f"train/loss_{t}" for t in trained}
+    assert all(logged[f"train/loss_{t}"] > 0 for t in trained)
     # Only what the config leaves out stays as it was: the frozen entities, and what no loss of it reaches.
     still = {n for n in moved.still if not n.endswith(SHIFTS)}
     unreached = {n for n in moved.before if n.startswith("context.") and not n.endswith(SHIFTS) and not losses}

@@ -103,3 +103,12 @@ def test_without_weights_terms_add_up_and_a_term_of_nothing_is_zero() -> None:
 def test_every_term_has_a_name() -> None:
     with pytest.raises(ValueError, match="zip"):
         gradient(1, 1, terms=("one", "two"))
+
+
+def test_a_term_that_weighs_nothing_has_no_curve() -> None:
+    weights = (WEIGHTS[0], 0.0, WEIGHTS[2])
+    found, logged = gradient(1, 1, weights=weights)
+    wanted, means = expected(weights)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    assert list(logged) == ["train/loss", f"train/loss_{TERMS[0]}", f"train/loss_{TERMS[2]}"]
+    torch.testing.assert_close(logged[f"train/loss_{TERMS[2]}"], means[2])
