@@ -62,7 +62,7 @@ def linker_of(label: str) -> tuple[bool, list[str]]:
             settings.append(f"POOLING={words.pop()}")
         if len(words) == 2:  # restricted to "tfidf 50", or a setting and its value
             settings.append(f"CANDIDATES={':'.join(words)}" if words[1].isdigit() else f"{words[0].upper()}={words[1]}")
-        elif words and words[0] in (*RULES, *SCORES):
+        elif len(words) == 1 and words[0] in (*RULES, *SCORES):
             settings.append(f"{'FINISH' if words[0] in RULES else 'SCORE'}={words[0]}")
         elif words and words != ["entities"]:
             raise InputError(f"the label {whole!r}: no setting of `make evaluate` gives {' '.join(words)!r}")
