@@ -64,8 +64,8 @@ class PaperModule(pl.LightningModule):
         if (batch_idx + 1) % accumulate == 0:
             means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            trained = [True] * len(terms) if weights is None else [bool(w) for w in weights]
-            named = {f"train/loss_{t}": means[i] for i, t in enumerate(terms) if trained[i]}
+            every = zip(terms, means, [1.0] * len(means) if weights is None else weights, strict=True) if terms else ()
+            named = {f"train/loss_{term}": value for term, value, share in every if share}
             self.log_dict({"train/loss": (means * weight).sum()} | named, prog_bar=True, batch_size=1)
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
         return (sums / total * weight).sum() * accumulate * self.trainer.world_size

@@ -108,12 +108,16 @@ def _formula(tallies: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _resampled(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
-    """(b, k) sums of bootstrap samples of the n examples, in blocks that fit memory."""
+    """(b, k) sums of bootstrap samples of the n examples, in blocks that fit memory.
+
+    Examples with the same counts are drawn together, as many of them as fall to their share: the same distribution, and of
+    thousands of examples that are right or wrong only a handful of kinds is left.
+    """
+    kinds, sizes = np.unique(tallies, axis=0, return_counts=True)
     n, rng = len(tallies), np.random.default_rng(seed)
-    block = max(1, 5_000_000 // max(1, n))
+    block = max(1, 5_000_000 // max(1, len(kinds)))
     for done in range(0, samples, block):
-        weights = rng.multinomial(n, np.full(n, 1 / n), size=min(block, samples - done))
-        yield weights @ tallies
+        yield rng.multinomial(n, sizes / n, size=min(block, samples - done)) @ kinds
 
 
 def bootstrap_interval(
