@@ -59,10 +59,11 @@ def run_finetune(words: Sequence[str]) -> None:
 
 def run_compare(words: Sequence[str]) -> None:
     from benchmarks.scored import comparison, retrieval_comparison
+    from benchmarks.synonyms import sum_of
 
     plain, given = settings_of(words, ("PROFILE", "SAMPLES"))
     if plain == ["synonyms"]:
-        print(retrieval_comparison(given.get("SAMPLES")))
+        print(retrieval_comparison(sum_of(given)))
     else:
         print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
 

@@ -90,6 +90,11 @@ def vectors_of(given: Mapping[str, str], model: str, linked: Path) -> tuple[str,
     return label, embedder.settings, lambda names: embedder(names).numpy()
 
 
+def sum_of(given: Mapping[str, str]) -> str | None:
+    """The sum of the samples in the folder that SAMPLES= names, None without it. Raises InputError where there are none."""
+    return str(read_json(Path(given["SAMPLES"]) / "manifest.json")["sha256"]) if given.get("SAMPLES") else None
+
+
 def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
     """Score MODEL on the samples; returns the summary that it writes. Raises InputError for what cannot be done."""
     folder = Path(given.get("SAMPLES") or runs_folder() / "data" / "smedbert-small" / "synonyms")

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks import scored
 from benchmarks.finetune import told_p
 from benchmarks.linking.scores import differing, tallies
+from benchmarks.synonyms import sum_of
 from benchmarks.table.cells import Cell
 from kg.files import InputError, read_json
 from kg.tracking import runs_folder
@@ -122,8 +123,7 @@ def finetune(table: Mapping[str, Any], given: Mapping[str, str]) -> list[Cell]:
 
 def synonyms(table: Mapping[str, Any], given: Mapping[str, str]) -> list[Cell]:
     """Encoders by D1, D2 and D3."""
-    samples = read_json(Path(given["SAMPLES"]) / "manifest.json")["sha256"] if given.get("SAMPLES") else None
-    found = scored.retrieved({row["measured"] for row in table["rows"] if "measured" in row}, samples)
+    found = scored.retrieved({row["measured"] for row in table["rows"] if "measured" in row}, sum_of(given))
     return _each(table, found, lambda column, name: (name, "acc@1", "low", "high"))
 
 

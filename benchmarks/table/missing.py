@@ -11,18 +11,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks import scored
 from benchmarks.finetune import seeds_of
 from benchmarks.linking.evaluate import FLOORS
 from benchmarks.linking.linkers import POOLINGS
-from benchmarks.synonyms import WORDS
+from benchmarks.synonyms import WORDS, sum_of
 from benchmarks.table.measured import linked
 from experiments.encoders import recipes
 from experiments.stages import dies_with_its_parent
-from kg.files import InputError, read_json
+from kg.files import InputError
 from kg.tracking import ROOT
 from models.decoding import RULES, SCORES
 
@@ -108,9 +107,8 @@ def linkings(table: Table, given: Given) -> list[list[str]]:
 
 def retrievals(table: Table, given: Given) -> list[list[str]]:
     """Every row on one set of samples."""
-    samples = read_json(Path(given["SAMPLES"]) / "manifest.json")["sha256"] if given.get("SAMPLES") else None
     labels = measured_of(table)
-    there = scored.retrieved(labels, samples)
+    there = scored.retrieved(labels, sum_of(given))
     plan = []
     for label in labels:
         name, words = label.partition(" ")[0], label.split()[1:]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import synonyms
+from benchmarks.run import main
 from benchmarks.synonyms import evaluate, hits, members, mention_counts, report, summaries
 from datamodules.synonyms import Sample, build
 from kg.files import InputError, write_json
@@ -78,6 +79,12 @@ def test_scores_are_written_and_compared(
     assert [s["model"] for s in summaries()] == ["noise", "perfect"]
     said = capsys.readouterr().out
     assert "D1 against noise" in said and "D3  " in report(best)
+    for words in ((), (f"SAMPLES={made}",)):
+        assert main(["compare", "synonyms", *words]) == 0
+        assert "perfect against noise: +" in capsys.readouterr().out
+    write_json(place / "other" / "manifest.json", {"sha256": "other"})
+    assert main(["compare", "synonyms", f"SAMPLES={place / 'other'}"]) == 2
+    assert "nothing was scored on these synonyms" in capsys.readouterr().err
     evaluate({**given, "MODEL": "perfect", "FREQUENT": "3"})
     assert "against" not in capsys.readouterr().out  # another Dataset-3: nothing to compare with
 
