@@ -5,7 +5,7 @@ PYTHON ?= python3
 ACCEL ?= cpu
 PROFILE ?= small
 VENV := $(CURDIR)/.venv
-RUN := $(VENV)/bin/python
+VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-$(ACCEL)
 
 export PYTHONPATH := $(CURDIR)
@@ -28,80 +28,80 @@ help:  ## list the targets
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/\1\t\2/' | awk -F'\t' '{printf "  %-20s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@test -x $(VENV_PYTHON) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
+	@test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up .venv (once, a few minutes; 2.1 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
-	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
-	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(RUN) bin/requirements.py $(ACCEL) scispacy dev)
-	@$(RUN) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
+	$(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
+	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev)
+	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
 
 pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARMS ARGS; PLAN=1 only prints the stages)
-	@$(RUN) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
+	@$(VENV_PYTHON) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
 
 kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them (PROFILE=small|paper GRAPH SEED FRESH)
-	@$(RUN) -m experiments.pretrain kg/$* --profile $(PROFILE) $(SETTINGS)
+	@$(VENV_PYTHON) -m experiments.pretrain kg/$* --profile $(PROFILE) $(SETTINGS)
 
 finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= HITS= K= DEVICES= PRECISION= FRESH ARGS)
-	@$(RUN) -m benchmarks.run finetune $(TASK) $(FINETUNE)
+	@$(VENV_PYTHON) -m benchmarks.run finetune $(TASK) $(FINETUNE)
 
 evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
-	@$(RUN) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
+	@$(VENV_PYTHON) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
 
 table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …; RUN=1 SEEDS= first makes the missing runs)
-	@$(RUN) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR OUT RUN SEEDS,$(if $($(v)),$(v)="$($(v))"))
+	@$(VENV_PYTHON) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR OUT RUN SEEDS,$(if $($(v)),$(v)="$($(v))"))
 
 cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
-	@$(RUN) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
+	@$(VENV_PYTHON) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
 
 figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap; LINKED= SENTENCES= PICK2= …; or TASK= OF= PROFILE= of scored runs)
-	@$(RUN) -m benchmarks.run figures $(PAPER) $(FIGURES)
+	@$(VENV_PYTHON) -m benchmarks.run figures $(PAPER) $(FIGURES)
 
 synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES= LINKED= KNOWLEDGE=no)
-	@$(RUN) -m benchmarks.run synonyms $(foreach v,MODEL CKPT SAMPLES LINKED POOLING SIMILARITY PRECISION KNOWLEDGE FREQUENT SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
+	@$(VENV_PYTHON) -m benchmarks.run synonyms $(foreach v,MODEL CKPT SAMPLES LINKED POOLING SIMILARITY PRECISION KNOWLEDGE FREQUENT SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
 
 probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAPH=hpo|medlama|<folder> MODEL= METHOD=beam|confidence MASKS= BEAM= LIMIT= SEED= MIRROR=)
-	@$(RUN) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
+	@$(VENV_PYTHON) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
 
 sweep: $(STAMP)  ## a grid of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE= FRESH=)
-	@$(RUN) -m experiments.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
+	@$(VENV_PYTHON) -m experiments.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
-	@$(RUN) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
+	@$(VENV_PYTHON) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
 
 compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms PROFILE= SAMPLES=)
-	@$(RUN) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE) $(if $(SAMPLES),SAMPLES="$(SAMPLES)")
+	@$(VENV_PYTHON) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE) $(if $(SAMPLES),SAMPLES="$(SAMPLES)")
 
 counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
-	@$(RUN) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"
+	@$(VENV_PYTHON) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"
 
 overlap: $(STAMP)  ## annotated mentions of NER and RE sets that a graph knows (TASK= GRAPH=hpo|<folder>, or MODEL=kebiolm, MIRROR=)
-	@$(RUN) -m benchmarks.run overlap $(TASK) $(foreach v,GRAPH MODEL CKPT MIRROR,$(if $($(v)),$(v)="$($(v))"))
+	@$(VENV_PYTHON) -m benchmarks.run overlap $(TASK) $(foreach v,GRAPH MODEL CKPT MIRROR,$(if $($(v)),$(v)="$($(v))"))
 
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
-	  --backend-store-uri "$$($(RUN) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
+	  --backend-store-uri "$$($(VENV_PYTHON) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
 
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|retrieval|...; all without)
-	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(RUN) -m benchmarks.speed $$n --json || exit 1; done
+	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
 
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
-	@$(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
+	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2, one core each)
-	@OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(or $(TESTS_AT_ONCE),2) --dist worksteal $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),2) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
-	@$(RUN) -m pytest -m slow $(ARGS)
+	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)
 
 lint: $(STAMP)  ## ruff
-	@$(RUN) -m ruff check .
+	@$(VENV_PYTHON) -m ruff check .
 
 types: $(STAMP)  ## mypy
-	@$(RUN) -m mypy
+	@$(VENV_PYTHON) -m mypy
 
 contracts: $(STAMP)  ## who may import whom
 	@$(VENV)/bin/lint-imports

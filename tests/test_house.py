@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import tomllib
@@ -136,3 +137,19 @@ def test_constraints_pin_what_is_required() -> None:
 
 def test_ci_runs_what_the_readme_tells() -> None:
     assert "make check" in (ROOT / ".ci" / "run").read_text() and "make check" in (ROOT / "README.md").read_text()
+
+
+def test_no_setting_of_a_target_is_a_variable_of_the_makefiles_own() -> None:
+    """Else the target gets it unasked, and asking for it breaks the Makefile: as make table got RUN= once."""
+    makefile = (ROOT / "Makefile").read_text()
+    own = set(re.findall(r"^([A-Z_]+) *:=", makefile, re.M))
+    passed = {v for names in re.findall(r"foreach v,([A-Z0-9_ ]+),", makefile) for v in names.split()}
+    assert {"RUN", "MIRROR"} <= passed and {"VENV", "STAMP"} <= own
+    assert not passed & own
+    for given in ([], ["RUN=1"]):
+        words = ["make", "-n", "table", "PAPER=embert", "TABLE=3", *given]
+        environment = {k: v for k, v in os.environ.items() if k not in passed and not k.startswith(("MAKE", "MFLAGS"))}
+        told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        line = next(line for line in told.splitlines() if "benchmarks.run table" in line)
+        assert line.startswith(f"{ROOT}/.venv/bin/python -m benchmarks.run table embert 3")
+        assert ("RUN=" in line) == bool(given) and ('RUN="1"' in line) == bool(given)
