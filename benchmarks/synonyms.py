@@ -92,7 +92,12 @@ def vectors_of(given: Mapping[str, str], model: str, linked: Path) -> tuple[str,
 
 def sum_of(given: Mapping[str, str]) -> str | None:
     """The sum of the samples in the folder that SAMPLES= names, None without it. Raises InputError where there are none."""
-    return str(read_json(Path(given["SAMPLES"]) / "manifest.json")["sha256"]) if given.get("SAMPLES") else None
+    if not given.get("SAMPLES"):
+        return None
+    found = read_json(Path(given["SAMPLES"]) / "manifest.json").get("sha256")
+    if not isinstance(found, str):  # a graph's manifest has a sum for each of its files
+        raise InputError(f"SAMPLES={given['SAMPLES']}: no samples of synonyms; wanted a folder of datamodules.synonyms build")
+    return found
 
 
 def evaluate(given: Mapping[str, str]) -> dict[str, Any]:

@@ -85,6 +85,9 @@ def test_scores_are_written_and_compared(
     write_json(place / "other" / "manifest.json", {"sha256": "other"})
     assert main(["compare", "synonyms", f"SAMPLES={place / 'other'}"]) == 2
     assert "nothing was scored on these synonyms" in capsys.readouterr().err
+    for folder in (place, made.parent / "g"):  # linked text, a graph
+        assert main(["compare", "synonyms", f"SAMPLES={folder}"]) == 2
+        assert "no samples of synonyms; wanted a folder of" in capsys.readouterr().err
     evaluate({**given, "MODEL": "perfect", "FREQUENT": "3"})
     assert "against" not in capsys.readouterr().out  # another Dataset-3: nothing to compare with
 
