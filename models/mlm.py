@@ -7,11 +7,15 @@ Devlin, Chang, Lee and Toutanova, NAACL 2019. https://arxiv.org/abs/1810.04805
 Deviations from the printed paper, each pinned by a test:
     D1  No next-sentence prediction (the paper's Task #2): there are no documents of sentences here.
     D2  The loss is its sum over the global batch divided by the number of predicted tokens there.
+    D3  `positions="sinusoidal"`: the position embeddings start as sinusoids (Vaswani et al. 2017, Section 3.5) instead of at
+        random, and are learned from there. Heads that look at neighbours then form much sooner.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +28,31 @@ from models.encoders import load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead
 
 
+def sinusoids(positions: int, size: int) -> Tensor:
+    """(positions, size) sine and cosine of each position by turns, at frequencies from 1 down to 1 / 10,000.
+
+    Vaswani et al., NeurIPS 2017, Section 3.5.
+    """
+    angle = torch.arange(positions)[:, None] * torch.exp(-math.log(1e4) * torch.arange(0, size, 2) / size)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
+
+
 def new_bert(
-    vocab_size: int, layers: int, hidden: int, heads: int, intermediate: int, max_length: int, pad_id: int = 0
+    vocab_size: int,
+    layers: int,
+    hidden: int,
+    heads: int,
+    intermediate: int,
+    max_length: int,
+    pad_id: int = 0,
+    positions: Literal["random", "sinusoidal"] = "random",
 ) -> BertModel:
-    """A BERT with random weights and without pooler. Raises InputError when `heads` does not divide `hidden`."""
+    """A BERT with random weights and without pooler.
+
+    positions   what its position embeddings start from; sinusoids are as large as random ones (D3)
+
+    Raises InputError when `heads` does not divide `hidden`.
+    """
     if hidden % heads:
         raise InputError(f"hidden {hidden}: wanted a multiple of heads, {heads}")
     config = BertConfig(
@@ -39,7 +64,12 @@ def new_bert(
         max_position_embeddings=max_length,
         pad_token_id=pad_id,
     )
-    return BertModel(config, add_pooling_layer=False)
+    bert = BertModel(config, add_pooling_layer=False)
+    if positions == "sinusoidal":
+        with torch.no_grad():
+            wave = sinusoids(max_length, hidden) * (config.initializer_range * math.sqrt(2))  # a sine's rms is sqrt(1/2)
+            bert.embeddings.position_embeddings.weight.copy_(wave)
+    return bert
 
 
 class MLM(PaperModule):
@@ -47,6 +77,7 @@ class MLM(PaperModule):
 
     encoder     a BERT to carry on: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
     layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for `encoder`
+    positions   what a new one's position embeddings start from (D3)
     dropout     None: the encoder's own
     The rest as in :class:`PaperModule`.
     """
@@ -59,6 +90,7 @@ class MLM(PaperModule):
         heads: int = 4,
         intermediate: int = 1024,
         max_length: int = 512,
+        positions: Literal["random", "sinusoidal"] = "random",
         attention: str = "sdpa",
         dropout: float | None = None,
         lr: float = 1e-4,
@@ -74,6 +106,7 @@ class MLM(PaperModule):
             "intermediate": intermediate,
             "max_length": max_length,
         }
+        self.positions = positions
         self.bert: BertModel | None = None
 
     def configure_model(self) -> None:
@@ -85,7 +118,8 @@ class MLM(PaperModule):
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         if self.source is None:
-            bert = new_bert(len(data.tokenizer), **self.sizes, pad_id=int(data.tokenizer.pad_token_id))
+            pad_id = int(data.tokenizer.pad_token_id)
+            bert = new_bert(len(data.tokenizer), **self.sizes, pad_id=pad_id, positions=self.positions)
             bert.set_attn_implementation(self.attention)
         else:
             bert = load_bert(self.source, self.attention)

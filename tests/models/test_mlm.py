@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from datamodules.mlm import MLMData
 from kg.files import InputError
 from models.encoders import load_bert
-from models.mlm import MLM, new_bert
+from models.mlm import MLM, new_bert, sinusoids
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
 
@@ -45,6 +46,23 @@ def test_d2_loss_is_the_mean_over_predicted_tokens(fake_mlm: Folders) -> None:
     assert (model.loss_sum(batch)[0] / batch.counts[0]).item() == pytest.approx(
         torch.tensor(len(words)).log().item(), rel=0.05
     )
+
+
+def test_d3_position_embeddings_start_as_sinusoids(fake_mlm: Folders) -> None:
+    """One number at a time; as large as random ones, and they learn."""
+    model, data = module(fake_mlm, positions="sinusoidal")
+    found = model.bert.embeddings.position_embeddings.weight  # type: ignore[union-attr]
+    for position in (0, 1, 7, 127):
+        for j in range(32):
+            angle = position / 10_000 ** (j // 2 * 2 / 32)
+            wanted = 0.02 * 2**0.5 * (math.cos(angle) if j % 2 else math.sin(angle))
+            assert found[position, j].item() == pytest.approx(wanted, abs=1e-6)
+    assert found.square().mean().sqrt().item() == pytest.approx(0.02, rel=0.01)
+    model.loss_sum(data.batch(data.order(0)[0], 0)).sum().backward()
+    assert found.grad is not None and found.grad.abs().sum() > 0
+    assert sinusoids(3, 5).shape == (3, 5)  # an odd size ends in a sine
+    other = module(fake_mlm)[0].bert.embeddings.position_embeddings.weight  # type: ignore[union-attr]
+    assert not torch.allclose(other, found)  # BERT's own are random
 
 
 def test_a_blank_batch_counts_nothing_and_every_parameter_learns(fake_mlm: Folders) -> None:
