@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -51,6 +54,30 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
             )
     linking = next(s.words for s in commands("kebiolm", "paper", given, Path("/w")) if s.words[0] == "kg.linking")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+
+
+def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a config with its whole name; what is told of its origin is none."""
+    for key, value in layer.items():
+        if isinstance(value, dict) and key != "paper":
+            yield from leaves(value, f"{above}{key}.")
+        elif key != "paper":
+            yield above + key, value
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_no_profile_takes_back_what_an_arm_is(paper: str) -> None:
+    """The layers of every stage, laid over each other: what an ablation's file sets still stands."""
+    arms = 0
+    for profile, content in yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text()).items():
+        for stage in content["stages"] if profile != "report" else ():
+            layers = re.findall(r"--config (\S+)", stage["run"])
+            read = {layer: dict(leaves(yaml.safe_load((ROOT / layer).read_text()))) for layer in layers}
+            whole = {key: value for layer in layers for key, value in read[layer].items()}
+            for arm in (layer for layer in layers if "/pretrain_" in layer):
+                arms += 1
+                assert {key: whole[key] for key in read[arm]} == read[arm], (profile, stage["title"])
+    assert arms or paper == "zh"
 
 
 def test_graph_embeddings_are_pipelines_without_a_report() -> None:
