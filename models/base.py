@@ -24,7 +24,11 @@ class PaperModule(pl.LightningModule):
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
     warmup_steps  optimiser steps of linear warm-up, or below 1 their share of all steps; afterwards linear decay to 0 at
                   the end of training; None: the learning rate stays what it is, without warm-up and decay
+
+    A subclass may set `betas`, AdamW's.
     """
+
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def __init__(self, lr: float, weight_decay: float = 0.01, warmup_steps: float | None = 0) -> None:
         super().__init__()
@@ -80,6 +84,7 @@ class PaperModule(pl.LightningModule):
                 {"params": p, "lr": rate, "weight_decay": self.weight_decay if decay else 0.0}
                 for (rate, decay), p in sorted(groups.items(), key=lambda g: g[0])
             ],
+            betas=self.betas,
             fused=True,
         )
         total = int(self.trainer.estimated_stepping_batches)

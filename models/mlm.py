@@ -78,6 +78,7 @@ class MLM(PaperModule):
     encoder     a BERT to carry on: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
     layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for `encoder`
     positions   what a new one's position embeddings start from (D3)
+    beta2       AdamW's second beta
     dropout     None: the encoder's own
     The rest as in :class:`PaperModule`.
     """
@@ -96,8 +97,10 @@ class MLM(PaperModule):
         lr: float = 1e-4,
         weight_decay: float = 0.01,
         warmup_steps: int = 10_000,
+        beta2: float = 0.999,
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
+        self.betas = (0.9, beta2)
         self.source, self.attention, self.dropout = encoder, attention, dropout
         self.sizes = {
             "layers": layers,

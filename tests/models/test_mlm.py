@@ -65,6 +65,14 @@ def test_d3_position_embeddings_start_as_sinusoids(fake_mlm: Folders) -> None:
     assert not torch.allclose(other, found)  # BERT's own are random
 
 
+def test_beta2_is_adamws(fake_mlm: Folders) -> None:
+    for settings, wanted in (({}, 0.999), ({"beta2": 0.98}, 0.98)):
+        model, _ = module(fake_mlm, **settings)
+        model._trainer.estimated_stepping_batches = 10  # type: ignore[union-attr]
+        optimizer = model.configure_optimizers()["optimizer"]
+        assert {group["betas"] for group in optimizer.param_groups} == {(0.9, wanted)}
+
+
 def test_a_blank_batch_counts_nothing_and_every_parameter_learns(fake_mlm: Folders) -> None:
     model, data = module(fake_mlm)
     assert model.loss_sum(data.batch(data.held_out_indices[:1], -1, blank=True))[0] == 0
