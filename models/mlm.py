@@ -8,7 +8,7 @@ Deviations from the printed paper, each pinned by a test:
     D1  No next-sentence prediction (the paper's Task #2): there are no documents of sentences here.
     D2  The loss is its sum over the global batch divided by the number of predicted tokens there.
     D3  `positions="sinusoidal"`: the position embeddings start as sinusoids (Vaswani et al. 2017, Section 3.5) instead of at
-        random, and are learned from there. Heads that look at neighbours then form much sooner.
+        random, and are learned from there. What short trainings gain by it: docs/embert.md.
 """
 
 from __future__ import annotations
