@@ -157,11 +157,14 @@ def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict
     """PROFILE=small's settings of a task for an encoder of width `hidden`.
 
     The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2: smaller encoders take larger
-    ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one grid for all of them would not offer.
+    ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one grid for all of them would not offer. What the
+    encoder's recipe says comes over it: for every task, and over that for the tasks of one head.
     """
     settings = dict(config["small"])
     settings[LR] = float(f"{float(settings[LR]) * (768 / hidden) ** 2:.3g}")
-    return settings | chosen.small
+    head = config["model"]["init_args"]["head"]["class_path"].rpartition(".")[2]
+    own = {key: value for key, value in chosen.small.items() if not isinstance(value, dict)}
+    return settings | own | chosen.small.get(head, {})
 
 
 def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> str:

@@ -8,7 +8,8 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     stem    the run that the bare name means
     links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
             their vectors
-    small   settings that fine-tuning in PROFILE=small changes for it
+    small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head (PairClassifier), those of
+            the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
     options  settings of `make finetune` that this encoder alone takes, numbers, and what each sets: {HITS: <config key>}
 

@@ -17,7 +17,7 @@ from benchmarks.run import main
 from benchmarks.scored import comparison
 from benchmarks.tasks import tasks as all_tasks
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import NotTrained, encoder, options
+from experiments.encoders import NotTrained, encoder, options, recipes
 from kg.files import InputError, read_json, write_json
 from kg.tracking import ROOT
 from tests.fakes import bert, tasks
@@ -132,12 +132,27 @@ def test_small_things() -> None:
             seeds_of(wrong)
     assert grid_points({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
     assert flags({"a.b": 1e-5}) == ["--a.b", "1e-05"]
-    config = {"small": {"model.init_args.lr": 3e-5, "trainer.max_epochs": 5}}
+    head = {"class_path": "models.finetune.PairClassifier"}
+    config = {"model": {"init_args": {"head": head}}, "small": {"model.init_args.lr": 3e-5, "trainer.max_epochs": 5}}
     chosen = encoder("minilm")
     assert module.small_settings(config, chosen, 768)["model.init_args.lr"] == 3e-5
     assert module.small_settings(config, chosen, 384) == {"model.init_args.lr": 1.2e-4, "trainer.max_epochs": 5}
     own = chosen._replace(small={"model.init_args.lr": 1e-3})
     assert module.small_settings(config, own, 384)["model.init_args.lr"] == 1e-3
+    of_heads = own._replace(
+        small=own.small | {"Tagger": {"trainer.max_epochs": 1}, "PairClassifier": {"model.init_args.lr": 1e-4}}
+    )
+    assert module.small_settings(config, of_heads, 384) == {"model.init_args.lr": 1e-4, "trainer.max_epochs": 5}
+    head["class_path"] = "models.finetune.Tagger"
+    assert module.small_settings(config, of_heads, 384) == {"model.init_args.lr": 1e-3, "trainer.max_epochs": 1}
+
+
+def test_recipes_name_heads_that_there_are() -> None:
+    heads = {module.config_of(name)[1]["model"]["init_args"]["head"]["class_path"] for name in all_tasks()}
+    for paper in recipes():
+        small = yaml.safe_load((ROOT / "experiments" / paper / "encoder.yaml").read_text()).get("small") or {}
+        named = {key for key, value in small.items() if isinstance(value, dict)}
+        assert named <= {head.rpartition(".")[2] for head in heads}, paper
 
 
 def test_settings_that_one_encoder_takes() -> None:
@@ -204,8 +219,8 @@ def test_a_model_or_data_of_another_kind_is_refused(
 
 
 def test_which_encoder_a_name_means(runs: Path, tmp_path: Path, folder: str) -> None:
-    recipes = {p.parent.name: yaml.safe_load(p.read_text()) for p in (ROOT / "experiments").glob("*/encoder.yaml")}
-    own = {name: r for name, r in recipes.items() if r["load"] != encoder(folder).load}  # loaded by code of its own
+    read = {name: yaml.safe_load((ROOT / "experiments" / name / "encoder.yaml").read_text()) for name in recipes()}
+    own = {name: r for name, r in read.items() if r["load"] != encoder(folder).load}  # loaded by code of its own
     recipe = min(own)
     stem = own[recipe]["stem"]
     with pytest.raises(NotTrained, match=f"make pretrain-{recipe}"):
