@@ -72,8 +72,8 @@ sweep: $(STAMP)  ## a grid of runs under one parent in MLflow, resumable (CONFIG
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 	@$(VENV_PYTHON) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
 
-compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms PROFILE= SAMPLES=)
-	@$(VENV_PYTHON) -m benchmarks.run compare $(TASK) PROFILE=$(PROFILE) $(if $(SAMPLES),SAMPLES="$(SAMPLES)")
+compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms BASE=<encoder> PROFILE= SAMPLES=)
+	@$(VENV_PYTHON) -m benchmarks.run compare $(TASK) $(foreach v,PROFILE SAMPLES BASE,$(if $($(v)),$(v)="$($(v))"))
 
 counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
 	@$(VENV_PYTHON) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"

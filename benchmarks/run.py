@@ -4,7 +4,7 @@ python -m benchmarks.run finetune TASK [MODEL=…] [SEEDS=…] [PROFILE=small|pa
 python -m benchmarks.run finetune LINKING-TASK [MODEL=sapbert] [FOLDS=0] …   mention-synonym pairs (make finetune)
 python -m benchmarks.run evaluate TASK MODEL=… [POOLING=cls|mean] [MIRROR=…] …   entity linking   (make evaluate)
 python -m benchmarks.run cases TASK [OF=LABEL]     what a scored linker gets wrong, most frequent first   (make cases)
-python -m benchmarks.run compare TASK                 every encoder that was scored on it, with paired tests
+python -m benchmarks.run compare TASK [BASE=encoder]  every encoder scored on it, with paired tests against the best, or BASE
 python -m benchmarks.run figures sapbert [MODEL=… BASE=…]   a paper's figures   (make figures)
 python -m benchmarks.run table PAPER N   a paper's table, reported beside measured   (make table)
 python -m benchmarks.run synonyms [MODEL=…] [SAMPLES=… LINKED=…] …   which of 20 names means the same   (make synonyms)
@@ -61,11 +61,11 @@ def run_compare(words: Sequence[str]) -> None:
     from benchmarks.scored import comparison, retrieval_comparison
     from benchmarks.synonyms import sum_of
 
-    plain, given = settings_of(words, ("PROFILE", "SAMPLES"))
+    plain, given = settings_of(words, ("PROFILE", "SAMPLES", "BASE"))
     if plain == ["synonyms"]:
-        print(retrieval_comparison(sum_of(given)))
+        print(retrieval_comparison(sum_of(given), given.get("BASE")))
     else:
-        print(comparison(_one_task(plain), given.get("PROFILE") or "small"))
+        print(comparison(_one_task(plain), given.get("PROFILE") or "small", given.get("BASE")))
 
 
 def run_evaluate(words: Sequence[str]) -> None:

@@ -171,10 +171,10 @@ def system(label: str, several: Sequence[Mapping[str, Any]]) -> System:
     return System(label, "pre-training", found)
 
 
-def comparison(name: str, profile: str) -> str:
-    """Every encoder that was scored on a task, best first, each against the best; raises InputError when there is none.
+def comparison(name: str, profile: str, base: str | None = None) -> str:
+    """Every encoder that was scored on a task, best first, and the best against each other, or each against `base`.
 
-    The runs of one pre-training that CKPT= named are its seeds.
+    The runs of one pre-training that CKPT= named are its seeds. Raises InputError when there is none, or none of `base`.
     """
     definition = task(name)
     files = (runs_folder() / "finetune" / folder_name(definition.name)).glob("*/*/summary.json")
@@ -187,10 +187,10 @@ def comparison(name: str, profile: str) -> str:
     alike = [s for s in every if all(s[key] == newest[key] for key in ALIKE)]
     found = fine_tuned(name, {parted(s["model"])[0] for s in alike}, profile, newest["task_digest"])
     title = f"{definition.name}, {newest['scored_on']} {newest['metric']}, PROFILE={profile}"
-    return versus(title, [system(label, several) for label, several in found.items()])
+    return versus(title, [system(label, several) for label, several in found.items()], base)
 
 
-def retrieval_comparison(samples: str | None = None) -> str:
+def retrieval_comparison(samples: str | None = None, base: str | None = None) -> str:
     """The same of synonym retrieval, on the samples of the newest score, a block for each of its data sets."""
     every = [s for s in synonyms.summaries() if samples in (None, s["stamp"]["samples"])]
     if not every:
@@ -210,34 +210,46 @@ def retrieval_comparison(samples: str | None = None) -> str:
         ]
         systems = [s for s in systems if s.tallies]
         if systems:
-            blocks.append(versus(f"{name}, Acc@1 among 20 names", systems))
+            blocks.append(versus(f"{name}, Acc@1 among 20 names", systems, base))
     return "\n\n".join(blocks)
 
 
-def versus(title: str, systems: Sequence[System]) -> str:
-    """A line for every system, best first, and one for each against the best, with both tests."""
+def versus(title: str, systems: Sequence[System], base: str | None = None) -> str:
+    """A line for every system, best first, and one for each pair, with both tests: the best against each other, or each
+    against the system `base`. Raises InputError when there is no such system.
+    """
     order = sorted(systems, key=lambda s: -float(np.mean(s.scores)))
     best = order[0]
     lines = [f"{title}, {len(next(iter(best.tallies.values()))):,} examples, the same for all"]
+    width = max(30, 2 + max(len(one.label) for one in order))
     for one in order:
         sd = f" ± {np.std(one.scores, ddof=1):.4f}" if len(one.scores) > 1 else ""
         low, high = bootstrap_interval(np.sum(list(one.tallies.values()), axis=0))
         seeds = ",".join(map(str, sorted(one.tallies)))
-        lines.append(
-            f"{one.label:<30}{np.mean(one.scores):.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  {one.kind} seeds {seeds}"
-        )
-    for one in order[1:]:
-        common = sorted(set(best.tallies) & set(one.tallies)) if best.kind == one.kind else []
-        if not common:
-            lines.append(f"{best.label} against {one.label}: no common seed")
-            continue
-        c = compared({s: one.tallies[s] for s in common}, {s: best.tallies[s] for s in common})
-        p = "" if c.p_seeds is None else f", paired t over {len(common)} {best.kind} seeds {told_p(c.p_seeds)}"
-        lines.append(
-            f"{best.label} against {one.label}: {c.difference:+.4f}, 95 % interval {c.low:+.4f} to {c.high:+.4f}, "
-            f"paired bootstrap over examples p = {c.p_bootstrap:.4f}{p}"
-        )
-    return "\n".join(lines)
+        mean = f"{one.label:<{width}}{np.mean(one.scores):.4f}{sd}"
+        lines.append(f"{mean}  95 % interval {low:.4f} to {high:.4f}  {one.kind} seeds {seeds}")
+    return "\n".join([*lines, *(_difference(one, other) for one, other in _pairs(order, base))])
+
+
+def _pairs(order: Sequence[System], base: str | None) -> list[tuple[System, System]]:
+    if base is None:
+        return [(order[0], other) for other in order[1:]]
+    named = [one for one in order if one.label == base]
+    if not named:
+        raise InputError(f"BASE={base}: not scored here; choose from: {', '.join(sorted(s.label for s in order))}")
+    return [(one, named[0]) for one in order if one is not named[0]]
+
+
+def _difference(one: System, other: System) -> str:
+    common = sorted(set(one.tallies) & set(other.tallies)) if one.kind == other.kind else []
+    if not common:
+        return f"{one.label} against {other.label}: no common seed"
+    c = compared({s: other.tallies[s] for s in common}, {s: one.tallies[s] for s in common})
+    p = "" if c.p_seeds is None else f", paired t over {len(common)} {one.kind} seeds {told_p(c.p_seeds)}"
+    return (
+        f"{one.label} against {other.label}: {c.difference:+.4f}, 95 % interval {c.low:+.4f} to {c.high:+.4f}, "
+        f"paired bootstrap over examples p = {c.p_bootstrap:.4f}{p}"
+    )
 
 
 def probed(labels: Collection[str], given: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:

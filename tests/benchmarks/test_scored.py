@@ -117,6 +117,13 @@ def test_pretraining_seeds_are_paired(runs: Path) -> None:
     assert wanted > 0.001 and told_p(1e-5) == "p < 0.001"
     assert "+0.3333" in text[4] and f"paired t over 3 pre-training seeds p = {wanted:.3f}" in text[4]
     assert text[5] == "smedbert against zh: no common seed"  # seeds of fine-tuning are others
+    against = comparison("cMedQANER", "small", "smedbert-pretrain_plain").splitlines()
+    assert against[:4] == text[:4] and against[4] == text[4]
+    assert against[5] == "zh against smedbert-pretrain_plain: no common seed"
+    against = comparison("cMedQANER", "small", "smedbert").splitlines()
+    assert against[4].startswith("smedbert-pretrain_plain against smedbert: -0.3333")
+    with pytest.raises(InputError, match="BASE=x: not scored here; choose from: smedbert, smedbert-pretrain_plain, zh"):
+        comparison("cMedQANER", "small", "x")
 
 
 def test_retrieval_is_compared_by_pretraining_seeds(runs: Path) -> None:
@@ -143,6 +150,8 @@ def test_retrieval_is_compared_by_pretraining_seeds(runs: Path) -> None:
         and "zh" not in "".join(first)
     )
     assert retrieval_comparison("other").startswith("D1") and "zh text" in retrieval_comparison("other")
+    with pytest.raises(InputError, match="BASE=x: not scored here"):
+        retrieval_comparison(base="x")
 
 
 def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
