@@ -27,7 +27,7 @@ from kg.pretrained import pretrained
 
 HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
 OFFSET = ("roberta", "xlm-roberta", "camembert")  #: kinds whose positions begin at the padding token's number + 1
-ROWS = 128  # states that go through the head at a time: their logits stay near the processor
+ROWS, COLUMNS = 512, 4096  # states, and words, that a processor's logits are made of at a time: they stay near it
 BLOCK = 64
 
 
@@ -153,18 +153,35 @@ def best_of(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Tensor, Tensor]:
-    """(log probabilities, tokens), (N, k) each, of the k most probable tokens at states (N, H), those of `never` left out."""
+    """(log probabilities, tokens), (N, k) each, of the k most probable tokens at states (N, H), those of `never` left out.
+
+    Logits are made for some columns of the vocabulary at a time, and the sum of their exponentials is carried along.
+    """
+    size = len(lm.bias)
+    columns = COLUMNS if states.device.type == "cpu" else size
+    barred = [never[(never >= start) & (never < start + columns)] - start for start in range(0, size, columns)]
     values, tokens = [], []
     for part in states.split(ROWS):
-        logits = lm.logits(part).float()
-        peak = logits.amax(-1, keepdim=True)
-        barred = (logits.index_select(1, never) - peak).exp_().sum(-1, keepdim=True)
-        if len(never):
-            logits.index_fill_(1, never, -torch.inf)
-        value, token = best_of(logits, min(k, logits.shape[1]))
-        total = logits.sub_(peak).exp_().sum(-1, keepdim=True).add_(barred).log_().add_(peak)  # logsumexp, in place
-        values.append(value - total)
-        tokens.append(token)
+        hidden = lm.transform(part)
+        peak = torch.full((len(part), 1), -torch.inf, device=part.device)
+        total = torch.zeros_like(peak)  # of exp(logit - peak), over the columns so far
+        value, token = [], []
+        for start, out in zip(range(0, size, columns), barred, strict=True):
+            some = slice(start, start + columns)
+            logits = torch.addmm(lm.bias[some], hidden, lm.words[:, some]).float()
+            higher = torch.maximum(peak, logits.amax(-1, keepdim=True))
+            total.mul_(peak.sub_(higher).exp_())
+            peak = higher
+            if len(out):  # they have their share of the probability, and are not chosen
+                total.add_(logits.index_select(1, out).sub_(peak).exp_().sum(-1, keepdim=True))
+                logits.index_fill_(1, out, -torch.inf)
+            best, place = best_of(logits, min(k, logits.shape[1]))
+            value.append(best)
+            token.append(place + start)
+            total.add_(logits.sub_(peak).exp_().sum(-1, keepdim=True))
+        found, place = torch.cat(value, 1).topk(min(k, size))
+        values.append(found - total.log_().add_(peak))
+        tokens.append(torch.cat(token, 1).gather(1, place))
     return torch.cat(values), torch.cat(tokens)
 
 

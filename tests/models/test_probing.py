@@ -224,6 +224,26 @@ def test_best_of_is_topk(seed: int, size: int, k: int) -> None:
     assert torch.equal(best_of(logits, k)[0], logits.topk(k).values)
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), columns=st.integers(1, 25), rows=st.integers(1, 9), barred=st.integers(0, 16))
+def test_the_head_in_parts_is_the_whole_head(seed: int, columns: int, rows: int, barred: int) -> None:
+    """Whatever part of the vocabulary is seen at a time, and whichever tokens are barred (a whole part, too)."""
+    random = torch.Generator().manual_seed(seed)
+    states, words = 3 * torch.randn(7, 6, generator=random), 3 * torch.randn(20, 6, generator=random)
+    bias = 30 * torch.randn(20, generator=random)
+    never = torch.randperm(20, generator=random)[:barred]
+    lm = MaskedLM(lambda ids, mask: states, nn.Tanh(), words, bias)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probing, "COLUMNS", columns)
+        patch.setattr(probing, "ROWS", rows)
+        values, tokens = best_tokens(lm, states, 4, never)
+    table = (states.tanh().double() @ words.double().T + bias.double()).log_softmax(-1)
+    table[:, never] = -torch.inf
+    wanted = table.topk(4)
+    assert torch.equal(tokens, wanted.indices)
+    torch.testing.assert_close(values.double(), wanted.values, atol=1e-4, rtol=1e-5)
+
+
 def test_bad_input() -> None:
     lm = of(bert())
     with pytest.raises(InputError, match="query 1: wanted one mask, got 2"):
