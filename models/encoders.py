@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.utils import logging
@@ -126,6 +127,27 @@ def through_layers(bert: BertModel, states: Tensor, mask: Tensor | None, first: 
     for layer in bert.encoder.layer[first:last]:
         states = layer(states, mask)
     return states
+
+
+def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
+    """What BERT's `layer` makes of `states` (B, L, H) at `places` (B, m) only, (B, m, H): of a last layer no more is wanted.
+
+    attention_mask (B, L). Keys and values are of all positions, everything else of m. For inference: dropout is left out.
+    """
+    attention: Any = layer.attention
+    own = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+    query, key, value = (
+        part(of).unflatten(-1, (-1, attention.self.attention_head_size)).transpose(1, 2)
+        for part, of in (
+            (attention.self.query, own),
+            (attention.self.key, states),
+            (attention.self.value, states),
+        )
+    )
+    seen = None if attention_mask.all() else attention_mask.bool()[:, None, None, :]
+    read = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=attention.self.scaling)
+    result: Tensor = layer.feed_forward_chunk(attention.output(read.transpose(1, 2).flatten(2), own))  # type: ignore[operator]
+    return result
 
 
 class BertEncoder(nn.Module):

@@ -24,8 +24,10 @@ from transformers.utils import logging
 
 from kg.files import InputError
 from kg.pretrained import pretrained
+from models.encoders import attention_mask_4d, layer_at, through_layers
 
 HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
+LAYERED = ("bert", "roberta", "xlm-roberta", "camembert")  #: kinds whose layers are BERT's
 OFFSET = ("roberta", "xlm-roberta", "camembert")  #: kinds whose positions begin at the padding token's number + 1
 ROWS, COLUMNS = 512, 4096  # states, and words, that a processor's logits are made of at a time: they stay near it
 BLOCK = 64
@@ -41,7 +43,8 @@ class Filling(NamedTuple):
 class MaskedLM(nn.Module):
     """A masked language model in parts, so that only some positions need pass through the last ones.
 
-    encoder    (B, L) ids and attention mask -> (B, L, H)
+    encoder    (B, L) ids and attention mask -> (B, L, H); with a method at(ids, mask, places (B, m)) -> (B, m, H) if it can make
+               the states of some positions for less
     transform  (N, H) -> (N, H'), what its head does before it looks at words
     words      (V, H') and bias (V,): transform(h) words^T + bias are the logits
     max_length positions that the encoder has
@@ -67,6 +70,14 @@ class MaskedLM(nn.Module):
         self.register_buffer("words", words.detach().T.contiguous(), persistent=False)
         self.register_buffer("bias", torch.zeros(len(words)) if bias is None else bias.detach(), persistent=False)
 
+    def states(self, ids: Tensor, mask: Tensor, places: Tensor) -> Tensor:
+        """(B, L) ids and attention mask, (B, m) positions -> (B, m, H)."""
+        if hasattr(self.encoder, "at"):
+            found: Tensor = self.encoder.at(ids, mask, places)
+            return found
+        hidden = self.encoder(ids, mask)
+        return hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
+
     def logits(self, states: Tensor) -> Tensor:
         """(N, H) -> (N, V)."""
         return torch.addmm(self.bias, self.transform(states), self.words)
@@ -84,6 +95,17 @@ class _States(nn.Module):
         return states
 
 
+class _LayeredStates(_States):
+    """Those of an encoder with BERT's layers."""
+
+    def at(self, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
+        base: Any = self.base
+        last = len(base.encoder.layer) - 1
+        states = base.embeddings(input_ids=input_ids)
+        states = through_layers(base, states, attention_mask_4d(base, states, attention_mask), 0, last)
+        return layer_at(base.encoder.layer[last], states, attention_mask, places)
+
+
 def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
     """A transformers masked LM in parts, which are taken out of it: `model` is of no use afterwards.
 
@@ -99,7 +121,8 @@ def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
     length = model.config.max_position_embeddings
     if model.config.model_type in OFFSET:
         length -= model.config.pad_token_id + 1  # its positions begin behind that of padding
-    states = _States(model.base_model)
+    layered = model.config.model_type in LAYERED and not model.config.is_decoder
+    states = (_LayeredStates if layered else _States)(model.base_model)
     if headless:
         return MaskedLM(states, nn.Identity(), model.get_input_embeddings().weight, None, length, headless=True).eval()
     decoder, decoding[0].decoder = decoding[0].decoder, nn.Identity()
@@ -152,6 +175,7 @@ def best_of(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, torch.cat([places, rest], 1).gather(1, index)
 
 
+@torch.no_grad()
 def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Tensor, Tensor]:
     """(log probabilities, tokens), (N, k) each, of the k most probable tokens at states (N, H), those of `never` left out.
 
@@ -161,6 +185,7 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
     columns = COLUMNS if states.device.type == "cpu" else size
     barred = [never[(never >= start) & (never < start + columns)] - start for start in range(0, size, columns)]
     values, tokens = [], []
+    room = lm.words.new_empty(min(ROWS, len(states)) * min(columns, size))  # fresh memory costs more than what is written
     for part in states.split(ROWS):
         hidden = lm.transform(part)
         peak = torch.full((len(part), 1), -torch.inf, device=part.device)
@@ -168,7 +193,9 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
         value, token = [], []
         for start, out in zip(range(0, size, columns), barred, strict=True):
             some = slice(start, start + columns)
-            logits = torch.addmm(lm.bias[some], hidden, lm.words[:, some]).float()
+            words = lm.words[:, some]
+            logits = room[: len(part) * words.shape[1]].view(len(part), -1)
+            logits = torch.addmm(lm.bias[some], hidden, words, out=logits).float()
             higher = torch.maximum(peak, logits.amax(-1, keepdim=True))
             total.mul_(peak.sub_(higher).exp_())
             peak = higher
@@ -212,7 +239,7 @@ def _decoded(
     lm: MaskedLM, ids: Tensor, mask: Tensor, first: Tensor, masks: int, beams: int, never: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(tokens (Q, B, n), scores (Q, B)) of queries (Q, L) whose n masks begin at first (Q,)."""
-    count, length = ids.shape
+    count = len(ids)
     place = first[:, None] + torch.arange(masks, device=ids.device)  # (Q, n)
     tokens = torch.full((count, 1, masks), -1, device=ids.device)  # the first step has one beam: nothing is decoded
     score = torch.zeros(count, 1, device=ids.device)
@@ -221,10 +248,9 @@ def _decoded(
         rows = ids[:, None].expand(-1, beam, -1).clone()
         there = place[:, None].expand(-1, beam, -1)  # (Q, b, n)
         rows.scatter_(2, there, torch.where(tokens < 0, rows.gather(2, there), tokens))
-        hidden = lm.encoder(rows.view(-1, length), mask.repeat_interleave(beam, 0)).view(count, beam, length, -1)
         open_ = (tokens < 0).nonzero()[:, 2].view(count, beam, masks - step)
-        at = there.gather(2, open_)[..., None].expand(-1, -1, -1, hidden.shape[-1])
-        value, token = best_tokens(lm, hidden.gather(2, at).flatten(0, 2), beams, never)
+        states = lm.states(rows.flatten(0, 1), mask.repeat_interleave(beam, 0), there.gather(2, open_).flatten(0, 1))
+        value, token = best_tokens(lm, states.flatten(0, 1), beams, never)
         shape = (count, beam, masks - step, -1)
         tokens, score = _grown(tokens, score, open_, value.view(shape), token.view(shape), beams)
     return tokens, score

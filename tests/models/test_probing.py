@@ -356,3 +356,51 @@ def test_kebiolm_fills_masks_with_its_fused_entities(fake_kebiolm: Folders, tmp_
     assert KeBioLMEncoder.from_export(tmp_path)
     with pytest.raises(InputError, match=r"no head.dense.weight"):
         kebiolm_masked_lm(tmp_path)
+
+
+def same_states(lm: MaskedLM, padded: bool) -> None:
+    """States of some positions are those of all, there."""
+    random = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, 7, (3, 9), generator=random)
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[0, 6:], mask[1, 8:] = 0, 0
+    places = torch.tensor([[1, 4, 2], [7, 0, 3], [5, 5, 6]])
+    with torch.no_grad():
+        whole = lm.encoder(ids, mask)
+        found = lm.states(ids, mask, places)
+    assert found.shape == (3, 3, whole.shape[-1])
+    torch.testing.assert_close(found, whole[torch.arange(3)[:, None], places], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebiolm: Folders) -> None:
+    lm = of(bert(3))
+    assert hasattr(lm.encoder, "at")
+    same_states(lm, padded)
+    same_states(of(bert(3, layers=1)), padded)
+    roberta = RobertaConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=40, pad_token_id=0, initializer_range=0.5,
+    )  # fmt: skip
+    lm = from_transformers(RobertaForMaskedLM(roberta).eval())
+    assert hasattr(lm.encoder, "at")
+    same_states(lm, padded)
+    albert = AlbertConfig(
+        vocab_size=50, hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    lm = from_transformers(AlbertForMaskedLM(albert).eval())
+    assert not hasattr(lm.encoder, "at")  # its layers are not BERT's: all of it runs
+    same_states(lm, padded)
+    causal = bert(3)
+    causal.config.is_decoder = True
+    assert not hasattr(of(causal).encoder, "at")
+    for layers in (1, 2, 3):  # of three: with 3 none reads entities
+        torch.manual_seed(1)
+        model = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=layers, candidates=7, dropout=0.0)
+        model.configure_model()
+        assert model.encoder is not None
+        nn.init.normal_(model.encoder.detector.weight, std=1.0)
+        nn.init.normal_(model.encoder.entity_projection.weight, std=0.5)
+        words = model.encoder.bert.embeddings.word_embeddings.weight
+        same_states(MaskedLM(model.encoder.eval(), nn.Identity(), words), padded)
