@@ -15,6 +15,7 @@ import sys
 import time
 from itertools import groupby
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import yaml
@@ -158,6 +159,21 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     return "\n".join(lines)
 
 
+def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
+    """`template` filled with what the runs counted at their end; a clause with a count that no run has is left out.
+
+    A training that ARMS= chose need not know of what another counts: masked words alone know no mentions.
+    """
+    there = {key: value for run in results.values() for key, value in run["end"].items()}
+    said, counted = [], True
+    for clause in template.split(", "):
+        fields = {field for _, field, _, _ in Formatter().parse(clause) if field is not None}
+        counted = fields <= set(there) if fields else counted  # one without goes with the clause before it
+        if counted:
+            said.append(clause.format(**there))
+    return ", ".join(said)
+
+
 def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
     """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved. PLAN: only print the stages."""
     choice = {k: v for k, v in given.items() if k in CHOICES and v}
@@ -196,8 +212,8 @@ def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
             f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
         )
     report = pipeline["report"]
-    held_out = report["held_out"].format(**next(reversed(results.values()))["end"])
-    print(f"\nOn held-out text ({held_out}):\n")
+    held_out = counts(report["held_out"], results)
+    print(f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n")
     rows = report["rows"]
     if given.get("ARMS"):  # a metric may be one of the trainings that were left out
         rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}

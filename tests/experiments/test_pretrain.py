@@ -142,6 +142,16 @@ def test_every_report_fills_in() -> None:
         assert all(key.startswith("val/") for key in report["rows"].values())
 
 
+def test_what_no_run_counted_is_not_told() -> None:
+    """Masked words alone (ARMS=mlm) know of no mentions; beside another training they take nothing away."""
+    template = "{val/words:.0f} words, {val/mentions:.0f} mentions, each ranked, {val/odd:.0f} and {val/words:.0f} more"
+    alone = {"mlm": {"end": {"val/words": 7.0}}}
+    assert pretrain.counts(template, alone) == "7 words"
+    both = {"full": {"end": {"val/words": 7.0, "val/mentions": 3.0, "val/odd": 1.0}}, **alone}
+    assert pretrain.counts(template, both) == "7 words, 3 mentions, each ranked, 1 and 7 more"
+    assert pretrain.counts("{val/mentions:.0f} mentions, each ranked", alone) == ""
+
+
 @pytest.mark.parametrize(
     ("paper", "profile", "given", "message"),
     [
