@@ -194,7 +194,7 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
         for start, out in zip(range(0, size, columns), barred, strict=True):
             some = slice(start, start + columns)
             words = lm.words[:, some]
-            logits = room[: len(part) * words.shape[1]].view(len(part), -1)
+            logits = room[: len(part) * words.shape[1]].view(len(part), words.shape[1])
             logits = torch.addmm(lm.bias[some], hidden, words, out=logits).float()
             higher = torch.maximum(peak, logits.amax(-1, keepdim=True))
             total.mul_(peak.sub_(higher).exp_())
