@@ -116,8 +116,11 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         sys.exit(130)
     best = torch.load(run.checkpoints / f"{BEST}.ckpt", map_location="cpu", weights_only=True)
     cli.model.load_state_dict(best["state_dict"])
-    trainer.validate(cli.model, data, verbose=False)
-    selected = cli.model.result("select")
+    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's
+        trainer.validate(cli.model, data, verbose=False)
+        selected = cli.model.result("select")
+    else:
+        selected = cli.model.selected[1]
     trainer.test(cli.model, data, verbose=False)  # the only time that the scored split is read
     result = cli.model.test_result
     metric = result["metric"]

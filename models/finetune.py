@@ -292,6 +292,7 @@ class Finetuning(PaperModule):
         super().__init__(lr, weight_decay, warmup_steps)
         self.source, self.load, self.make_head, self.head_factor = encoder, load, head, head_factor
         self.encoder: nn.Module | None = None
+        self.selected: tuple[int, dict[str, Any]] | None = None  #: epoch and result of the best validation of this process
 
     def configure_model(self) -> None:
         """Read the encoder and build the head; Lightning calls this before it needs parameters."""
@@ -336,6 +337,9 @@ class Finetuning(PaperModule):
         result = self.result("select")
         self.log_dict({f"val/{k}": v for k, v in result["scores"].items()}, batch_size=1)
         self.log("val/score", result["score"], batch_size=1, prog_bar=True)
+        better = self.selected is None or result["score"] > self.selected[1]["score"]
+        if better and not self.trainer.sanity_checking:
+            self.selected = self.current_epoch, result
 
     def on_test_epoch_end(self) -> None:
         self.test_result = self.result("score")

@@ -164,5 +164,6 @@ def test_the_scored_split_is_read_once_after_selection(
         extra = ("--trainer.max_epochs", "3", "--model.init_args.lr", "0.003")
         results.append(trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra)))
         assert read.count("score") == 1 and read[-1] == "score"
+        assert read.count("select") == 3  # once an epoch: what the best one gave is kept, not made again
         read.clear()
     assert results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]
