@@ -150,6 +150,14 @@ def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: T
     return result
 
 
+def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
+    """(B, L) ids and mask, (B, m) positions -> (B, m, H): a BERT's last states there. For inference."""
+    last = len(bert.encoder.layer) - 1
+    states = bert.embeddings(input_ids=input_ids)
+    states = through_layers(bert, states, attention_mask_4d(bert, states, attention_mask), 0, last)
+    return layer_at(bert.encoder.layer[last], states, attention_mask, places)
+
+
 class BertEncoder(nn.Module):
     """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` takes it."""
 

@@ -36,7 +36,7 @@ from datamodules.kebiolm import KeBioLMBatch
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
 from models.base import PaperModule
-from models.encoders import attention_mask_4d, layer_at, load_bert, through_layers
+from models.encoders import attention_mask_4d, layer_at, load_bert, states_at, through_layers
 from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_softmax
@@ -90,13 +90,11 @@ class KeBioLMEncoder(nn.Module):
         """Make room for `size` tokens; new rows start as BERT's do."""
         self.bert.resize_token_embeddings(size)
 
-    def text_states(
-        self, input_ids: Tensor, attention_mask: Tensor, last: int | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """(h (B, L, H), the layers' attention mask), after the text-only layers or the first `last` of all."""
+    def text_states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(h (B, L, H), the layers' attention mask)."""
         states = self.bert.embeddings(input_ids=input_ids)
         mask = attention_mask_4d(self.bert, states, attention_mask)
-        return through_layers(self.bert, states, mask, 0, self.text_layers if last is None else last), mask  # Eq. (1)
+        return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
 
     def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
         """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence."""
@@ -130,12 +128,13 @@ class KeBioLMEncoder(nn.Module):
 
     def at(self, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
         """(B, L) ids and mask, (B, m) positions -> (B, m, H): what `forward` has there. For inference."""
+        if not self.fuses:
+            return states_at(self.bert, input_ids, attention_mask, places)
+        text, mask = self.text_states(input_ids, attention_mask)
+        mentions = self.detected(text, attention_mask)
+        _, mixture, _ = self.link(text, mentions)
         last = len(self.bert.encoder.layer) - 1
-        states, mask = self.text_states(input_ids, attention_mask, None if self.fuses else last)
-        if self.fuses:
-            mentions = self.detected(states, attention_mask)
-            _, mixture, _ = self.link(states, mentions)
-            states = self._fused(states, mask, mentions, mixture, last)
+        states = self._fused(text, mask, mentions, mixture, last)
         return layer_at(self.bert.encoder.layer[last], states, attention_mask, places)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, mentions: Tensor | None = None) -> Tensor:

@@ -24,7 +24,7 @@ from transformers.utils import logging
 
 from kg.files import InputError
 from kg.pretrained import pretrained
-from models.encoders import attention_mask_4d, layer_at, through_layers
+from models.encoders import states_at
 
 HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
 LAYERED = ("bert", "roberta", "xlm-roberta", "camembert")  #: kinds whose layers are BERT's
@@ -99,11 +99,7 @@ class _LayeredStates(_States):
     """Those of an encoder with BERT's layers."""
 
     def at(self, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
-        base: Any = self.base
-        last = len(base.encoder.layer) - 1
-        states = base.embeddings(input_ids=input_ids)
-        states = through_layers(base, states, attention_mask_4d(base, states, attention_mask), 0, last)
-        return layer_at(base.encoder.layer[last], states, attention_mask, places)
+        return states_at(self.base, input_ids, attention_mask, places)
 
 
 def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
