@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from datamodules.embert import EMBERTBatch
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head, save_masked_lm
+from models.encoders import load_bert, load_mlm_head, save_masked_lm, start_as_bert
 from models.heads import MLMHead
 
 TERMS = ("mlm", "pair", "consistency", "segmentation", "atomic", "adjective")
@@ -142,12 +142,8 @@ class EMBERT(PaperModule):
         self.segmentation = Segmentation(hidden, eps) if segmentation else None
         sizes = (hidden, config.vocab_size, self.positions, self.position_size, eps)
         self.parts = nn.ModuleList(PartPrediction(*sizes) for _ in range(2 * masking))  # atomic, adjective
-        for part in (self.pair, self.consistency, self.segmentation, self.parts):
-            for module in part.modules() if part is not None else ():
-                if isinstance(module, nn.Linear | nn.Embedding):
-                    nn.init.normal_(module.weight, std=config.initializer_range)
-                if isinstance(module, nn.Linear) and module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        new = (self.pair, self.consistency, self.segmentation, self.parts)
+        start_as_bert(config.initializer_range, *(part for part in new if part is not None))
         load_mlm_head(self.source, self.head)
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 

@@ -71,6 +71,19 @@ def set_dropout(module: nn.Module, p: float) -> None:
             part.p = p
 
 
+def start_as_bert(std: float, *modules: nn.Module) -> None:
+    """Give new parts the values that BERT's start from: weights of linear layers and embeddings N(0, std), biases 0.
+
+    std: the encoder's `initializer_range`. What is inside a module counts, too; norms keep their own start.
+    """
+    for module in modules:
+        for part in module.modules():
+            if isinstance(part, nn.Linear | nn.Embedding):
+                nn.init.normal_(part.weight, std=std)
+            if isinstance(part, nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
 def load_mlm_head(name: str, head: nn.Module) -> bool:
     """Fill `head` (an :class:`models.heads.MLMHead`) with that of the masked LM in folder `name`; False if it holds none."""
     verbosity = logging.get_verbosity()

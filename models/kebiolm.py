@@ -36,7 +36,7 @@ from datamodules.kebiolm import KeBioLMBatch
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
 from models.base import PaperModule
-from models.encoders import attention_mask_4d, layer_at, load_bert, states_at, through_layers
+from models.encoders import attention_mask_4d, layer_at, load_bert, start_as_bert, states_at, through_layers
 from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_softmax
@@ -81,9 +81,8 @@ class KeBioLMEncoder(nn.Module):
         self.mention_projection = nn.Linear(2 * hidden, size)  # W_m, b_m before Eq. (3)
         self.entity_projection = nn.Linear(size, hidden)  # W_e, b_e
         self.norm = nn.LayerNorm(hidden, eps=bert.config.layer_norm_eps) if compat else nn.Identity()
-        for linear in (self.detector, self.mention_projection, self.entity_projection):
-            nn.init.normal_(linear.weight, std=bert.config.initializer_range)
-            nn.init.zeros_(linear.bias)
+        new = (self.detector, self.mention_projection, self.entity_projection)
+        start_as_bert(bert.config.initializer_range, *new)
         self.entity_projection.requires_grad_(self.fuses)
 
     def resize_token_embeddings(self, size: int) -> None:

@@ -41,7 +41,7 @@ from datamodules.smedbert import SMedBERTBatch
 from kg.embeddings import EmbeddingTable
 from kg.files import InputError
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head
+from models.encoders import load_bert, load_mlm_head, start_as_bert
 from models.heads import MLMHead
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, reciprocal_ranks, sampled_softmax
@@ -139,11 +139,7 @@ class SMedBERT(PaperModule):
         self.context = SpanProjection(
             config.hidden_size, table.entity.shape[1], config.layer_norm_eps
         )  # Eq. (12), (20)
-        for part in (*self.order.modules(), *self.context.modules()):
-            if isinstance(part, nn.Linear):
-                nn.init.normal_(part.weight, std=config.initializer_range)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
+        start_as_bert(config.initializer_range, self.order, self.context)
         self.context.requires_grad_(
             self.knowledge_losses
         )  # several processes wait for every parameter that asks for it

@@ -12,7 +12,7 @@ from transformers import BertModel
 
 from datamodules.mentions import Mentions
 from kg.files import InputError
-from models.encoders import attention_mask_4d, load_bert, through_layers
+from models.encoders import attention_mask_4d, load_bert, start_as_bert, through_layers
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 #: What an export says about the encoder it holds.
@@ -72,12 +72,7 @@ class SMedBERTEncoder(nn.Module):
             self.mention = SpanProjection(hidden, size, eps)  # Eq. (2)
             self.attention = HybridAttention(size, type_attention, type_state, type_place, eps)
             self.infusion = PositionInfusion(hidden, size, eps)
-            for module in (self.mention, self.attention, self.infusion):
-                for part in module.modules():
-                    if isinstance(part, nn.Linear):
-                        nn.init.normal_(part.weight, std=config.initializer_range)
-                        if part.bias is not None:
-                            nn.init.zeros_(part.bias)
+            start_as_bert(config.initializer_range, self.mention, self.attention, self.infusion)
 
     def resize_token_embeddings(self, size: int) -> None:
         """Make room for `size` tokens; new rows start as BERT's do."""
