@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datamodules import linking as read
 from datamodules.linking import Dictionary, Mention, save_linking
+from datamodules.linking import formats as read
+from datamodules.linking.layperson import hpo_layperson
 from kg.files import InputError, read_json, sha256, write_json
 from kg.graph import fingerprint
 from kg.sources import hpo
@@ -174,7 +175,7 @@ def _folds(folder: str, stem: str) -> Callable[..., list[Part]]:
 
 
 def _hpo(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-    dictionary, splits = read.hpo_layperson(data, found)
+    dictionary, splits = hpo_layperson(data, found)
     own = graph or dictionary
     return [Part(splits, {"dev": own, "test": own}, {})]
 

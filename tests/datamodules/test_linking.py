@@ -8,18 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from datamodules import linking as read
-from datamodules.linking import (
-    NO_ID,
-    Dictionary,
-    Mention,
-    context_of,
-    gold_of,
-    held_out_names,
-    hpo_split,
-    load_linking,
-    save_linking,
-)
+from datamodules.linking import Dictionary, Mention, context_of, load_linking, save_linking
+from datamodules.linking import formats as read
+from datamodules.linking.__main__ import main
+from datamodules.linking.formats import NO_ID, gold_of
+from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
 from kg.files import InputError
 from kg.graph import KnowledgeGraph, table
 from kg.names import BIOSYN, normaliser
@@ -188,7 +181,7 @@ def test_a_graph_as_dictionary(tmp_path):
 def test_hpo_layperson(tmp_path):
     folder = fake_hpo.write(tmp_path, 100)
     found: Counter[str] = Counter()
-    dictionary, splits = read.hpo_layperson(folder, found)
+    dictionary, splits = hpo_layperson(folder, found)
     normalised = normaliser(BIOSYN)
     names = {normalised(n) for n in dictionary.names}
     everything = [m for s in splits.values() for m in s]
@@ -204,15 +197,15 @@ def test_hpo_layperson(tmp_path):
     text = (folder / "hp.obo").read_text()
     synonym = re.search(r'synonym: "(.*)" RELATED layperson', text).group(1)
     (folder / "hp.obo").write_text(text.replace("name: Phenotypic abnormality", f"name: {synonym.upper()}"))
-    _, fewer = read.hpo_layperson(folder, found)
-    assert sum(map(len, fewer.values())) == len(everything) - 1 and found[read.TRIVIAL] == 1
+    _, fewer = hpo_layperson(folder, found)
+    assert sum(map(len, fewer.values())) == len(everything) - 1 and found[TRIVIAL] == 1
 
 
 def test_held_out_command(tmp_path, capsys):
     folder = fake_hpo.write(tmp_path / "hpo", 100)
-    assert read.main(["held-out", str(tmp_path / "names.txt"), "--hpo", str(folder)]) == 0
+    assert main(["held-out", str(tmp_path / "names.txt"), "--hpo", str(folder)]) == 0
     assert set((tmp_path / "names.txt").read_text().splitlines()) == held_out_names(folder)
-    assert read.main(["held-out", str(tmp_path / "n"), "--hpo", str(tmp_path)]) == 2
+    assert main(["held-out", str(tmp_path / "n"), "--hpo", str(tmp_path)]) == 2
     assert "hp.obo: missing" in capsys.readouterr().err
 
 
@@ -311,6 +304,6 @@ def test_real_corpora_have_their_published_sizes(tmp_path):
 
 
 def test_real_hpo_has_layperson_queries():
-    dictionary, splits = read.hpo_layperson()
+    dictionary, splits = hpo_layperson()
     assert {s: len(m) for s, m in splits.items()} == {"train": 4294, "dev": 708, "test": 2067}
     assert len(set(dictionary.ids)) == 19_034 and len(held_out_names()) >= 2775

@@ -1,0 +1,224 @@
+"""Entity linking on disk, whatever format it came in.
+
+A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``documents.jsonl`` and a manifest.
+
+    dictionary   id, name, alternatives [id, …], broader [id, …]     one row per name; the last two are the concept's
+    mentions     id, document, start, end, mention, parts, gold, kind
+    documents    id, text
+
+`parts` are the strings to link: the mention itself, or what its source made of a composite one ("retinal tumours|pineal
+tumours"). `gold` holds a list of ids for each concept that the mention means, any of which is right. `start` and `end`
+are offsets in the document's text, null where the source has no text.
+
+    formats     the readers of the real formats
+    layperson   HPO-EL: patient words -> HPO term;  python -m datamodules.linking held-out FILE  its dev and test queries
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datamodules.contexts import marked
+from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+
+SPLITS = ("train", "dev", "test")
+_SCHEMA = pa.schema([
+    ("id", pa.string()), ("name", pa.string()), ("alternatives", pa.list_(pa.string())),
+    ("broader", pa.list_(pa.string())),
+])  # fmt: skip
+
+
+class Mention(NamedTuple):
+    """A place in a text, or a phrase, to link."""
+
+    id: str
+    document: str
+    start: int | None
+    end: int | None
+    mention: str
+    parts: list[str]
+    gold: list[list[str]]
+    kind: str = ""
+
+
+@dataclass(eq=False)
+class Dictionary:
+    """Names to link to: parallel lists of ids and names; a concept's other ids, and the concepts right above it."""
+
+    ids: list[str]
+    names: list[str]
+    alternatives: dict[str, list[str]] = field(default_factory=dict)
+    broader: dict[str, list[str]] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> dict[str, frozenset[str]]:
+        """{id, alternative or not: the concepts (by first id) that it stands for}."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for concept in dict.fromkeys(self.ids):
+            for one in (concept, *self.alternatives.get(concept, ())):
+                found[one].add(concept)
+        return {one: frozenset(concepts) for one, concepts in found.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """A name of the content, whatever the order of its rows."""
+        total = hashlib.sha256()
+        for concept, name in sorted(set(zip(self.ids, self.names, strict=True))):
+            total.update("\0".join((concept, name, *sorted(self.alternatives.get(concept, ())))).encode() + b"\n")
+        return total.hexdigest()
+
+    def concepts_of(self, gold: Iterable[str]) -> frozenset[str]:
+        """The concepts that any of these ids stands for; empty when none is in the dictionary."""
+        return frozenset().union(*(self.known.get(one, frozenset()) for one in gold))
+
+    def with_names(self, pairs: Iterable[tuple[str, str]]) -> Dictionary:
+        """This dictionary and more (id, name) rows; an alternative id means its concept, an unknown id is left out."""
+        ids, names = list(self.ids), list(self.names)
+        for one, name in pairs:
+            for concept in sorted(self.known.get(one, ())):
+                ids.append(concept)
+                names.append(name)
+        return Dictionary(ids, names, self.alternatives, self.broader)
+
+
+class Linking(NamedTuple):
+    """A linking task as it lies in a folder."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    dictionary: Dictionary
+    splits: dict[str, list[Mention]]
+    documents: dict[str, str]
+
+
+def context_of(mention: Mention, documents: Mapping[str, str]) -> str | None:
+    """The mention's text with the words START and END around it; None where there is none."""
+    text = documents.get(mention.document)
+    if text is None or mention.start is None or mention.end is None:
+        return None
+    return marked(text, mention.start, mention.end)
+
+
+# on disk
+
+
+def _checked(name: str, split: str, mention: Mention, documents: Mapping[str, str]) -> None:
+    where = f"{name}, {split}, mention {mention.id!r}"
+    if not mention.parts or not all(p.strip() for p in mention.parts):
+        raise InputError(f"{where}: an empty mention. Mend the line in the source, or remove it.")
+    if not mention.gold or not all(mention.gold):
+        raise InputError(f"{where}: no gold concept. Leave mentions without one out, and count them.")
+    text = documents.get(mention.document)
+    if mention.start is not None and (
+        text is None or mention.end is None or not 0 <= mention.start < mention.end <= len(text)
+    ):
+        raise InputError(f"{where}: [{mention.start}, {mention.end}) does not lie in document {mention.document!r}.")
+
+
+def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) -> dict[str, int]:
+    """{what is odd: how often}; none of it is dropped."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    own: dict[str, set[str]] = defaultdict(set)
+    for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
+        owners[name].add(concept)
+        own[concept].add(name)
+    found = {
+        "dictionary: names that several concepts have": sum(len(c) > 1 for c in owners.values()),
+        "dictionary: concepts with one name": sum(len(n) == 1 for n in own.values()),
+        "dictionary: ids that stand for several concepts": sum(len(c) > 1 for c in dictionary.known.values()),
+    }
+    for split, mentions in splits.items():
+        found[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
+            not any(dictionary.concepts_of(g) for g in m.gold) for m in mentions
+        )
+        found[f"{split}: composite mentions, of several strings"] = sum(len(m.parts) > 1 for m in mentions)
+        found[f"{split}: mentions of one string and several concepts"] = sum(
+            len(m.gold) > 1 and len(m.parts) == 1 for m in mentions
+        )
+    return {k: v for k, v in found.items() if v}
+
+
+def save_linking(
+    folder: str | Path,
+    dictionary: Dictionary,
+    splits: Mapping[str, Sequence[Mention]],
+    documents: Mapping[str, str] | None = None,
+    **manifest: Any,
+) -> dict[str, Any]:
+    """Write a task and return its manifest: `manifest` (at least name) with counts, warnings and sums added.
+
+    Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without gold ids, two of one
+    id, and offsets that do not lie in their document.
+    """
+    name, documents = manifest["name"], documents or {}
+    if not dictionary.ids:
+        raise InputError(f"{name}: no names in its dictionary. Check the files it came from.")
+    if not any(splits.get(s) for s in ("dev", "test")):
+        raise InputError(f"{name}: neither a dev nor a test split with mentions, so there is nothing to score.")
+    for split, mentions in splits.items():
+        for mention in mentions:
+            _checked(name, split, mention, documents)
+        if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
+            raise InputError(f"{name}: id {twice[0]!r} stands twice in {split}. Give every mention its own.")
+    manifest |= {
+        "dictionary": {
+            "names": len(dictionary.names), "strings": len(set(dictionary.names)),
+            "concepts": len(set(dictionary.ids)), "ids": len(dictionary.known), "digest": dictionary.digest,
+        },
+        "splits": {s: {"mentions": len(splits[s]), "documents": len({m.document for m in splits[s]})}
+                   for s in SPLITS if s in splits},
+        "warnings": warnings(dictionary, splits),
+    }  # fmt: skip
+    with written_folder(folder) as partial:
+        rows = {
+            "id": dictionary.ids,
+            "name": dictionary.names,
+            "alternatives": [dictionary.alternatives.get(i, []) for i in dictionary.ids],
+            "broader": [dictionary.broader.get(i, []) for i in dictionary.ids],
+        }
+        pq.write_table(pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd")
+        records: dict[str, list[dict[str, Any]]] = {s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits}
+        records["documents"] = [{"id": i, "text": t} for i, t in documents.items()]
+        for part, values in records.items():
+            with written(partial / f"{part}.jsonl") as handle:
+                handle.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+        sums = {p.name: sha256(p) for p in sorted(partial.iterdir())}
+        write_json(partial / "manifest.json", manifest | {"sha256": sums})
+    return manifest
+
+
+def load_linking(folder: str | Path) -> Linking:
+    """The task in `folder`. Raises InputError when it is missing, broken, or not what its manifest describes."""
+    folder = Path(folder)
+    manifest = read_json(folder / "manifest.json")
+    if missing := [k for k in ("name", "dictionary", "splits", "sha256") if k not in manifest]:
+        raise InputError(f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it again.")
+    for name, wanted in manifest["sha256"].items():
+        if not (folder / name).is_file() or sha256(folder / name) != wanted:
+            raise InputError(f"{folder / name}: missing, or not the file its manifest describes. Build the task again.")
+    table = pq.read_table(folder / "dictionary.parquet").to_pydict()
+    further: list[dict[str, list[str]]] = [{}, {}]
+    for column, target in zip(("alternatives", "broader"), further, strict=True):
+        target.update({i: list(v) for i, v in zip(table["id"], table[column], strict=True) if v})
+    splits: dict[str, list[Mention]] = {}
+    for split in manifest["splits"]:
+        splits[split] = []
+        for number, line in lines(folder / f"{split}.jsonl"):
+            try:
+                splits[split].append(Mention(**json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise InputError(
+                    f"{folder / split}.jsonl:{number}: wanted the fields {', '.join(Mention._fields)} ({error})"
+                ) from error
+    documents = {d["id"]: d["text"] for d in (json.loads(line) for _, line in lines(folder / "documents.jsonl"))}
+    return Linking(folder, manifest, Dictionary(table["id"], table["name"], *further), splits, documents)

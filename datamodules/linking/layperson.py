@@ -1,0 +1,73 @@
+"""HPO-EL: patient words -> HPO term. The layperson synonyms of an HPO release are its mentions, its other names the dictionary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+from datamodules.linking import SPLITS, Dictionary, Mention
+from datamodules.linking.formats import Rows
+from kg.names import BIOSYN, normaliser
+from kg.sources import hpo, obo
+
+TRIVIAL = "layperson synonyms left out: another kind of name is the same string"
+SHARED = "layperson synonyms that several terms have; any of them is right"
+HPO_SHARES = (("test", 30), ("dev", 40), ("train", 100))  # percent, cumulated
+
+
+def hpo_split(concept: str) -> str:
+    """train (60 %), dev (10 %) or test (30 %): by sha256(term id) mod 100, so that all words of a term stay together."""
+    place = int(hashlib.sha256(concept.encode()).hexdigest(), 16) % 100
+    return next(split for split, below in HPO_SHARES if place < below)
+
+
+def hpo_layperson(
+    folder: str | Path | None = None, found: Counter[str] | None = None
+) -> tuple[Dictionary, dict[str, list[Mention]]]:
+    """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other names the dictionary.
+
+    A synonym whose string (lower case, without punctuation) is another kind of name of any term is left out: no query
+    string stands in the dictionary. One that several terms have goes to the split of the first of them by id, and each
+    of them is right.
+    """
+    found = Counter() if found is None else found
+    ontology = obo.parsed(hpo.files(folder)[0])
+    graph = obo.graph(ontology, "Human Phenotype Ontology", hpo.branches(ontology) | {hpo.ROOT: "all"})
+    normalised = normaliser(BIOSYN)
+    rows = Rows(found)
+    queries: dict[str, tuple[str, list[str]]] = {}
+    columns = [graph.names[c].to_pylist() for c in ("id", "name", "kind")]
+    for concept, name, kind in zip(*columns, strict=True):
+        if kind != "layperson":
+            rows.add("HPO", [concept], name)
+        else:
+            owners = queries.setdefault(normalised(name), (name, []))[1]
+            owners += [concept] if concept not in owners else []
+    taken = {normalised(name) for name in rows.result.names}
+    splits: dict[str, list[Mention]] = {s: [] for s in SPLITS}
+    for key, (name, owners) in sorted(queries.items()):
+        if key in taken:
+            found[TRIVIAL] += 1
+            continue
+        owners = sorted(owners)
+        found[SHARED] += len(owners) > 1
+        splits[hpo_split(owners[0])].append(
+            Mention(f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson")
+        )
+    broader: dict[str, list[str]] = {}
+    for term in ontology.kept():
+        if above := sorted(parent for relation, parent in term.edges if relation == "is_a"):
+            broader[term.id] = above
+    rows.result.broader = broader
+    return rows.whole("HPO"), splits
+
+
+def held_out_names(folder: str | Path | None = None) -> set[str]:
+    """The dev and test queries of HPO-EL, lower-cased, and also without punctuation: no training may see these strings.
+
+    Compare ``name.lower()`` and ``normaliser(BIOSYN)(name)`` with it; leave a name out when either is here.
+    """
+    splits = hpo_layperson(folder)[1]
+    names = [m.mention for split in ("dev", "test") for m in splits[split]]
+    return {rule(name) for name in names for rule in (normaliser("lower"), normaliser(BIOSYN))}
