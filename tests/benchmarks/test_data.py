@@ -19,6 +19,8 @@ import yaml
 
 from benchmarks import data
 from benchmarks.counts import count_rows
+from benchmarks.data import addresses, listing, mirrors
+from benchmarks.data.__main__ import main
 from benchmarks.linking.tasks import tasks as linking_tasks
 from benchmarks.tasks import prepared, task, tasks
 from kg.files import InputError
@@ -75,8 +77,8 @@ class Server:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(data, "PAUSE", 0.0)
-    monkeypatch.setattr(data, "TIMEOUT", 5.0)
+    monkeypatch.setattr(addresses, "PAUSE", 0.0)
+    monkeypatch.setattr(addresses, "TIMEOUT", 5.0)
     running = Server()
     yield running
     running.server.shutdown()
@@ -88,7 +90,7 @@ class Listed:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.files = path, {}  # type: Path, dict[str, dict[str, Any]]
-        monkeypatch.setattr(data, "SOURCES", path)
+        monkeypatch.setattr(listing, "SOURCES", path)
 
     def add(self, name: str, content: bytes | None, url: str | None = None, **more: Any) -> None:
         known = content is not None
@@ -97,15 +99,15 @@ class Listed:
             self.files[name]["bytes"] = len(content)  # type: ignore[arg-type]
         entry = {"licence": "none", "citation": "none", "how": "1. Ask for it.\n2. Wait.", "files": self.files}
         self.path.write_text(yaml.safe_dump({"Set": entry, "Set:other": entry | {"files": {}}}))
-        data._sources.cache_clear()
+        listing._sources.cache_clear()
 
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listed]:
-    monkeypatch.setattr(data, "_seen", {})
+    monkeypatch.setattr(mirrors, "_seen", {})
     monkeypatch.setattr(data, "_told", set())
     yield Listed(tmp_path / "sources.yaml", monkeypatch)
-    data._sources.cache_clear()
+    listing._sources.cache_clear()
 
 
 def tar(path: Path, *members: tuple[str | tarfile.TarInfo, bytes], mode: str = "w:gz") -> Path:
@@ -152,7 +154,7 @@ def test_a_cut_connection_is_taken_up_where_it_ended(tmp_path, server, listed):
 def test_a_cut_run_is_taken_up_by_the_next(tmp_path, server, listed, monkeypatch):
     server.files = {"/a": ONE}
     listed.add("a.txt", ONE, server.url + "/a")
-    monkeypatch.setattr(data, "TRIES", 1)
+    monkeypatch.setattr(addresses, "TRIES", 1)
     server.cut = [70_000]
     with pytest.raises(InputError, match=r"a\.txt cannot be had .*cut after 70,000 of 200,000 bytes"):
         data.fetch("Set", tmp_path)
@@ -201,7 +203,7 @@ def test_a_wrong_sum_is_an_error_and_nothing_stays(tmp_path, server, listed):
 def test_too_much_is_refused(tmp_path, server, listed, monkeypatch):
     server.files = {"/a": ONE}
     listed.add("a.txt", None, server.url + "/a")
-    monkeypatch.setattr(data, "LARGEST", 1000)
+    monkeypatch.setattr(addresses, "LARGEST", 1000)
     with pytest.raises(InputError, match="gives more than 1,000 bytes"):
         data.fetch("Set", tmp_path)
 
@@ -246,7 +248,7 @@ def test_a_member_of_a_fetched_archive(tmp_path, server, listed):
 
 
 def test_without_a_network_the_steps_are_told(tmp_path, listed, monkeypatch):
-    monkeypatch.setattr(data, "PAUSE", 0.0)
+    monkeypatch.setattr(addresses, "PAUSE", 0.0)
     listed.add("x/a.txt", ONE, "http://127.0.0.1:9/a")
     with pytest.raises(InputError) as caught:
         data.fetch("Set", tmp_path)
@@ -431,7 +433,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_archives_that_grow_too_large_are_not_read_to_their_end(tmp_path, listed, kind, capsys, monkeypatch):
-    monkeypatch.setattr(data, "LARGEST", 100_000)
+    monkeypatch.setattr(mirrors, "LARGEST", 100_000)
     (tmp_path / "mirror/x").mkdir(parents=True)
     BOMBS[kind](tmp_path / "mirror")
     listed.add("x/a.txt", None)
@@ -450,7 +452,7 @@ def test_archives_within_archives_and_members_are_limited(tmp_path, listed, caps
     with pytest.raises(InputError, match="cannot be had"):
         data.fetch("Set", tmp_path / "data", [tmp_path / "mirror"])
     assert "more than 3 deep; not read" in capsys.readouterr().err
-    monkeypatch.setattr(data, "MEMBERS", 2)
+    monkeypatch.setattr(mirrors, "MEMBERS", 2)
     for make, name in ((zipped, "m.zip"), (tar, "m.tar.gz")):
         make(tmp_path / "other" / name, ("1", TWO), ("2", TWO), ("x/a.txt", TWO))
     with pytest.raises(InputError, match="cannot be had"):
@@ -478,7 +480,7 @@ def test_a_mirror_is_searched_once(tmp_path, listed, monkeypatch):
     as_folder(tmp_path / "mirror")
     listed.add("x/a.txt", ONE)
     data.fetch("Set", tmp_path / "one", [tmp_path / "mirror"])
-    monkeypatch.setattr(data, "_sum", None)  # would fail if anything were read again
+    monkeypatch.setattr(mirrors, "_sum", None)  # would fail if anything were read again
     data.fetch("Set", tmp_path / "two", [tmp_path / "mirror"])
     assert (tmp_path / "two/Set/x/a.txt").read_bytes() == ONE
 
@@ -487,7 +489,7 @@ def test_a_mirror_is_searched_once(tmp_path, listed, monkeypatch):
 
 
 def test_the_list_holds_every_file_of_every_task():
-    known = data.sources()
+    known = listing.sources()
     for definition in tasks().values():
         source = known[definition.dataset]
         files = {f.path: f for f in source.files}
@@ -515,22 +517,22 @@ def test_the_list_holds_every_file_of_every_task():
 
 
 def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
-    assert data.main(["HPO-EL", "--data", str(tmp_path)]) == 0
+    assert main(["HPO-EL", "--data", str(tmp_path)]) == 0
     assert "nothing to fetch" in capsys.readouterr().out
-    assert data.main(["MedMentions-EL", "--data", str(tmp_path)]) == 2
+    assert main(["MedMentions-EL", "--data", str(tmp_path)]) == 2
     assert "corpus_pubtator.txt.gz" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    assert data.main(["cMedQAN"]) == 2
+    assert main(["cMedQAN"]) == 2
     assert "no task 'cMedQAN'; choose from: cMedQANER" in capsys.readouterr().err
     monkeypatch.setattr(data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network"))
-    assert data.main(["DXY-NER", "--data", str(tmp_path)]) == 2
+    assert main(["DXY-NER", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
     (tmp_path / "m/DXY-NER").mkdir(parents=True)
     (tmp_path / "m/DXY-NER/train.txt").write_text("a O\n")
-    assert data.main(["DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
+    assert main(["DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
     said = capsys.readouterr()
     assert "1 of 3 files of DXY-NER, verified" in said.out and "licence: private" in said.out
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
