@@ -30,6 +30,7 @@ from datamodules.tokenizers import load_tokenizer
 from kg.files import InputError
 from tests.fakes import bert
 from tests.fakes import embert as fakes
+from tests.fakes.chinese import LENGTH
 from tests.fakes.embert import Folders
 
 MASK, RANDOM_IDS = 4, np.arange(5, 9)
@@ -266,7 +267,7 @@ def test_segments_are_joined_within_the_limit(world: World) -> None:
 
 
 def data(fake: Folders, **more: object) -> EMBERTData:
-    given = {"batch_size": 8, "max_length": fakes.LENGTH + 1, "replace": 0.5, "rate": 0.3} | more
+    given = {"batch_size": 8, "max_length": LENGTH + 1, "replace": 0.5, "rate": 0.3} | more
     made = EMBERTData(fake.corpus, fake.bert, fake.graph, fake.segments, fake.thesaurus, **given)  # type: ignore[arg-type]
     made.setup()
     return made
@@ -302,7 +303,7 @@ def test_a_batch_says_what_it_is(fake_embert: Folders) -> None:
         sizes = [b.mlm_labels.ne(-100).sum(), b.pair.ne(-100).sum(), len(b.replaced), b.segment_labels.ne(-100).sum(),
                  (b.hidden[:, 5] == 0).sum(), (b.hidden[:, 5] == 1).sum(), len(b.input_ids)]  # fmt: skip
         assert b.counts.tolist() == [float(s) for s in sizes] and len(b.hidden) == len(b.hidden_ids)
-        assert (b.attention_mask.sum(1) <= fakes.LENGTH + 1).all()
+        assert (b.attention_mask.sum(1) <= LENGTH + 1).all()
         separators = (b.input_ids == tokenizer.sep_token_id).sum(1)
         assert torch.equal(separators, 1 + (b.pair != -100).long())
         for row, before, behind in b.replaced.tolist():
@@ -347,6 +348,6 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
     with pytest.raises(InputError, match=r"segments.parquet: missing.*kg.segment build"):
         data(fake_embert._replace(segments=str(tmp_path)))
     with pytest.raises(InputError, match="max_length"):
-        data(fake_embert, max_length=fakes.LENGTH)
+        data(fake_embert, max_length=LENGTH)
     with pytest.raises(InputError, match="rate 1.5: wanted a share"):
         data(fake_embert, rate=1.5)

@@ -17,7 +17,7 @@ from experiments.encoders import encoder
 from experiments.run import CLI, built, train
 from models.embert import TERMS
 from tests.experiments.callbacks import Moved
-from tests.fakes import embert as fakes
+from tests.fakes.chinese import LENGTH
 from tests.fakes.embert import Folders
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def run(
         "model.init_args.encoder": fake.bert, "data.init_args.tokenizer": fake.bert, "data.init_args.corpus": fake.corpus,
         "data.init_args.graph": fake.graph, "data.init_args.segments": fake.segments,
         "data.init_args.thesaurus": fake.thesaurus, "data.init_args.batch_size": 64, "model.init_args.lr": 0.001,
-        "data.init_args.max_length": fakes.LENGTH + 1, "model.init_args.warmup_steps": 0,
+        "data.init_args.max_length": LENGTH + 1, "model.init_args.warmup_steps": 0,
     } | more  # fmt: skip
     words = [w for layer in layers for w in ("--config", f"experiments/{layer}.yaml")]
     monkeypatch.chdir(ROOT)

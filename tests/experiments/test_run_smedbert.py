@@ -32,6 +32,7 @@ from kg.pagerank import rank
 from models.smedbert.encoder import SMedBERTEncoder
 from tests.experiments.callbacks import Moved, SaveGradients
 from tests.fakes import smedbert as fakes
+from tests.fakes.chinese import PLAIN
 from tests.fakes.smedbert import Folders
 
 ROOT = Path(__file__).parents[2]
@@ -189,7 +190,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def example(number: int) -> Tagged:
         text, entities = "", []
         for i in rng.choice(len(names), 2, replace=False):
-            text += "".join(rng.choice(list(fakes.PLAIN), 4))
+            text += "".join(rng.choice(list(PLAIN), 4))
             entities.append((len(text), len(text) + len(names[i][0]), names[i][1]))
             text += names[i][0] + "，"
         return Tagged(str(number), str(number), text, entities)

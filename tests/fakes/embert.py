@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,18 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datamodules import corpus
 from kg.graph import KnowledgeGraph, table
-from kg.linking.run import link_corpus
 from kg.thesaurus import thesaurus
-from tests.fakes import bert
+from tests.fakes import bert, chinese
+from tests.fakes.chinese import PLAIN
 
 KINDS = ["慢性", "急性", "先天性", "老年"]
 PLACES = ["肺", "肾", "肝", "胃"]
 ILLS = ["炎", "肿瘤", "脓肿"]
 DRUGS = ["甲平片", "乙安片", "丙宁片", "丁康片"]
-PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"
-LENGTH = 47
 
 
 class Folders(NamedTuple):
@@ -63,18 +59,5 @@ def write(folder: Path, texts: int = 160, seed: int = 0, layers: int = 3, dropou
     rows = {"name": [n for n, _ in long], "pieces": [p for _, p in long], "how": ["cut points"] * len(long)}
     pq.write_table(pa.table(rows), folder / "segments" / "segments.parquet")
     thesaurus(str(folder / "graph"), str(folder / "thesaurus"))
-    with open(folder / "texts.jsonl", "w") as handle:
-        for number in range(texts):
-            text = ""
-            for _ in range(int(rng.integers(2, 5))):
-                text += "".join(rng.choice(list(PLAIN), int(rng.integers(1, 6))))
-                if rng.random() < 0.8:
-                    text += str(rng.choice(names))
-                text += str(rng.choice(list("。，；")))
-            handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
-    link_corpus(str(folder / "graph"), [str(folder / "texts.jsonl")], folder / "linked")
-    corpus.build(
-        str(folder / "linked"), str(folder / "graph"), str(encoder), str(folder / "corpus"), max_length=LENGTH,
-        held_out=0.2, long_texts="split",
-    )  # fmt: skip
+    chinese.linked_corpus(folder, encoder, names, rng, texts, clauses=(2, 5), share=0.8)
     return Folders(*(str(folder / n) for n in ("bert", "graph", "segments", "thesaurus", "linked", "corpus")))

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from datamodules import corpus
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint, table
-from kg.linking.run import link_corpus
 from kg.pagerank import rank
-from tests.fakes import bert
+from tests.fakes import bert, chinese
+from tests.fakes.chinese import PLAIN
 
 FIRST = "肺 肾 肝 胃 心 脑 肤 骨".split()
 SECOND = "炎 癌 痛 肿 瘤".split()
 DRUGS = [f"{a}{b}片" for a in "阿布西利" for b in "平安宁康"]
-PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"
-LENGTH = 47
 
 
 class Folders(NamedTuple):
@@ -66,18 +62,5 @@ def write(
         {"graph": fingerprint(folder / "graph")},
     ).save(folder / "entities")  # fmt: skip
     rank(str(folder / "graph"), str(folder / "neighbours"), k=6)
-    with open(folder / "texts.jsonl", "w") as handle:
-        for number in range(texts):
-            text = ""
-            for _ in range(int(rng.integers(1, 6))):
-                text += "".join(rng.choice(list(PLAIN), int(rng.integers(1, 6))))
-                if rng.random() < 0.7:
-                    text += str(rng.choice(names))
-                text += str(rng.choice(list("。，；")))
-            handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
-    link_corpus(str(folder / "graph"), [str(folder / "texts.jsonl")], folder / "linked")
-    corpus.build(
-        str(folder / "linked"), str(folder / "graph"), str(encoder), str(folder / "corpus"), max_length=LENGTH,
-        held_out=0.2, long_texts="split",
-    )  # fmt: skip
+    chinese.linked_corpus(folder, encoder, names, rng, texts, clauses=(1, 6), share=0.7)
     return Folders(*(str(folder / n) for n in ("bert", "graph", "entities", "neighbours", "linked", "corpus")))

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from datamodules.embert import EMBERTBatch, EMBERTData
 from models.embert import EMBERT, TERMS, Consistency, PartPrediction, Segmentation
-from tests.fakes import embert as fakes
+from tests.fakes.chinese import LENGTH
 from tests.fakes.embert import Folders
 
 H, V = 6, 11
@@ -64,7 +64,7 @@ def test_part_prediction_is_equation_7() -> None:
 def data(fake_embert: Folders) -> EMBERTData:
     made = EMBERTData(
         fake_embert.corpus, fake_embert.bert, fake_embert.graph, fake_embert.segments, fake_embert.thesaurus,
-        batch_size=8, max_length=fakes.LENGTH + 1, replace=0.5, rate=0.3,
+        batch_size=8, max_length=LENGTH + 1, replace=0.5, rate=0.3,
     )  # fmt: skip
     made.setup()
     return made

@@ -16,7 +16,8 @@ from datamodules.smedbert import SMedBERTBatch, SMedBERTData
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from kg.files import InputError
 from kg.graph import KnowledgeGraph
-from tests.fakes.smedbert import LENGTH, Folders
+from tests.fakes.chinese import LENGTH
+from tests.fakes.smedbert import Folders
 
 
 def data(fake: Folders, **given: Any) -> SMedBERTData:
