@@ -65,10 +65,14 @@ def _kind(name: str) -> tuple[str, str]:
     return "", name
 
 
-def _safe(name: str, where: str) -> str:
+def _safe(name: str, plain: bool, where: str, refused: list[str]) -> str | None:
+    """The path of an archive's member; None, and a line in `refused`, when it leaves the archive or is no plain file."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    if name.startswith(("/", "\\")) or ".." in parts or (parts and ":" in parts[0][1:2]):
-        raise _Refused(f"{where}: member {name!r} leaves the archive; not read")
+    leaves = name.startswith(("/", "\\")) or ".." in parts or (parts and ":" in parts[0][1:2])
+    if leaves or not plain:
+        why = "leaves the archive" if plain else "is a link or a device"
+        refused.append(f"{where}: member {name!r} {why}; not read")
+        return None
     return "/".join(parts)
 
 
@@ -119,13 +123,8 @@ def _inside(
                         raise _Refused(f"{where}: more than {MEMBERS:,} files; the rest is not read")
                     if member.isdir():
                         continue
-                    if not member.isreg():
-                        refused.append(f"{where}: member {member.name!r} is a link or a device; not read")
-                        continue
-                    try:
-                        inner = _safe(member.name, where)
-                    except _Refused as error:
-                        refused.append(str(error))
+                    inner = _safe(member.name, member.isreg(), where, refused)
+                    if inner is None:
                         continue
                     content = cast(IO[bytes], tar.extractfile(member))
                     yield from deeper(Entry(within(inner), member.size, content), inner)
@@ -137,13 +136,9 @@ def _inside(
                 for info in infos:
                     if info.is_dir():
                         continue
-                    if (info.external_attr >> 28) not in (0, 8):  # the Unix file type: unknown, or a plain file
-                        refused.append(f"{where}: member {info.filename!r} is a link or a device; not read")
-                        continue
-                    try:
-                        inner = _safe(info.filename, where)
-                    except _Refused as error:
-                        refused.append(str(error))
+                    plain = (info.external_attr >> 28) in (0, 8)  # the Unix file type: unknown, or a plain file
+                    inner = _safe(info.filename, plain, where, refused)
+                    if inner is None:
                         continue
                     with archive.open(info) as content:
                         yield from deeper(Entry(within(inner), info.file_size, counted(content)), inner)
