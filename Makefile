@@ -67,10 +67,10 @@ probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAP
 	@$(VENV_PYTHON) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
 
 sweep: $(STAMP)  ## a grid of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE= FRESH=)
-	@$(VENV_PYTHON) -m experiments.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
+	@$(VENV_PYTHON) -m benchmarks.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
 
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
-	@$(VENV_PYTHON) -m benchmarks.data $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
+	@$(VENV_PYTHON) -m datamodules.sources $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
 
 compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms BASE=<encoder> PROFILE= SAMPLES=)
 	@$(VENV_PYTHON) -m benchmarks.run compare $(TASK) $(foreach v,PROFILE SAMPLES BASE,$(if $($(v)),$(v)="$($(v))"))
@@ -83,7 +83,7 @@ overlap: $(STAMP)  ## annotated mentions of NER and RE sets that a graph knows (
 
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
-	  --backend-store-uri "$$($(VENV_PYTHON) -c 'from kg.tracking import tracking_uri; print(tracking_uri())')"
+	  --backend-store-uri "$$($(VENV_PYTHON) -c 'from core.tracking import tracking_uri; print(tracking_uri())')"
 
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done

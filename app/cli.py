@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kg.files import InputError
+from core.files import InputError
 
 CHAINS = """chains:
   dictionary                      names of the graph, longest match
@@ -160,7 +160,7 @@ def _texts(text: str | None, input: str | None = None) -> list[str]:
     if text is not None:
         return [text]
     if input is not None:
-        from kg.files import lines
+        from core.files import lines
 
         return [line for _, line in lines(input) if line.strip()]
     return [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
@@ -180,8 +180,8 @@ def settings_of(given: argparse.Namespace) -> dict[str, str]:
 
 
 def link(given: argparse.Namespace) -> None:
-    from app.pipeline import Pipeline, as_record
-    from app.stream import format_of, link_files
+    from inference.chain import Pipeline, as_record
+    from inference.stream import format_of, link_files
     from kg.graph import fingerprint
 
     if given.text is not None and given.input:
@@ -227,8 +227,8 @@ def serve(given: argparse.Namespace) -> None:
 
     import uvicorn
 
-    from app.pipeline import Pipeline
     from app.serve import Limits, create_app
+    from inference.chain import Pipeline
 
     if given.max_bytes < 1 or given.max_seconds <= 0:
         raise InputError(f"--max-bytes {given.max_bytes}, --max-seconds {given.max_seconds}: wanted more than 0")
@@ -264,7 +264,7 @@ def embed(given: argparse.Namespace) -> None:
         return
     from safetensors.torch import save
 
-    from kg.files import written
+    from core.files import written
 
     with written(given.output, "wb") as handle:
         handle.write(

@@ -30,7 +30,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.entities import Entities
-from app.pipeline import BATCH, Linked, Pipeline, as_record
+from inference.chain import BATCH, Linked, Pipeline, as_record
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")

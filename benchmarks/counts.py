@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.data import fetched, place
-from benchmarks.definition import Definition
 from benchmarks.tasks import read, task, tasks
+from benchmarks.tasks.definition import Definition
+from core.files import InputError
 from datamodules.chineseblue import REPEATED
+from datamodules.sources import fetched, place
 from datamodules.tasks import SPLITS
-from kg.files import InputError
 
 
 class CountRow(NamedTuple):

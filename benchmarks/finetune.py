@@ -24,17 +24,17 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from benchmarks.data import fetched, place
-from benchmarks.definition import Definition, config_of
 from benchmarks.tasks import prepared, task
+from benchmarks.tasks.definition import Definition, config_of
+from core.files import InputError, digest, read_json, sha256, write_json
+from core.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
 from datamodules.finetune import check_text
+from datamodules.sources import fetched, place
 from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder, known, options
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
-from kg.files import InputError, digest, read_json, sha256, write_json
 from kg.pretrained import pretrained
-from kg.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
 from models.metrics import bootstrap_interval, compared
 
 SETTINGS = (

@@ -10,7 +10,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from kg.files import InputError
+from core.files import InputError
 
 #: A font is taken when it has all of these: simplified characters, marks, letters and digits.
 SAMPLE = "再生障碍性贫血与丙肝患者的治疗，。：（）、ABCxyz0189[]%"

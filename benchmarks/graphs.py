@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from core.files import InputError
+from core.tracking import runs_folder
 from kg import build
-from kg.files import InputError
-from kg.tracking import runs_folder
 
 
 def graph_folder(name: str) -> Path:

@@ -19,14 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.data import fetched, place
-from benchmarks.definition import Definition
 from benchmarks.graphs import graph_folder
-from benchmarks.linking.entities import table_of
 from benchmarks.tasks import inputs, read, task, tasks
+from benchmarks.tasks.definition import Definition
+from core.files import InputError
+from datamodules.sources import fetched, place
 from datamodules.tasks import Relation, Tagged
 from experiments.encoders import encoder
-from kg.files import InputError
+from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
 from kg.linking.tokens import words
 

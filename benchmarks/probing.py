@@ -37,14 +37,14 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
 from benchmarks.linking.settings import choice, device_of, number
+from core.dotted import imported
+from core.files import InputError, digest, read_json, write_json, written
+from core.tracking import commit, new_run, runs_folder
 from datamodules import probing as asked
 from datamodules.probing import MASK, Query
 from datamodules.tokenizers import load_tokenizer, replacements
 from experiments.encoders import encoder
-from kg.dotted import imported
-from kg.files import InputError, digest, read_json, write_json, written
 from kg.graph import fingerprint
-from kg.tracking import commit, new_run, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 from models.probing import MaskedLM, fillings
 

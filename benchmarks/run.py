@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kg.files import InputError
+from core.files import InputError
 
 
 def settings_of(words: Sequence[str], allowed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -44,7 +44,7 @@ def _one_task(plain: list[str]) -> str:
 
 def run_finetune(words: Sequence[str]) -> None:
     from benchmarks.finetune import SETTINGS, finetune
-    from benchmarks.linking.tasks import tasks as linking_tasks
+    from benchmarks.tasks.linking import tasks as linking_tasks
     from experiments.encoders import options
 
     if any(word in linking_tasks() for word in words):
@@ -76,7 +76,7 @@ def run_evaluate(words: Sequence[str]) -> None:
 
 def run_cases(words: Sequence[str]) -> None:
     from benchmarks.linking.study import SETTINGS, show_cases
-    from benchmarks.linking.tasks import tasks
+    from benchmarks.tasks.linking import tasks
 
     plain, given = settings_of(words, tuple(s for s in SETTINGS if s not in ("TASK", "OUT")))
     if len(plain) != 1:
@@ -87,8 +87,8 @@ def run_cases(words: Sequence[str]) -> None:
 def run_figures(words: Sequence[str]) -> None:
     import yaml
 
-    from kg.dotted import imported
-    from kg.tracking import ROOT
+    from core.dotted import imported
+    from core.tracking import ROOT
 
     there = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/figures.yaml"))}
     plain = [w for w in words if "=" not in w]
@@ -115,9 +115,9 @@ def run_table(words: Sequence[str]) -> None:
 
 def run_counts(words: Sequence[str]) -> None:
     from benchmarks.counts import count_rows, counts_table
-    from benchmarks.data import fetched, place
-    from benchmarks.definition import Definition
     from benchmarks.tasks import task, tasks
+    from benchmarks.tasks.definition import Definition
+    from datamodules.sources import fetched, place
 
     plain, given = settings_of(words, ("MIRROR",))
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]

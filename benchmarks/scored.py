@@ -14,8 +14,8 @@ import yaml
 from benchmarks import probing, synonyms
 from benchmarks.finetune import folder_name, tallies_of, told_p
 from benchmarks.tasks import task
-from kg.files import InputError, digest, read_json
-from kg.tracking import ROOT, runs_folder
+from core.files import InputError, digest, read_json
+from core.tracking import ROOT, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 
 #: What scores of one column must have in common, and how it is told.

@@ -26,9 +26,9 @@ import numpy as np
 
 from benchmarks.linking.evaluate import embedder_of
 from benchmarks.linking.settings import number
+from core.files import InputError, digest, lines, read_json, write_json, written
+from core.tracking import commit, new_run, runs_folder
 from datamodules.synonyms import Sample, load
-from kg.files import InputError, digest, lines, read_json, write_json, written
-from kg.tracking import commit, new_run, runs_folder
 from models.metrics import bootstrap_interval, compared, score
 
 SETTINGS = (
@@ -80,7 +80,7 @@ def vectors_of(given: Mapping[str, str], model: str, linked: Path) -> tuple[str,
     """(label, what decides the vectors, the vectors) of an encoder or of word vectors."""
     kind, _, unit = model.partition(":")
     if kind in WORDS:
-        from benchmarks.wordvectors import trained
+        from benchmarks.papers.smedbert.wordvectors import trained
 
         return trained(kind, unit or "char", linked, int(given.get("SEED") or 0))
     _, embedder = embedder_of({"POOLING": "text", **given}, model)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
+from core.files import InputError, explained, lines
 from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
-from kg.files import InputError, explained, lines
 
 NEGATIVE = "false"
 CROSS = "gold relations between two sentences, which no example holds (BLURB leaves them out too)"

@@ -15,9 +15,9 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
+from core.files import InputError
 from datamodules.formats import NoLabels, check_label, group, line_id, marked, records, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
-from kg.files import InputError
 
 OTHER_CASE = "mentions that differ from their text in upper and lower case"
 MOVED = "mentions whose offset is one off, put where the text has them"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kg.files import InputError
+from core.files import InputError
 
 START, END = "START", "END"
 

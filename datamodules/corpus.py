@@ -23,8 +23,8 @@ from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, lines, read_json, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
-from kg.files import InputError, lines, read_json, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1

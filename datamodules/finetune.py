@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerFast
 
+from core.dotted import imported
+from core.files import InputError
 from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
 from datamodules.tokenizers import load_tokenizer
-from kg.dotted import imported
-from kg.files import InputError
 
 IGNORE = -100
 MAX_UNKNOWN = 0.10  # share of unknown tokens above which an encoder cannot be judged on a text

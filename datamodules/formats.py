@@ -16,8 +16,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
+from core.files import InputError, lines, opened
 from datamodules.tasks import Pair, Tagged, overlapping
-from kg.files import InputError, lines, opened
 from kg.linking.documents import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, lines, written
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, lines, written
 from kg.graph import KnowledgeGraph
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names

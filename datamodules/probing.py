@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kg.files import InputError, digest, explained, read_json, sealed, sha256, write_json, written_folder
+from core.files import InputError, digest, explained, read_json, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from core.files import InputError, lines, opened
 from datamodules.formats import group, line_id, some
 from datamodules.tasks import Pair
-from kg.files import InputError, lines, opened
 
 COLUMNS = ("department", "title", "ask", "answer")
 ORDER = ("test", "dev", "train")  # test and dev stay the same when train grows

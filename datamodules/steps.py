@@ -16,8 +16,8 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from core.files import InputError
 from datamodules.corpus import Corpus
-from kg.files import InputError
 
 
 class Stepped(Protocol):

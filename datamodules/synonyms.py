@@ -31,7 +31,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 from tqdm import tqdm
 
-from kg.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
+from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import documents
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from core.files import InputError, lines, read_json, sha256, write_json, written, written_folder
 
 SPLITS = ("train", "dev", "test")
 

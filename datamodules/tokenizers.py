@@ -10,7 +10,7 @@ import pyarrow as pa
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from kg.files import InputError, digest
+from core.files import InputError, digest
 from kg.pretrained import pretrained
 
 

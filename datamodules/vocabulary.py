@@ -21,8 +21,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, digest, read_json, sha256, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError, digest, read_json, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import documents
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from core.files import read_json, write_json, written
 from experiments.tracking import Run, data_folders, data_hashes
-from kg.files import read_json, write_json, written
 
 CARD = "README.md"
 TOLD = ("source", "version", "licence", "counts")  #: of a data folder's manifest, what its users want to know

@@ -6,8 +6,6 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     load    dotted name, in `models`, of what makes the encoder of an export folder
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
     stem    the run that the bare name means
-    links   dotted name, in `benchmarks`, of what links mentions with it; without the key, the nearest names by
-            their vectors
     small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head (PairClassifier), those of
             the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
@@ -27,13 +25,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from kg.files import InputError, digest, read_json, sha256, written_folder
+from core.files import InputError, digest, read_json, sha256, written_folder
+from core.tracking import ROOT, newest_export
 from kg.pretrained import PACKAGED, pretrained
-from kg.tracking import ROOT, newest_export
 
 PLAIN = "models.encoders.BertEncoder"
 MASKED_LM = "models.probing.masked_lm"
-EMBEDDED = "benchmarks.linking.evaluate.embedder_of"
 
 
 class NotTrained(InputError):
@@ -54,7 +51,6 @@ class Encoder(NamedTuple):
     identity: str  # the same for the same weights
     small: dict[str, Any]
     paper: str | None = None  # whose export it is
-    links: str = EMBEDDED
     options: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
     masked_lm: str = MASKED_LM
 
@@ -90,7 +86,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
     recipe = _recipe(paper)
     return Encoder(
         name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
-        paper, recipe.get("links", EMBEDDED), recipe.get("options", {}), recipe.get("masked_lm", MASKED_LM),
+        paper, recipe.get("options", {}), recipe.get("masked_lm", MASKED_LM),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed
-from kg.files import InputError, read_json, write_json, written, written_folder
+from core.files import InputError, read_json, write_json, written, written_folder
 from models.metrics import bootstrap_interval
 
 BEST, LAST = "best", "last"

@@ -20,9 +20,9 @@ from typing import Any
 
 import yaml
 
+from core.files import InputError, digest, read_json
+from core.tracking import ROOT, runs_folder, use_experiment
 from experiments.stages import Stage, dies_with_its_parent, run_stages
-from kg.files import InputError, digest, read_json
-from kg.tracking import ROOT, runs_folder, use_experiment
 
 MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
 SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell

@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
+from core.dotted import imported
+from core.files import InputError, digest, sha256, write_json, written_folder
+from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
-from kg.dotted import imported
-from kg.files import InputError, digest, sha256, write_json, written_folder
-from kg.tracking import ROOT, commit
 
 WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
 

@@ -25,10 +25,10 @@ from mlflow import MlflowClient
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
+from core.files import InputError, read_json, write_json, written_folder
+from core.tracking import adopt, inherited, store_uri, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
-from kg.files import InputError, read_json, write_json, written_folder
-from kg.tracking import adopt, inherited, store_uri, tracking_uri
 
 
 def named(arguments: list[str]) -> tuple[str, str]:

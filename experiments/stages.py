@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kg.tracking import ROOT
+from core.tracking import ROOT
 
 
 class Stage(NamedTuple):

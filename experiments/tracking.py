@@ -17,8 +17,8 @@ from pytorch_lightning.loggers import Logger, MLFlowLogger
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from kg.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
-from kg.tracking import commit, environment, inherited, runs_folder, store_uri, tracking_uri, use_experiment
+from core.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
+from core.tracking import commit, environment, inherited, runs_folder, store_uri, tracking_uri, use_experiment
 
 #: Settings that say where a run computes, not what: they do not change a run's folder.
 MACHINE = {

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from core.dotted import imported
+from core.files import InputError, digest, written
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from experiments.encoders import encoder
-from kg.dotted import imported
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, digest, written
 from kg.graph import KnowledgeGraph, fingerprint
 
 POOLINGS = ("mean", "boundary")

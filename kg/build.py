@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
-from kg.files import InputError, read_json, sha256
+from core.files import InputError, read_json, sha256
 from kg.graph import KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"

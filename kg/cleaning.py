@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kg.files import InputError, lines, written
+from core.files import InputError, lines, written
 from kg.linking.documents import check_options, documents, files_in, format_of
 from kg.linking.tokens import IDEOGRAPHS
 

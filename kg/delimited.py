@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from kg.files import InputError, lines, opened
+from core.files import InputError, lines, opened
 
 BLOCK = 16 << 20
 

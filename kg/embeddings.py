@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kg.files import InputError, lines, sealed, sha256, write_json, written, written_folder
+from core.files import InputError, lines, sealed, sha256, write_json, written, written_folder
 
 
 @dataclass(eq=False)

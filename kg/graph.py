@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kg.files import InputError, digest, read_json, sha256, write_json, written_folder
+from core.files import InputError, digest, read_json, sha256, write_json, written_folder
 
 FORMAT = 1
 SCHEMAS = {

@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from core.files import InputError
 from kg.build import kept_graph
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, fingerprint, table
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities

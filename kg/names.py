@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from kg.files import InputError
+from core.files import InputError
 
 _PUNCTUATION = re.compile(rf"[\s{re.escape(string.punctuation)}]+")
 SYMBOLS = r"""[\s,.;{}\[\]()+\-_*/?!`"'=%><]+"""  #: as a pattern, for Arrow too

@@ -47,8 +47,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.files import InputError
 from kg.build import kept_graph
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.tokens import words
 

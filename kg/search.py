@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kg.files import InputError, read_json, sha256, write_json, written_folder
+from core.files import InputError, read_json, sha256, write_json, written_folder
 
 BACKENDS = ("torch", "flat", "ivf")
 FORMAT = 1

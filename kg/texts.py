@@ -11,8 +11,8 @@ import inspect
 import json
 import sys
 
+from core.files import InputError, written
 from kg.build import source_module
-from kg.files import InputError, written
 
 
 def is_chosen(name: str, share: float) -> bool:

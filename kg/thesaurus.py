@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kg.files import InputError, lines, opened, sealed, sha256, write_json, written_folder
+from core.files import InputError, lines, opened, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.merge import compared
 

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kg.tracking import ROOT, commit, environment, inherited, use_experiment
+from core.tracking import ROOT, commit, environment, inherited, use_experiment
 
 os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))  # PyKEEN otherwise makes folders in the home
 
@@ -44,8 +44,8 @@ from pykeen.utils import clamp_norm
 from torch import Tensor
 from tqdm import tqdm
 
+from core.files import InputError, read_json
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, fingerprint
 
 MODELS = ("TransE", "TransR")

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kg.files import InputError, read_json, sha256, write_json, written_folder
+from core.files import InputError, read_json, sha256, write_json, written_folder
 
 FORMAT = 1
 ARRAYS = ("tokens", "starts", "leaf_nodes", "concepts", "others")

@@ -37,7 +37,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
 
-from kg.files import InputError
+from core.files import InputError
 from kg.trie import Tensors, Trie
 
 RULES = ("best", "transformers", "fairseq")

@@ -17,7 +17,7 @@ from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.utils import logging
 
-from kg.files import InputError
+from core.files import InputError
 from kg.pretrained import pretrained
 
 

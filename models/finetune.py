@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torchcrf import CRF
 
+from core.dotted import imported
+from core.files import InputError
 from datamodules.finetune import IGNORE, FinetuneBatch
-from kg.dotted import imported
-from kg.files import InputError
 from models.base import PaperModule
 from models.metrics import (
     acc1_tallies,

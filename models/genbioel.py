@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 
+from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
-from kg.files import InputError
 from kg.pretrained import pretrained
 from models.base import PaperModule, warmup_linear
 

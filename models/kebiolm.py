@@ -32,9 +32,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
+from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from models.base import PaperModule
 from models.encoders import attention_mask_4d, layer_at, load_bert, start_as_bert, states_at, through_layers
 from models.heads import MLMHead

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
+from core.files import InputError
 from datamodules.mlm import MLMBatch
-from kg.files import InputError
 from models.base import PaperModule
 from models.encoders import load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 from transformers.utils import logging
 
-from kg.files import InputError
+from core.files import InputError
 from kg.pretrained import pretrained
 from models.encoders import states_at
 

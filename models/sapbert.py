@@ -28,8 +28,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from core.files import InputError, read_json, write_json
 from datamodules.sapbert import SapBERTBatch
-from kg.files import InputError, read_json, write_json
 from models.base import PaperModule
 from models.encoders import BertEncoder, load_bert, set_dropout
 from models.layers import pooled, unit_length

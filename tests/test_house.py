@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("kg", "datamodules", "models", "experiments", "benchmarks", "app")
+ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
 SOURCES = sorted(p for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*.py"))
 
 

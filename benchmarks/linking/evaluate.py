@@ -15,8 +15,8 @@
     BACKEND        torch, flat, ivf;  INDEX  folder that keeps the vectors of the dictionary's names (default: one of
                    its own in runs/linking/index for each encoder and dictionary)
     FOLDS          numbers of the folds to score, of tasks that have several (default: all)
-    BEAMS, FINISH, SCORE, CANDIDATES, TOKENS   of a generator (benchmarks.linking.generator)
-    BY             of KeBioLM: entities, the nearest of its table (benchmarks.linking.entities), or names
+    BEAMS, FINISH, SCORE, CANDIDATES, TOKENS   of a generator (inference.generator)
+    BY             of KeBioLM: entities, the nearest of its table (inference.entity_table), or names
     MIRROR, DATA   where files come from: folders or archives; the data set's folder itself;  DEVICE  cpu, cuda
 
 Everything but the linker itself is the protocol: it is stamped on the score, and only scores of one stamp are compared.
@@ -38,9 +38,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking import scores as s
-from benchmarks.linking.entities import SETTINGS as ENTITIES
-from benchmarks.linking.generator import SETTINGS as GENERATOR
-from benchmarks.linking.linkers import (
+from benchmarks.linking.settings import choice, device_of, number
+from benchmarks.tasks.linking import Task, prepared, task, tasks
+from core.dotted import imported
+from core.files import InputError, digest, read_json, write_json, written
+from core.tracking import commit, new_run, runs_folder
+from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
+from experiments.encoders import Encoder as EncoderName
+from experiments.encoders import encoder
+from inference.entity_table import SETTINGS as ENTITIES
+from inference.generator import SETTINGS as GENERATOR
+from inference.linkers import (
     DEPTH,
     MAX_LENGTH,
     POOLINGS,
@@ -52,17 +60,9 @@ from benchmarks.linking.linkers import (
     NearestByTfIdf,
     Ranking,
 )
-from benchmarks.linking.settings import choice, device_of, number
-from benchmarks.linking.tasks import Task, prepared, task, tasks
-from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
-from experiments.encoders import Encoder as EncoderName
-from experiments.encoders import encoder
-from kg.dotted import imported
-from kg.files import InputError, digest, read_json, write_json, written
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, ONE_NAME, normaliser, one_name
 from kg.search import BACKENDS
-from kg.tracking import commit, new_run, runs_folder
 from models.metrics import compared
 
 SETTINGS = (
@@ -222,7 +222,7 @@ def data_folder(definition: Task, given: Mapping[str, str]) -> Path | None:
         return own
     if definition.dataset is None:
         return None
-    from benchmarks.data import fetched
+    from datamodules.sources import fetched
 
     mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
     return fetched(definition.dataset, runs_folder() / "data" / "benchmarks" / "raw", mirrors)

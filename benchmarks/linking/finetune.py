@@ -28,14 +28,14 @@ import yaml
 from transformers import AutoConfig
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.linking.tasks import task
+from benchmarks.tasks.linking import task
+from core.dotted import imported
+from core.files import InputError, digest, read_json
+from core.tracking import ROOT, runs_folder
 from experiments.encoders import Encoder, NotTrained, encoder
 from experiments.pretrain import machine, pretrain
 from experiments.stages import Stage, run_stages
-from kg.dotted import imported
-from kg.files import InputError, digest, read_json
 from kg.pretrained import pretrained
-from kg.tracking import ROOT, runs_folder
 
 OWN = ("FOLDS", "PROFILE", "EPOCHS", "SEED", "ARGS", "FRESH", "DEVICES")
 RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.linking.linkers import DEPTH, Names, Ranking
+from core.files import InputError
 from datamodules.linking import Dictionary, Mention
-from kg.files import InputError
+from inference.linkers import DEPTH, Names, Ranking
 from models.metrics import bootstrap_interval, score
 
 COMPOSITE, NIL = ("union", "each"), ("wrong", "left out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kg.files import InputError
+from core.files import InputError
 
 
 def choice(given: Mapping[str, str], key: str, allowed: Sequence[str], default: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.linking.evaluate import prepared_folds
-from benchmarks.linking.tasks import task
+from benchmarks.tasks.linking import task
 from datamodules.linking import Linking, load_linking
 
 

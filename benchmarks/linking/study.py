@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
-from benchmarks.linking.linkers import Names
-from benchmarks.linking.tasks import task
+from benchmarks.tasks.linking import task
+from core.files import InputError, lines, read_json, written
+from core.tracking import runs_folder
 from datamodules.linking import Linking
-from kg.files import InputError, lines, read_json, written
+from inference.linkers import Names
 from kg.names import TfIdf, normaliser
-from kg.tracking import runs_folder
 
 SETTINGS = ("TASK", "OF", "SPLIT", "TOP", "OUT", "FOLDS", "MIRROR", "DATA", "GRAPH")
 TASK = "COMETA:closed"  # the paper's figure is of COMETA, whose whole dictionary needs a licence

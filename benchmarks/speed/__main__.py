@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kg.files import InputError
+from core.files import InputError
 
 KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.speed._memory import forget_peak, resident
-from kg.files import InputError
+from core.files import InputError
 from models.layers import unit_length
 from models.sapbert import hard_pairs, mined_multi_similarity, similarities
 

@@ -37,8 +37,8 @@ from benchmarks.table import counted, measured
 from benchmarks.table.cells import Cell, as_csv, as_markdown, beside, lines_as_csv, significance
 from benchmarks.table.measured import summaries_of
 from benchmarks.table.missing import run_missing
-from kg.files import InputError, written
-from kg.tracking import ROOT, runs_folder
+from core.files import InputError, written
+from core.tracking import ROOT, runs_folder
 
 __all__ = ["SETTINGS", "definition_of", "made", "markdown", "summaries_of", "written_table"]
 SETTINGS = (

@@ -11,8 +11,8 @@ from benchmarks.linking.sizes import sizes as linking_sizes
 from benchmarks.overlap import overlaps
 from benchmarks.table.cells import spread
 from benchmarks.table.measured import summaries_of
-from kg.files import InputError, read_json
-from kg.tracking import runs_folder
+from core.files import InputError, read_json
+from core.tracking import runs_folder
 
 
 def populations(table: Mapping[str, Any], given: Mapping[str, str]) -> list[list[str]]:

@@ -15,8 +15,8 @@ from benchmarks.finetune import told_p
 from benchmarks.linking.scores import differing, tallies
 from benchmarks.synonyms import sum_of
 from benchmarks.table.cells import Cell
-from kg.files import InputError, read_json
-from kg.tracking import runs_folder
+from core.files import InputError, read_json
+from core.tracking import runs_folder
 from models.metrics import compared, one_sample
 
 

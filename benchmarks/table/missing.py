@@ -16,13 +16,13 @@ from typing import Any
 from benchmarks import scored
 from benchmarks.finetune import seeds_of
 from benchmarks.linking.evaluate import FLOORS
-from benchmarks.linking.linkers import POOLINGS
 from benchmarks.synonyms import WORDS, sum_of
 from benchmarks.table.measured import linked
+from core.files import InputError
+from core.tracking import ROOT
 from experiments.encoders import recipes
 from experiments.stages import dies_with_its_parent
-from kg.files import InputError
-from kg.tracking import ROOT
+from inference.linkers import POOLINGS
 from models.decoding import RULES, SCORES
 
 Table = Mapping[str, Any]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError
 from datamodules.corpus import Corpus, Example
 from datamodules.embert.names import Pieces, Replacements
 from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
@@ -24,7 +25,6 @@ from datamodules.masking import IGNORE
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.thesaurus import Thesaurus
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from core.files import InputError, write_json
 from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.inputs import FILE, Inputs
 from datamodules.genbioel.mentions import MentionSamples
@@ -27,7 +28,6 @@ from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
 from datamodules.steps import Flat, held_out_batches, length_order, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError, write_json
 
 OBJECTIVES = ("linking", "denoising")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from core.files import InputError, read_json
 from datamodules.genbioel import samples, tokenizer
-from kg.files import InputError, read_json
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, read_json, write_json
 from datamodules.contexts import END, START, balanced, sides
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json, write_json
 
 IS = "is"
 FILE = "genbioel.json"  #: in an export: the settings below

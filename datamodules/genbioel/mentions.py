@@ -25,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.files import InputError, sha256, write_json, written_folder
 from datamodules.contexts import sides
 from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.names import RULES, NameSet, name_set
 from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
-from kg.files import InputError, sha256, write_json, written_folder
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import TfIdf, normaliser, one_name
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.files import InputError
 from datamodules.linking import Dictionary
-from kg.files import InputError
 from kg.names import SYMBOLS, normaliser
 
 RULES = "lower+symbols"  #: of kg.names; what :func:`normalised` does to many names at once

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, lines, sha256, write_json, written_folder
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.names import left_to_one, normalised
 from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
-from kg.files import InputError, lines, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.names import BIOSYN, normaliser
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kg.files import InputError, read_json
+from core.files import InputError, read_json
 
 FORMAT = 1
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, write_json, written_folder
 from datamodules.contexts import END, START
 from datamodules.genbioel.inputs import Inputs, plain
 from datamodules.genbioel.store import kept
 from datamodules.genbioel.templates import TEMPLATES
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.files import InputError, lines, read_json, sha256, write_json, written, written_folder
 from datamodules.contexts import marked
-from kg.files import InputError, lines, read_json, sha256, write_json, written, written_folder
 
 SPLITS = ("train", "dev", "test")
 _SCHEMA = pa.schema([

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from core.files import InputError, written
 from datamodules.linking.layperson import held_out_names
-from kg.files import InputError, written
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from core.files import InputError, explained, lines
 from datamodules.linking import Dictionary, Mention
-from kg.files import InputError, explained, lines
 from kg.graph import KnowledgeGraph
 from kg.linking.documents import pubtator_annotations
 from kg.sources import mesh as mesh_source

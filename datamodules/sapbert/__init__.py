@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from core.files import InputError
 from datamodules.sapbert.pairs import Pairs
 from datamodules.steps import Flat, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError
 
 
 def length_groups(lengths: np.ndarray, most: int) -> list[slice]:

@@ -33,10 +33,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, lines, read_json, sha256, write_json, written_folder
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
-from kg.files import InputError, lines, read_json, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1

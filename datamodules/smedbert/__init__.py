@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from core.files import InputError, write_json, written
 from datamodules.corpus import Corpus, Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.mentions import Mentions, mentions
@@ -24,7 +25,6 @@ from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank import NeighbourTable
 

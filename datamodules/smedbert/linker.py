@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from core.files import InputError, read_json
 from datamodules.mentions import Mentions, mentions
 from datamodules.tokenizers import token_spans
-from kg.files import InputError, read_json
 from kg.linking.matcher import DictionaryLinker
 from kg.pagerank import NeighbourTable
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from kg.files import InputError
+from core.files import InputError
 from kg.linking.documents import FORMATS
 from kg.linking.run import LINKERS, link_corpus
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from kg.files import InputError, opened
+from core.files import InputError, opened
 from kg.linking.documents import Document, Mention, checked_mention
 from kg.linking.xml import Events, read
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kg.files import InputError, lines, written
+from core.files import InputError, lines, written
 from kg.linking.xml import Events, read, root_of
 
 

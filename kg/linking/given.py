@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kg.files import InputError
+from core.files import InputError
 from kg.linking.documents import Document, Mention
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kg.files import InputError
+from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph
 from kg.linking.abbreviations import Definition, definitions
 from kg.linking.documents import Mention

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from kg.files import PARTIAL, InputError, lines, locked, read_json, sha256, write_json, written
+from core.files import PARTIAL, InputError, lines, locked, read_json, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import (
     Document,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kg.files import InputError
+from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph
 from kg.linking.documents import Mention
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from xml.parsers import expat
 
-from kg.files import InputError, explained, opened
+from core.files import InputError, explained, opened
 
 Made = TypeVar("Made")
 BLOCK = 1 << 16

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import kg.pagerank
-from kg.files import InputError
+from core.files import InputError
 from kg.pagerank.ppr import DENSE
 from kg.pagerank.scores import ALPHA
 from kg.pagerank.table import rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from kg.files import InputError
+from core.files import InputError
 
 ALPHA = 0.15
 

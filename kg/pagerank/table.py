@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kg.files import InputError, lines, read_json, sealed, sha256, write_json, written, written_folder
+from core.files import InputError, lines, read_json, sealed, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
 from kg.pagerank.scores import ALPHA, pagerank, weights

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 import kg.segment
-from kg.files import InputError
+from core.files import InputError
 from kg.linking.documents import FORMATS
 from kg.segment.build import QUALITY, build, is_built, request
 from kg.segment.score import read_reviewed, scored

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kg.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.documents import documents, files_in
 from kg.segment.cuts import REVIEWED, CutPoint, counted, proposed, read_cut_points, write_cut_points

@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from kg.files import InputError, lines, written
+from core.files import InputError, lines, written
 from kg.segment.ngrams import evened
 
 MOST = 100  # the paper's

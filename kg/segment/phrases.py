@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from kg.files import InputError, lines, written
+from core.files import InputError, lines, written
 from kg.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
 
 FEATURES = (

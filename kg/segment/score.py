@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from kg.files import InputError, lines
+from core.files import InputError, lines
 from kg.segment.cuts import cut
 from kg.segment.segmenter import Segmenter, plain_jieba, units
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import jieba
 
-from kg.files import InputError, lines, read_json
+from core.files import InputError, lines, read_json
 from kg.linking.tokens import IDEOGRAPHS
 from kg.segment.cuts import cut, read_cut_points
 from kg.segment.ngrams import evened

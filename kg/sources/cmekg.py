@@ -30,7 +30,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from kg.files import InputError, opened
+from core.files import InputError, opened
 from kg.graph import KnowledgeGraph, table
 
 PACKAGE, PLACE = "PyCMeKG", "pyCMeKG/model/cmekg.pkl"

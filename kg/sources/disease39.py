@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from kg.files import InputError, lines
+from core.files import InputError, lines
 from kg.graph import KnowledgeGraph, table
 
 #: column -> (relation, type of what it names)

@@ -25,8 +25,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from core.files import InputError, lines
 from kg.delimited import batches, broken_line
-from kg.files import InputError, lines
 from kg.graph import SCHEMAS, KnowledgeGraph
 from kg.sources import obo
 

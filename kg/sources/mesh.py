@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.files import InputError, lines, opened
+from core.files import InputError, lines, opened
 from kg.graph import KnowledgeGraph, table
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kg.files import InputError, lines, opened
+from core.files import InputError, lines, opened
 from kg.graph import KnowledgeGraph, table
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from kg.files import InputError, lines
+from core.files import InputError, lines
 from kg.graph import KnowledgeGraph, table
 
 TYPE = "类别"

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from kg.files import InputError, lines
+from core.files import InputError, lines
 from kg.graph import SCHEMAS, KnowledgeGraph, table
 
 FORMS = (".csv", ".tsv", ".jsonl")

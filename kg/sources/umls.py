@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
+from core.files import InputError
 from kg.delimited import batches, broken_line
-from kg.files import InputError
 from kg.graph import SCHEMAS, KnowledgeGraph
 
 COLUMNS = {name: tuple(columns.split()) for name, columns in {

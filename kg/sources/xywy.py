@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kg.files import InputError, explained
+from core.files import InputError, explained
 from kg.graph import KnowledgeGraph, table
 
 #: (part of the record or "", list in it) -> (relation, type of what the list names)

@@ -36,10 +36,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from core.files import InputError
 from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, start_as_bert
 from models.heads import MLMHead

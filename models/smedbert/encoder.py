@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel
 
+from core.files import InputError
 from datamodules.mentions import Mentions
-from kg.files import InputError
 from models.encoders import attention_mask_4d, load_bert, start_as_bert, through_layers
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 

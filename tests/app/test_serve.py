@@ -20,8 +20,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.entities import MOST, Entities
-from app.pipeline import Linked, Pipeline
 from app.serve import PAGE, Limits, create_app
+from inference.chain import Linked, Pipeline
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
 

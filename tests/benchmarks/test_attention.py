@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.attention import figures as module
-from benchmarks.attention.figures import difference, figures, inner, likeness, mean_of, near, reader, weights
-from benchmarks.attention.maps import Text, attention_maps, joined
-from benchmarks.attention.measures import cosine, even, from_context, layer_of, share, spearman, to_context
-from benchmarks.attention.sentences import (
+from benchmarks.papers.embert import figures as module
+from benchmarks.papers.embert.attention import difference, figures, inner, likeness, mean_of, near, reader, weights
+from benchmarks.papers.embert.maps import Text, attention_maps, joined
+from benchmarks.papers.embert.measures import cosine, even, from_context, layer_of, share, spearman, to_context
+from benchmarks.papers.embert.sentences import (
     AGAIN,
     ALONE,
     LONG,
@@ -43,8 +43,8 @@ from benchmarks.attention.sentences import (
     swaps,
 )  # fmt: skip
 from benchmarks.run import main
+from core.files import InputError, read_json, sha256, write_json
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json, sha256, write_json
 from kg.thesaurus import FORMAT
 from models.encoders import load_bert
 from tests.fakes import bert as fake_bert
@@ -348,7 +348,7 @@ class Segmenter:
 @pytest.fixture
 def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """LINKED, GRAPH, THESAURUS and SEGMENTS, and two encoders."""
-    monkeypatch.setattr("benchmarks.attention.figures.Segmenter", Segmenter)
+    monkeypatch.setattr("benchmarks.papers.embert.attention.Segmenter", Segmenter)
     documents = {
         "1": (f"不是。得了甲病{CONTEXT}。", [("甲病", "甲病")]),
         "2": (f"丙病{CONTEXT}不", [("丙病", "丙病")]),

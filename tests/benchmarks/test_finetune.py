@@ -16,10 +16,10 @@ from benchmarks.finetune import finetune, flags, grid_points, report, seeds_of
 from benchmarks.run import main
 from benchmarks.scored import comparison
 from benchmarks.tasks import tasks as all_tasks
+from core.files import InputError, read_json, write_json
+from core.tracking import ROOT
 from datamodules.tasks import Tagged, save_task
 from experiments.encoders import NotTrained, encoder, options, recipes
-from kg.files import InputError, read_json, write_json
-from kg.tracking import ROOT
 from tests.fakes import bert, tasks
 
 

@@ -10,7 +10,7 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from benchmarks import fonts
-from kg.files import InputError
+from core.files import InputError
 
 DEJAVU = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
 

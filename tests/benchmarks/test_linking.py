@@ -15,7 +15,12 @@ from tokenizers.processors import TemplateProcessing
 from benchmarks.linking import evaluate as module
 from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import evaluate, result_of
-from benchmarks.linking.linkers import (
+from benchmarks.run import main
+from benchmarks.tasks.linking import TASKS, prepared, task, tasks
+from core.files import InputError, read_json
+from datamodules.linking import Dictionary, Mention, load_linking
+from datamodules.tokenizers import load_tokenizer
+from inference.linkers import (
     BackOff,
     Candidate,
     Embedder,
@@ -25,11 +30,6 @@ from benchmarks.linking.linkers import (
     NearestByTfIdf,
     index_made_of,
 )
-from benchmarks.linking.tasks import TASKS, prepared, task, tasks
-from benchmarks.run import main
-from datamodules.linking import Dictionary, Mention, load_linking
-from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
 from kg.search import Index
 from models.encoders import BertEncoder
@@ -351,7 +351,7 @@ def test_evaluate_counts_what_the_files_say(data, runs, capsys):
     assert lines[1]["gold_names"] == [["kidney failure", "renal failure", "failure"]] or lines[1]["gold_names"][0]
     from mlflow import MlflowClient
 
-    from kg.tracking import tracking_uri
+    from core.tracking import tracking_uri
 
     tracked = MlflowClient(tracking_uri()).get_run(summary["mlflow_run"])
     assert tracked.data.metrics["test/acc_1"] == 1.0 and tracked.data.metrics["test/acc_1_exact"] == pytest.approx(

@@ -13,11 +13,11 @@ import yaml
 from benchmarks import similarity, table
 from benchmarks.linking import finetune as module
 from benchmarks.linking.evaluate import evaluate
-from benchmarks.linking.tasks import task
 from benchmarks.run import main
+from benchmarks.tasks.linking import task
+from core.files import InputError, read_json, write_json
 from datamodules.sapbert.pairs import Pairs
 from experiments.encoders import encoder
-from kg.files import InputError, read_json, write_json
 from tests.fakes import bert
 from tests.fakes import linking as fakes
 from tests.fakes.sapbert import Folders

@@ -13,11 +13,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from benchmarks import table
 from benchmarks.linking import study
 from benchmarks.linking.evaluate import evaluate, folds_of
-from benchmarks.linking.linkers import Names
 from benchmarks.linking.sizes import sizes
-from benchmarks.linking.tasks import task
 from benchmarks.run import main
-from kg.files import InputError, read_json, write_json
+from benchmarks.tasks.linking import task
+from core.files import InputError, read_json, write_json
+from inference.linkers import Names
 from kg.names import TfIdf
 from tests.fakes import linking as fakes
 

@@ -29,8 +29,8 @@ from benchmarks.probing import (
 )
 from benchmarks.run import main
 from benchmarks.table import markdown
+from core.files import InputError, write_json
 from datamodules.probing import Query, load
-from kg.files import InputError, write_json
 from models.kebiolm import KeBioLM
 from models.metrics import score
 from models.probing import masked_lm

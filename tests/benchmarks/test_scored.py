@@ -29,8 +29,8 @@ from benchmarks.scored import (
     values,
 )
 from benchmarks.tasks import task
-from kg.files import InputError, read_json, write_json
-from kg.tracking import ROOT
+from core.files import InputError, read_json, write_json
+from core.tracking import ROOT
 from tests.fakes import chineseblue
 
 #: Percent, as the paper prints them: its own row, and the sum over all cells of a table.

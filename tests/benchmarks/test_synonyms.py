@@ -14,8 +14,8 @@ import pytest
 from benchmarks import synonyms
 from benchmarks.run import main
 from benchmarks.synonyms import evaluate, hits, members, mention_counts, report, summaries
+from core.files import InputError, write_json
 from datamodules.synonyms import Sample, build
-from kg.files import InputError, write_json
 from tests.datamodules.test_synonyms import graph, many
 
 

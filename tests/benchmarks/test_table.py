@@ -14,7 +14,7 @@ from benchmarks.run import main, settings_of
 from benchmarks.table import missing
 from benchmarks.table.cells import HEADS, Cell, as_csv, as_markdown, beside
 from benchmarks.table.measured import row_of
-from kg.files import InputError, write_json
+from core.files import InputError, write_json
 from models.metrics import one_sample
 from tests.benchmarks.test_scored import scored, tallied
 
@@ -233,7 +233,7 @@ def test_every_tables_runs_can_be_made(runs: Path) -> None:
     from benchmarks import finetune, probing, synonyms
     from benchmarks.linking import evaluate
     from benchmarks.linking import finetune as linking
-    from benchmarks.linking.tasks import tasks as linking_tasks
+    from benchmarks.tasks.linking import tasks as linking_tasks
     from experiments.encoders import options
 
     for file in sorted((table.ROOT / "experiments").glob("*/table*.yaml")):

@@ -11,11 +11,11 @@ import pytest
 
 from benchmarks import tasks as benchmark_tasks
 from benchmarks.counts import CountRow, count_rows, counted, counts_table
-from benchmarks.definition import made
 from benchmarks.tasks import prepared, read, task, tasks
+from benchmarks.tasks.definition import made
+from core.files import InputError
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
-from kg.files import InputError
 from tests.fakes import blurb, chineseblue
 
 ISSUE = {

@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.wordvectors import SIZE, Glove, composed, cooccurrences, cut, glove, trained, word_vectors
-from kg.files import InputError, write_json
+from benchmarks.papers.smedbert.wordvectors import (
+    SIZE,
+    Glove,
+    composed,
+    cooccurrences,
+    cut,
+    glove,
+    trained,
+    word_vectors,
+)
+from core.files import InputError, write_json
 
 
 def linked(folder: Path) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from datamodules import blurb, formats
 from datamodules.tasks import Relation
-from kg.files import InputError
 from tests.fakes import blurb as fakes
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"

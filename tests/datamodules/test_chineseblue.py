@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.files import InputError
 from datamodules import chineseblue, formats
 from datamodules.formats import NoLabels, bio, brat, marked, pairs, pubtator, records
 from datamodules.tasks import Tagged
-from kg.files import InputError
 from tests.fakes import chineseblue as fakes
 from tests.fakes import documents as fake_documents
 

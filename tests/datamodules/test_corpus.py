@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.files import InputError, sha256
 from datamodules import corpus
 from datamodules.corpus import Corpus, is_held_out
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError, sha256
 from kg.graph import KnowledgeGraph, fingerprint
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders

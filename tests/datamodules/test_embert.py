@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError
 from datamodules.corpus import Example
 from datamodules.embert import EMBERTBatch, EMBERTData
 from datamodules.embert.names import Pieces, Replacements
@@ -27,7 +28,6 @@ from datamodules.embert.text import (
     replaced,
 )
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError
 from tests.fakes import bert
 from tests.fakes import embert as fakes
 from tests.fakes.chinese import LENGTH

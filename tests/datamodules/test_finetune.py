@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import datamodules.finetune as module
+from core.files import InputError
 from datamodules.finetune import FinetuneData, bio_decoded, bio_labels, unit_spans, units, windows
 from datamodules.tasks import Pair, Relation, Tagged, save_task
-from kg.files import InputError
 from tests.fakes import bert, tasks
 
 ABOUT = {"name": "t", "language": "en"}

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError, read_json
 from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
 from datamodules.genbioel.denoising import infilled, permuted
@@ -28,7 +29,6 @@ from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
 from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.masking import IGNORE
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
 from kg.names import normaliser
 from tests.fakes import bert

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from core.files import InputError
 from datamodules import corpus
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from datamodules.linking import Dictionary, Mention, context_of, load_linking, save_linking
 from datamodules.linking import formats as read
 from datamodules.linking.__main__ import main
 from datamodules.linking.formats import NO_ID, gold_of
 from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, table
 from kg.names import BIOSYN, normaliser
 from tests.fakes import hpo as fake_hpo

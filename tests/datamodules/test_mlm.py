@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from core.files import InputError
 from datamodules.mlm import MLMBatch, MLMData
-from kg.files import InputError
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError, read_json
 from datamodules.probing import (
     MASK,
     Query,
@@ -25,7 +26,6 @@ from datamodules.probing import (
     queries,
     stands_in,
 )
-from kg.files import InputError, read_json
 from tests.fakes.graphs import graph
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "en_probe_medlama" / "medlama_13rel.tar.gz"

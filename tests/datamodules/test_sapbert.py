@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, beside_similar, length_groups
 from datamodules.sapbert import pairs as module
 from datamodules.sapbert.alike import normalised
 from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
 from tests.fakes import sapbert as fake

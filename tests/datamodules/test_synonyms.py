@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rapidfuzz.distance import JaroWinkler
 
+from core.files import InputError
 from datamodules.synonyms import (
     Pairs,
     build,
@@ -21,7 +22,6 @@ from datamodules.synonyms import (
     sentences,
     share_neighbours,
 )
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, table
 
 

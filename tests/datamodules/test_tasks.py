@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from datamodules.tasks import Pair, Relation, Tagged, load_task, overlapping, save_task
-from kg.files import InputError
 from tests.fakes import tasks
 
 ABOUT = {"name": "t", "metric": "entity_f1", "language": "en"}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
-from kg.files import InputError
 from tests.fakes import bert
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from core.files import InputError, read_json
 from datamodules import vocabulary
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph
 from kg.sources import cmekg
 from tests.fakes.mlm import Folders

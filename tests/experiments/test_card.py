@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 from huggingface_hub import ModelCard
 
+from core.files import read_json, sha256, write_json
 from experiments.card import card, describe, made_of, plain
 from experiments.tracking import Run
-from kg.files import read_json, sha256, write_json
 
 
 def folders(tmp_path: Path) -> tuple[Path, Path]:

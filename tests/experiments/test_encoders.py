@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError, sha256, write_json
 from experiments.encoders import NotTrained, copied, encoder, main, options
-from kg.files import InputError, sha256, write_json
 from tests.fakes import bert
 
 

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from core.files import read_json
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built
-from kg.files import read_json
 from models.metrics import score
 from tests.fakes import bert, tasks
 

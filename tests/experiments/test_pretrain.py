@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from core.files import InputError
 from experiments import pretrain
 from experiments.pretrain import commands, machine, papers, table
 from experiments.stages import Stage
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from kg.refine import EQUIVALENT
 from tests.kg.test_train import ladder
 

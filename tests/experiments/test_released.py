@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer
 
+from core.dotted import imported
+from core.files import InputError, read_json
 from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder
 from experiments.released import make_export, recipes
-from kg.dotted import imported
-from kg.files import InputError, read_json
 from models.genbioel import GenBioELModel
 from models.kebiolm import RELEASED_HEAD, KeBioLM, KeBioLMEncoder
 from models.kebiolm import masked_lm as kebiolm_masked_lm

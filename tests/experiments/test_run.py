@@ -15,9 +15,9 @@ import pytest
 import torch
 import yaml
 
+from core.files import InputError, read_json
 from experiments.run import CLI, built, train
 from experiments.tracking import first_process, started_from_outside
-from kg.files import InputError, read_json
 from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
 

@@ -12,12 +12,12 @@ import torch
 import yaml
 
 from benchmarks.linking import finetune as module
-from benchmarks.linking.tasks import tasks
 from benchmarks.run import main
+from benchmarks.tasks.linking import tasks
+from core.files import read_json
+from core.tracking import newest_export
 from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder
-from kg.files import read_json
-from kg.tracking import newest_export
 from models.genbioel import GenBioELModel
 from tests.fakes import genbioel as fakes
 from tests.fakes import linking

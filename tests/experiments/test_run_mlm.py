@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import read_json
-from kg.tracking import newest_export
+from core.files import read_json
+from core.tracking import newest_export
 from models.encoders import load_bert
 from tests.fakes.mlm import Folders
 

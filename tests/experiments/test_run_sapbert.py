@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.files import read_json
 from experiments.encoders import encoder
-from kg.files import read_json
 from models.sapbert import SapBERTEncoder
 from tests.fakes.sapbert import Folders
 

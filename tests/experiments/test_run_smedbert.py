@@ -20,6 +20,7 @@ from torch import Tensor
 
 import benchmarks.finetune as benchmark
 from benchmarks.linking.evaluate import embedder_of
+from core.files import InputError, read_json
 from datamodules.mentions import Mentions
 from datamodules.tasks import Tagged, save_task
 from experiments.encoders import copied, encoder
@@ -27,7 +28,6 @@ from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
 from experiments.run import CLI, built, train
 from experiments.stages import Stage
-from kg.files import InputError, read_json
 from kg.pagerank import rank
 from models.smedbert.encoder import SMedBERTEncoder
 from tests.experiments.callbacks import Moved, SaveGradients

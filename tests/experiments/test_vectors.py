@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer
 from experiments.vectors import entity_vectors, main, pooled
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from models.encoders import BertEncoder
 from tests.fakes.kebiolm import Folders

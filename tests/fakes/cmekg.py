@@ -10,7 +10,7 @@ import pickle
 import random
 from pathlib import Path
 
-from kg.files import written
+from core.files import written
 
 FIRST = "肺 肾 肝 胃 心 脑 皮肤 关节 甲状腺 结肠".split()
 SECOND = "炎 出血 水肿 结核 损伤 囊肿 溃疡 纤维化".split()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from kg.files import written
+from core.files import written
 
 SITES = ("renal", "cardiac", "hepatic", "retinal", "dental", "gastric", "spinal", "nasal", "dermal", "cranial",
          "femoral", "thyroid")  # fmt: skip

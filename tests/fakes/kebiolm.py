@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from core.files import write_json
 from datamodules import corpus
 from kg.embeddings import EmbeddingTable
-from kg.files import write_json
 from kg.graph import KnowledgeGraph, fingerprint, table
 from tests.fakes import bert
 

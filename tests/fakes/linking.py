@@ -11,7 +11,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from kg.files import written
+from core.files import written
 
 #: BioSyn's dictionary: id[|id]||name
 NAMES = ["D001||retinal tumor", "D001||tumor of retina", "D002||pineal tumor", "D003|600001||heart attack",
@@ -119,7 +119,7 @@ def cometa(folder: Path) -> Path:
 
 
 def write(folder: Path) -> Path:
-    """Every data set's folder in `folder`, as benchmarks.data.fetched would leave them side by side."""
+    """Every data set's folder in `folder`, as datamodules.sources.fetched would leave them side by side."""
     for name, top in (("NCBI-EL", "ncbi-disease"), ("BC5CDR-EL", "bc5cdr-disease")):
         archive = "biosyn_ncbi-disease.tar.gz" if top == "ncbi-disease" else "biosyn_bc5cdr-disease_train_dev.tar.gz"
         files = biosyn_files(top)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kg.files import written
+from core.files import written
 
 TEXT = r"""format-version: 1.2
 data-version: fake/2099-01-01

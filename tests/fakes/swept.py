@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from kg.tracking import new_run, runs_folder, store_uri, tracking_uri
+from core.tracking import new_run, runs_folder, store_uri, tracking_uri
 
 given = dict(word.split("=", 1) for word in sys.argv[1:])
 client, run = new_run("swept", " ".join(sys.argv[1:]), {})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kg.files import written
+from core.files import written
 
 # CUI LAT TS STT SUI ISPREF SAB TTY STR SUPPRESS
 NAMES = [

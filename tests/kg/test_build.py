@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError, read_json, sha256
 from kg import build
-from kg.files import InputError, read_json, sha256
 from kg.graph import KnowledgeGraph
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import obo as fake_obo

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.files import InputError
 from kg import cleaning
-from kg.files import InputError
 
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
 

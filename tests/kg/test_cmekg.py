@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError, read_json
+from core.files import InputError, read_json
 from kg.graph import KnowledgeGraph
 from kg.sources import cmekg
 from tests.fakes import cmekg as fake

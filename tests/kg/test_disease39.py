@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from kg import build
-from kg.files import InputError
 from kg.sources import disease39
 from tests.fakes import disease39 as fake
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 import torch
 
+from core.files import InputError
 from kg.embeddings import EmbeddingTable, read_text_vectors
-from kg.files import InputError
 
 
 def small() -> EmbeddingTable:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import kg.files
-from kg.files import InputError, digest, lines, opened, read_json, sha256, write_json, written, written_folder
+import core.files
+from core.files import InputError, digest, lines, opened, read_json, sha256, write_json, written, written_folder
 from kg.graph import SCHEMAS, KnowledgeGraph, fingerprint, table
 
 PARTS = {
@@ -163,7 +163,7 @@ class FullDisk(io.StringIO):
 def test_full_disk_while_writing_a_file(tmp_path, monkeypatch):
     with written(tmp_path / "x.txt") as handle:
         handle.write("old")
-    monkeypatch.setattr(kg.files, "open", lambda *_, **__: FullDisk(), raising=False)
+    monkeypatch.setattr(core.files, "open", lambda *_, **__: FullDisk(), raising=False)
     with pytest.raises(InputError, match=r"x\.txt: the disk is full"), written(tmp_path / "x.txt") as handle:
         handle.write("new")
     monkeypatch.undo()
@@ -216,7 +216,7 @@ def test_written_folder_failing_in_the_middle_keeps_the_old_folder(tmp_path):
 
 def test_killed_while_writing_leaves_no_file_under_the_real_name(tmp_path):
     script = (
-        "import os, sys; from kg.files import written\n"
+        "import os, sys; from core.files import written\n"
         "with written(sys.argv[1]) as handle:\n    handle.write('half'); handle.flush(); os._exit(9)"
     )
     root = Path(__file__).parents[2]

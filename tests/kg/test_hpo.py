@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from kg.files import InputError
+from core.files import InputError
 from kg.sources import hpo
 from tests.fakes import hpo as fake
 

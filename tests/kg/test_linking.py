@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.linking import NgramLinker
-from kg.files import InputError
+from core.files import InputError
 from kg.graph import KINDS, table
 from kg.linking import DictionaryLinker
 from kg.linking.abbreviations import definitions

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.files import InputError, read_json
 from kg import refine
-from kg.files import InputError, read_json
 from kg.linking import __main__ as command
 from kg.linking.documents import documents, files_in
 from kg.linking.matcher import DictionaryLinker

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kg.files import InputError
+from core.files import InputError
 from kg.linking.documents import Document, Mention, documents, format_of, write_documents
 from tests.fakes import documents as fakes
 

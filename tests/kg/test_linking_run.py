@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError, locked
+from core.files import InputError, locked
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
 from kg.linking import run as runs
 from kg.linking.__main__ import main

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.files import InputError, read_json
 from kg import merge
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
 from tests.fakes.graphs import graph
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from kg import build
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from kg.sources import mesh
 

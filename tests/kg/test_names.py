@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.names import BIOSYN, TfIdf, normaliser, top_k
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError
+from core.files import InputError
 from kg.sources import obo
 from tests.fakes import obo as fake
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.graph import KnowledgeGraph, table
 from kg.pagerank import (
     NeighbourTable,

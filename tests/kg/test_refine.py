@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.files import InputError, read_json
 from kg import refine
-from kg.files import InputError, read_json
 from kg.graph import KnowledgeGraph, table
 from kg.sources import cmekg
 from tests.fakes import cmekg as fake

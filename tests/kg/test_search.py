@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.search import Index, top_rows
 
 HAS_FAISS = True

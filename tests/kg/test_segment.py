@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.segment.__main__ import main

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError
+from core.files import InputError
 from kg.sources import tables
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

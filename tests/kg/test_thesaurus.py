@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.merge import compared
 from kg.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
 from tests.fakes.graphs import graph

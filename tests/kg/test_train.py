@@ -12,8 +12,8 @@ import pytest
 import torch
 from pykeen.triples import CoreTriplesFactory
 
+from core.files import InputError
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from kg.graph import KnowledgeGraph, table
 from kg.train import TransE, link_prediction, split, train
 

@@ -13,8 +13,8 @@ from pykeen.models import TransR as PyKEENTransR
 from pykeen.triples import CoreTriplesFactory
 from pykeen.utils import clamp_norm
 
+from core.files import InputError
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from kg.train import GroupedProduct, TransE, TransR, link_prediction, shortened, split, started_from, train
 from tests.kg.test_pagerank import saved

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kg.files import InputError
+from core.files import InputError
 from kg.trie import ARRAYS, Ragged, Trie
 
 NAMES = [[5, 6], [5], [7, 6, 6], [5, 6], [7]]  # "5 6" twice
@@ -190,7 +190,7 @@ def test_a_broken_file_is_refused(tmp_path, name):
 
 def test_an_inconsistent_folder_is_refused(tmp_path):
     """Whole files that do not belong together: checksums of a manifest that somebody has put together."""
-    from kg.files import sha256
+    from core.files import sha256
 
     folder = small().save(tmp_path / "trie")
     good = json.loads((folder / "manifest.json").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kg.files import InputError
+from core.files import InputError
 from kg.sources import umls
 from tests.fakes import umls as fake
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.files import InputError
 from kg import build
-from kg.files import InputError
 from kg.sources import xywy
 from tests.fakes import xywy as fake
 

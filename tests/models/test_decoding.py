@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BartConfig, BartForConditionalGeneration
 
-from kg.files import InputError
+from core.files import InputError
 from kg.trie import Ragged, Trie
 from models import decoding
 from models.decoding import constrained_search

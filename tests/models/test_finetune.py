@@ -11,8 +11,8 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
+from core.files import InputError
 from datamodules.finetune import FinetuneBatch, FinetuneData
-from kg.files import InputError
 from models.encoders import BertEncoder
 from models.finetune import (
     AnswerRanker,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
+from core.files import InputError, write_json
 from datamodules.genbioel import GenBioELData
 from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder as encoder_of
-from kg.files import InputError, write_json
 from models.genbioel import GenBioEL, GenBioELModel, load_bart, new_bart, smoothed_loss
 from tests.fakes import bert
 from tests.fakes.genbioel import Folders

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
+from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
-from kg.files import InputError
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.kebiolm import Folders

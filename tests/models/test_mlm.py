@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
+from core.files import InputError
 from datamodules.mlm import MLMData
-from kg.files import InputError
 from models.encoders import load_bert
 from models.mlm import MLM, new_bert, sinusoids
 from tests.fakes import bert

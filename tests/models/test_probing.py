@@ -26,7 +26,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from kg.files import InputError
+from core.files import InputError
 from models import probing
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm import masked_lm as kebiolm_masked_lm

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import AutoModel
 
+from core.files import InputError, write_json
 from datamodules.sapbert import SapBERTData
 from experiments.encoders import encoder as encoder_of
-from kg.files import InputError, write_json
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
 from models.sapbert import SapBERT, SapBERTEncoder, hard_pairs, mined_multi_similarity, similarities

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.segments import cut_place, placed
 from datamodules.smedbert import SMedBERTBatch, SMedBERTData
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from tests.fakes.chinese import LENGTH
 from tests.fakes.smedbert import Folders

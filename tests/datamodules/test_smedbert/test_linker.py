@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from core.files import InputError
 from datamodules.smedbert.linker import linker
 from datamodules.tokenizers import load_tokenizer
-from kg.files import InputError
 from kg.graph import KnowledgeGraph
 from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
+from core.files import InputError
 from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
 from kg.embeddings import EmbeddingTable
-from kg.files import InputError
 from models.encoders import load_bert, through_layers
 from models.smedbert import SMedBERT
 from models.smedbert.attention import SpanProjection

@@ -1,0 +1,435 @@
+"""What two encoders' attention does with entities: two figures, and what they show over many sentences.
+
+    python -m benchmarks.run figures embert [MODEL= BASE= LINKED= GRAPH= THESAURUS= SEGMENTS= SENTENCES=500 OUT=FOLDER ...]
+
+    figure2.png, figure2.csv   the weights between an entity and its context when the entity is as it stands, replaced by a
+                               synonym, and by a random entity of the same type and length: one sentence drawn; of every
+                               sentence how alike the weights are (Spearman, cosine)
+    figure3.png, figure3.csv   a layer's weights between the tokens of a sentence with a long entity: one sentence drawn; of
+                               every sentence the share of the entity's weights that stays inside it, and the share that its
+                               adjective (all pieces but the last) gives to its atomic part (the last)
+    summary.json               means with 95 % intervals, and paired differences
+
+    MODEL, BASE      two encoders, as `make finetune` takes them, each a BERT;  CKPT  one exact run of MODEL
+    LINKED           folder of `python -m kg.linking`;  GRAPH, THESAURUS, SEGMENTS  folders of the graph, its synonyms, its
+                     segmented names
+    SENTENCES        how many (500), of an entity one at most;  WINDOW  characters of a sentence (128);  LEAST  of its context (10)
+    LAYER2, LAYER3   layers of the two figures, from 1; without them the share of the encoder's depth that figures.yaml says
+    PICK2, PICK3     the row of the sentence to draw; without them the one whose difference is the median of all
+
+Figure 2 compares weights of context tokens alone, without [CLS] and [SEP], which get much and from every entity the same.
+Figure 3 counts shares twice: among all tokens, and among those of the text. Intervals and tests are bootstraps over
+sentences, which are of different entities.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers import BertModel
+
+from benchmarks.fonts import chinese_font, label
+from benchmarks.linking.settings import device_of, number
+from benchmarks.papers.embert.maps import Text, attention_maps, joined
+from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
+from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
+from core.files import InputError, write_json, written
+from core.tracking import runs_folder
+from datamodules.tokenizers import load_tokenizer
+from experiments.encoders import encoder
+from kg.graph import KnowledgeGraph
+from kg.segment import Segmenter
+from kg.thesaurus import Thesaurus
+from models.encoders import load_bert
+from models.metrics import bootstrap_interval, compared
+
+FOLDERS = ("LINKED", "GRAPH", "THESAURUS", "SEGMENTS")
+SETTINGS = (
+    "MODEL", "CKPT", "BASE", *FOLDERS, "SENTENCES", "WINDOW", "LEAST", "LAYER2", "LAYER3", "PICK2", "PICK3", "SEED", "OUT",
+    "DEVICE",
+)  # fmt: skip
+Values = Sequence[float] | np.ndarray
+NAMES = ("original", "synonym", "random")
+#: For which sentences figure2 tells means: a synonym that is longer or shorter than the name moves what stands behind it to
+#: other positions, which the random name never does; one that shares characters may owe its likeness to them.
+PARTS: dict[str, Callable[[Swap], bool]] = {
+    "all": lambda s: True,
+    "synonyms as long as the name": lambda s: len(s.synonym) == len(s.original),
+    "synonyms without a character of the name": lambda s: not s.shared,
+    "as long, and no character in common": lambda s: len(s.synonym) == len(s.original) and not s.shared,
+}
+SHOWN2, SHOWN3 = 20, 30  # tokens of a sentence in a picture; the paper shows 20 in Figure 2
+
+
+class Reader(NamedTuple):
+    """An encoder and how it is called in figures and tables."""
+
+    name: str
+    bert: BertModel
+    tokenizer: Any
+
+    @property
+    def layers(self) -> int:
+        return int(self.bert.config.num_hidden_layers)
+
+
+def reader(name: str, checkpoint: str | None, device: str) -> Reader:
+    """The encoder that `name` means, with the attention that gives its weights. Raises InputError for one that is no BERT."""
+    chosen = encoder(name, checkpoint)
+    bert = load_bert(chosen.folder, attention="eager")
+    bert.to(torch.device(device))  # type: ignore[arg-type]  # the annotation of the method that it wraps
+    return Reader(chosen.name, bert, load_tokenizer(chosen.folder))
+
+
+def mean_of(values: Values) -> dict[str, float]:
+    """Mean, 95 % bootstrap interval over sentences."""
+    tallies = np.stack([np.asarray(values), np.ones(len(values))], axis=1)
+    low, high = bootstrap_interval(tallies)
+    return {"mean": float(np.mean(values)), "low": low, "high": high}
+
+
+def difference(first: Values, second: Values) -> dict[str, float]:
+    """second - first over the same sentences: mean, 95 % interval, p of the paired bootstrap."""
+    one, two = (np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second))
+    c = compared({0: one}, {0: two})
+    return {"mean": c.difference, "low": c.low, "high": c.high, "p": c.p_bootstrap}
+
+
+# Figure 2
+
+
+def weights(given: Reader, sentences: Sequence[Swap], layer: int) -> list[dict[str, dict[str, np.ndarray]]]:
+    """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for all three names."""
+    texts = [joined(given.tokenizer, (s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
+    maps = attention_maps(given.bert, texts, layer, int(given.tokenizer.pad_token_id))
+    result: list[dict[str, dict[str, np.ndarray]]] = []
+    for _ in sentences:
+        found: dict[str, dict[str, np.ndarray]] = {direction: {} for direction in DIRECTIONS}
+        for name in NAMES:
+            left, entity, right = texts[len(result) * len(NAMES) + NAMES.index(name)].parts
+            attention = next(maps)
+            for direction, between in DIRECTIONS.items():
+                found[direction][name] = between(attention, entity, np.concatenate([left, right]))
+        result.append(found)
+    return result
+
+
+def likeness(found: Sequence[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """{direction: {spearman or cosine: {synonym or random: of each sentence, how alike its weights are to the original's}}}."""
+    return {
+        direction: {
+            kind: {
+                name: [alike(one[direction]["original"], one[direction][name]) for one in found] for name in NAMES[1:]
+            }
+            for kind, alike in LIKENESS.items()
+        }
+        for direction in DIRECTIONS
+    }
+
+
+def _told(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for direction, kinds in alike.items():
+        result[direction] = {}
+        for kind, values in kinds.items():
+            synonym, random = (np.asarray(values[name])[rows] for name in NAMES[1:])
+            result[direction][kind] = {
+                "synonym": mean_of(synonym), "random": mean_of(random), "synonym - random": difference(random, synonym),
+            }  # fmt: skip
+    return result
+
+
+def figure2(
+    readers: Sequence[Reader], layers: Sequence[int], sentences: Sequence[Swap], out: Path, pick: int | None
+) -> dict[str, Any]:
+    """Draw and write Figure 2 of `sentences`; returns what summary.json says of it."""
+    found = [weights(one, sentences, layer) for one, layer in zip(readers, layers, strict=True)]
+    alike = [likeness(one) for one in found]
+    parts = {name: np.array([i for i, s in enumerate(sentences) if fits(s)], int) for name, fits in PARTS.items()}
+    result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
+    for one, own, layer in zip(readers, alike, layers, strict=True):
+        told: dict[str, Any] = {"layer": layer, "layers": one.layers}
+        for name, rows in parts.items():
+            told[name] = {"sentences": len(rows)} | (_told(own, rows) if len(rows) else {})
+        result["encoders"][one.name] = told
+    gains = [
+        {d: {k: np.subtract(v["synonym"], v["random"]) for k, v in kinds.items()} for d, kinds in own.items()}
+        for own in alike
+    ]
+    if len(readers) > 1:
+        result[f"synonym - random, {readers[0].name} - {readers[1].name}"] = {
+            d: {k: difference(gains[1][d][k], gains[0][d][k]) for k in LIKENESS} for d in DIRECTIONS
+        }
+    with written(out / "figure2.csv") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
+        writer.writerow(["row", "document", "entity", *NAMES, "shared characters", "encoder", "direction", *columns])
+        for i, s in enumerate(sentences):
+            for one, own in zip(readers, alike, strict=True):
+                for direction in DIRECTIONS:
+                    values = [f"{own[direction][k][name][i]:.6f}" for k in LIKENESS for name in NAMES[1:]]
+                    names = [getattr(s, name) for name in NAMES]
+                    writer.writerow([i, s.document, s.entity, *names, s.shared, one.name, direction, *values])
+    gain = gains[0]["entity to context"]["spearman"]
+    row = _row(pick, "PICK2", np.asarray(gain))
+    result["drawn row"] = row
+    draw_lines(out / "figure2.png", readers, layers, sentences[row], [one[row] for one in found])
+    return result
+
+
+def _row(pick: int | None, name: str, values: np.ndarray) -> int:
+    """`pick`, or the row of the (lower) median, so that what is drawn is neither the best nor the worst."""
+    if pick is None:
+        return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
+    if not 0 <= pick < len(values):
+        raise InputError(f"{name}={pick}: wanted a row from 0 to {len(values) - 1}")
+    return pick
+
+
+def near(left: int, right: int, most: int) -> tuple[int, int]:
+    """How many of `left` and `right` tokens beside an entity are shown, `most` in all, the nearest ones."""
+    keep = min(left, max(most // 2, most - right))
+    return keep, min(right, most - keep)
+
+
+def draw_lines(
+    file: Path, readers: Sequence[Reader], layers: Sequence[int], sentence: Swap,
+    found: Sequence[Mapping[str, Mapping[str, np.ndarray]]],
+) -> None:  # fmt: skip
+    """A panel for each direction and encoder: the weight of each context token, a line for each of the three names."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
+
+    path = chinese_font()
+    font = FontProperties(fname=str(path))
+    figure = Figure(figsize=(6.5 * len(readers), 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(DIRECTIONS), len(readers), squeeze=False)
+    for column, (one, layer) in enumerate(zip(readers, layers, strict=True)):
+        left, _, right = joined(one.tokenizer, (sentence.left, sentence.original, sentence.right)).parts
+        tokens = _tokens(one, joined(one.tokenizer, (sentence.left, sentence.original, sentence.right)))
+        before, after = near(len(left), len(right), SHOWN2)
+        first = len(left) - before
+        shown = np.concatenate([left[first:], right[:after]]).astype(int)
+        places = [*range(before), *range(before + 2, before + 2 + after)]  # a gap where the entity stands
+        for line, direction in enumerate(DIRECTIONS):
+            axis = grid[line][column]
+            for name in NAMES:
+                values = found[column][direction][name][first : first + len(shown)]
+                axis.plot(
+                    places, values, marker="o", markersize=3, label=f"{name}: {label(getattr(sentence, name), path)}"
+                )
+            names = [label(tokens[i], path) for i in shown]
+            axis.set_xticks([*places, before + 0.5], [*names, "[ENT]"], fontproperties=font)
+            axis.set(title=f"{one.name}, layer {layer} of {one.layers}: {direction}", ylabel="weights, all heads added")
+            axis.legend(prop=font)
+    with written(file, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=110)
+
+
+def _tokens(given: Reader, text: Text) -> list[str]:
+    return list(given.tokenizer.convert_ids_to_tokens(text.ids))
+
+
+# Figure 3
+
+#: of what share the parts of a long entity's tokens are: (queries, keys, the query itself counts)
+SHARES = {
+    "inside": ("entity", "entity", True),
+    "other tokens inside": ("entity", "entity", False),
+    "adjective to atomic": ("adjective", "atomic", True),
+}
+AMONG = ("all tokens", "the text's tokens")
+
+
+def inner(text: Text, attention: np.ndarray) -> dict[str, float]:
+    """Shares of a long entity's attention, each beside that of even attention; `text` is left, adjective, atomic, right."""
+    _, adjective, atomic, _ = text.parts
+    parts = {"entity": np.concatenate([adjective, atomic]), "adjective": adjective, "atomic": atomic}
+    result = {}
+    for among, tokens in zip(AMONG, (text.whole, text.inside), strict=True):
+        for name, (queries, keys, itself) in SHARES.items():
+            result[f"{name}, of {among}"] = share(attention, parts[queries], parts[keys], tokens, itself)
+            result[f"{name}, of {among}, even"] = even(parts[queries], parts[keys], tokens, itself)
+    return result
+
+
+def figure3(
+    readers: Sequence[Reader], layers: Sequence[int], sentences: Sequence[Halves], out: Path, pick: int | None
+) -> dict[str, Any]:
+    """Draw and write Figure 3 of `sentences`; returns what summary.json says of it."""
+    texts = [[joined(one.tokenizer, (s.left, s.adjective, s.atomic, s.right)) for s in sentences] for one in readers]
+    whole = [i for i in range(len(sentences)) if all(len(p) for own in texts for p in own[i].parts[1:3])]
+    if not whole:
+        raise InputError("no sentence whose long entity has tokens in both of its parts")
+    shares = []
+    maps = []
+    for one, own, layer in zip(readers, texts, layers, strict=True):
+        kept = [own[i] for i in whole]
+        found = list(attention_maps(one.bert, kept, layer, int(one.tokenizer.pad_token_id)))
+        shares.append([inner(text, attention) for text, attention in zip(kept, found, strict=True)])
+        maps.append(found)
+    names = list(shares[0][0])
+    result: dict[str, Any] = {"sentences": len(whole), "encoders": {}}
+    for one, own_shares, layer in zip(readers, shares, layers, strict=True):
+        told: dict[str, Any] = {"layer": layer, "layers": one.layers}
+        for name in names:
+            if not name.endswith(", even"):
+                values, flat = ([s[key] for s in own_shares] for key in (name, f"{name}, even"))
+                told[name] = mean_of(values) | {"even": float(np.mean(flat)), "- even": difference(flat, values)}
+        result["encoders"][one.name] = told
+    if len(readers) > 1:
+        result[f"{readers[0].name} - {readers[1].name}"] = {
+            name: difference([s[name] for s in shares[1]], [s[name] for s in shares[0]])
+            for name in names if not name.endswith(", even")
+        }  # fmt: skip
+    with written(out / "figure3.csv") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names])
+        for row, i in enumerate(whole):
+            for one, own, own_shares in zip(readers, texts, shares, strict=True):
+                s, cells = sentences[i], [f"{own_shares[row][name]:.6f}" for name in names]
+                writer.writerow([row, s.document, s.entity, s.adjective, s.atomic, one.name, len(own[i].ids), *cells])
+    name = f"inside, of {AMONG[0]}"
+    gain = np.array([s[name] for s in shares[0]]) - (np.array([s[name] for s in shares[1]]) if len(readers) > 1 else 0)
+    row = _row(pick, "PICK3", gain)
+    result["drawn row"] = row
+    drawn = [(own[whole[row]], found[row]) for own, found in zip(texts, maps, strict=True)]
+    draw_maps(out / "figure3.png", readers, layers, drawn)
+    return result
+
+
+def draw_maps(
+    file: Path, readers: Sequence[Reader], layers: Sequence[int], drawn: Sequence[tuple[Text, np.ndarray]]
+) -> None:
+    """The weights between the text's tokens as a heat map for each encoder, rows attending to columns, one colour scale."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.patches import Rectangle
+
+    path = chinese_font()
+    font = FontProperties(fname=str(path))
+    figure = Figure(figsize=(7.5 * len(readers), 7.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(readers), squeeze=False)[0]
+    pictures = []
+    for one, (text, attention) in zip(readers, drawn, strict=True):
+        left, adjective, atomic, right = text.parts
+        before, after = near(len(left), len(right), max(0, SHOWN3 - len(adjective) - len(atomic)))
+        shown = np.concatenate([left[len(left) - before :], adjective, atomic, right[:after]]).astype(int)
+        names = _tokens(one, text)
+        pictures.append(
+            (
+                attention[np.ix_(shown, shown)],
+                [label(names[i], path) for i in shown],
+                before,
+                len(adjective),
+                len(atomic),
+            )
+        )
+    highest = max(float(picture.max()) for picture, *_ in pictures)
+    for axis, one, layer, (picture, names, before, adjective_size, atomic_size) in zip(
+        axes, readers, layers, pictures, strict=True
+    ):
+        image = axis.imshow(picture, cmap="Blues", vmin=0, vmax=highest)
+        axis.set_xticks(range(len(names)), names, fontproperties=font)
+        axis.set_yticks(range(len(names)), names, fontproperties=font)
+        axis.set_title(f"{one.name}, layer {layer} of {one.layers}")
+        for size, style in ((adjective_size + atomic_size, "--"), (adjective_size, ":")):
+            axis.add_patch(
+                Rectangle((before - 0.5, before - 0.5), size, size, fill=False, color="tab:blue", linestyle=style)
+            )
+    figure.colorbar(image, ax=list(axes), shrink=0.7, label="weights, all heads added")
+    with written(file, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=110)
+
+
+def report(summary: Mapping[str, Any]) -> str:
+    """The means as a few lines."""
+    lines = []
+    for name, own in summary["figure2"]["encoders"].items():
+        for part, direction in itertools.product(PARTS, DIRECTIONS):
+            for kind, told in own[part].get(direction, {}).items():
+                synonym, random, d = told["synonym"]["mean"], told["random"]["mean"], told["synonym - random"]
+                lines.append(
+                    f"{name}, {part} ({own[part]['sentences']}), {direction}, {kind}: synonym {synonym:.3f}, "
+                    f"random {random:.3f}, difference {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}], p = {d['p']:.4f}"
+                )
+    for name, own in summary["figure3"]["encoders"].items():
+        for measure, told in own.items():
+            if isinstance(told, dict):
+                lines.append(
+                    f"{name}, {measure}: {told['mean']:.3f} [{told['low']:.3f}, {told['high']:.3f}], even {told['even']:.3f}"
+                )
+    between = f"{summary['model']} - {summary['base']}"
+    apart = summary["figure2"][f"synonym - random, {between}"]
+    pairs = [(f"synonym - random, {d}, {k}", told) for d, kinds in apart.items() for k, told in kinds.items()]
+    for measure, told in (*pairs, *summary["figure3"][between].items()):
+        lines.append(
+            f"{between}, {measure}: {told['mean']:+.3f} [{told['low']:+.3f}, {told['high']:+.3f}], p = {told['p']:.4f}"
+        )
+    for figure in ("figure2", "figure3"):
+        lines += [f"{figure}: {n:,} {what}" for what, n in summary[figure]["left out"].items()]
+    return "\n".join(lines)
+
+
+def figures(
+    given: Mapping[str, str],
+    model: str,
+    base: str,
+    out: str,
+    folders: Mapping[str, str],
+    depth: Mapping[str, tuple[int, int]],
+) -> dict[str, Any]:
+    """Draw both figures; returns what summary.json says. Raises InputError.
+
+    model, base: the encoders where MODEL= and BASE= name none. out: folder in runs/figures. folders: {LINKED, …: folder in
+    runs/data}. depth: {figure2, figure3: (layer, of how many)}.
+    """
+    places = {name: Path(given.get(name) or runs_folder() / "data" / folders[name]) for name in FOLDERS}
+    count, window, least = (number(given, *s) for s in (("SENTENCES", 500), ("WINDOW", 128), ("LEAST", 10)))
+    seed = number(given, "SEED", 0, 0)
+    picks = {name: number(given, name, 0, 0) if given.get(name) else None for name in ("PICK2", "PICK3")}
+    chinese_font()  # told before the work, not after it
+    device = device_of(given)
+    readers = [
+        reader(given.get("MODEL") or model, given.get("CKPT"), device),
+        reader(given.get("BASE") or base, None, device),
+    ]
+    if readers[0].name == readers[1].name:
+        raise InputError(f"MODEL and BASE both mean {readers[0].name}: give another BASE=")
+    room = min(int(one.bert.config.max_position_embeddings) for one in readers) - 2
+    if window > room:
+        raise InputError(f"WINDOW={window}: the encoders hold {room} tokens beside [CLS] and [SEP]")
+    layers = {
+        key: [number(given, setting, 0) if given.get(setting) else layer_of(*depth[key], one.layers) for one in readers]
+        for key, setting in (("figure2", "LAYER2"), ("figure3", "LAYER3"))
+    }
+    kinds, pool = pools(KnowledgeGraph.load(places["GRAPH"]))
+    options: dict[str, int] = {"number": count, "window": window, "least": least, "seed": seed}
+    names = Thesaurus.load(places["THESAURUS"])
+    swapped, without2 = swaps(mentions(places["LINKED"]), names.names, kinds, pool, **options)
+    long, without3 = halves(mentions(places["LINKED"]), Segmenter.load(places["SEGMENTS"]).pieces, **options)
+    for what, sentences, without in (("synonym", swapped, without2), ("long entity", long, without3)):
+        if not sentences:
+            told = "; ".join(f"{n:,} {why}" for why, n in without.items()) or "no mention at all"
+            raise InputError(f"{places['LINKED']}: no sentence with a {what} ({told})")
+    target = Path(given.get("OUT") or runs_folder() / "figures" / out)
+    summary = {
+        "model": readers[0].name, "base": readers[1].name, "window": window, "least": least, "seed": seed,
+        "folders": {name: str(place) for name, place in places.items()},
+        "figure2": figure2(readers, layers["figure2"], swapped, target, picks["PICK2"]) | {"left out": dict(without2)},
+        "figure3": figure3(readers, layers["figure3"], long, target, picks["PICK3"]) | {"left out": dict(without3)},
+    }  # fmt: skip
+    write_json(target / "summary.json", summary)
+    print(report(summary))
+    print(*(target / name for name in ("figure2.png", "figure3.png", "summary.json")), sep="\n")
+    return summary

@@ -1,0 +1,218 @@
+"""Sentences for the two figures, drawn from linked text (a folder of `python -m kg.linking`).
+
+Of every entity one sentence at most is taken, so that sentences are independent of each other: the one of its mentions
+with the smallest hash of seed, document and place; then as many as are asked for, by the same hash. What is left out is
+counted. A sentence ends at 。！？； or a line's end and is cut to a window of characters around its mention, the same
+for all encoders: no tokenizer makes more tokens than characters, so what fits is whole in all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from core.files import InputError, lines
+from kg.graph import KnowledgeGraph
+
+ENDS = "。！？；\n"
+Kinds = Mapping[str, str]  # entity id -> type
+Pool = Mapping[tuple[str, int], Sequence[str]]  # (type, characters) -> names
+
+SHORT = "mentions with too little context in their sentence"
+LONG = "mentions longer than the window leaves room for"
+ALONE = "mentions of entities without a synonym"
+UNKNOWN = "mentions of entities that the graph lacks"
+NO_OTHER = "mentions without another entity of their type and length"
+AGAIN = "mentions whose name or synonym stands in their sentence again"
+WHOLE = "mentions of short entities"
+UNLIKE = "mentions whose pieces are not their text"
+
+
+class Mention(NamedTuple):
+    """`text[start:end]` names `entity`."""
+
+    document: str
+    text: str
+    start: int
+    end: int
+    entity: str
+
+    @property
+    def surface(self) -> str:
+        return self.text[self.start : self.end]
+
+
+class Swap(NamedTuple):
+    """A sentence `left` + name + `right`, and three names for it: its own, a synonym, a random one of its type and length."""
+
+    document: str
+    entity: str
+    left: str
+    right: str
+    original: str
+    synonym: str
+    random: str
+
+    @property
+    def shared(self) -> int:
+        """How many characters of the synonym stand in the original name, too."""
+        return sum(c in self.original for c in self.synonym)
+
+
+class Halves(NamedTuple):
+    """A sentence with a long entity between `left` and `right`: what describes it, and its last piece."""
+
+    document: str
+    entity: str
+    left: str
+    right: str
+    adjective: str
+    atomic: str
+
+
+Sentence = TypeVar("Sentence", Swap, Halves)
+
+
+def mentions(linked: Path) -> Iterator[Mention]:
+    """Every mention in a folder of linked text. Raises InputError when there is none."""
+    if not (linked / "manifest.json").is_file():
+        raise InputError(
+            f"LINKED={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
+        )
+    for part in sorted(linked.glob("part-*.jsonl")):
+        for _, line in lines(part):
+            document = json.loads(line)
+            for m in document["mentions"]:
+                yield Mention(str(document["id"]), document["text"], m["start"], m["end"], m["entity"])
+
+
+def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
+    """What stands left and right of text[start:end] in its sentence, `room` characters at most in both together.
+
+    Where that is too much, each side keeps half of the room, and more where the other needs less.
+    """
+    first = max(text.rfind(mark, 0, start) for mark in ENDS) + 1
+    last = min((place for mark in ENDS if (place := text.find(mark, end)) >= 0), default=len(text))
+    left, right = start - first, last - end
+    keep = min(left, max(room // 2, room - right))
+    return text[start - keep : start], text[end : end + min(right, room - keep)]
+
+
+def _key(seed: int, mention: Mention) -> str:
+    return hashlib.sha256(
+        f"{seed}/{mention.document}/{mention.start}/{mention.end}/{mention.entity}".encode()
+    ).hexdigest()
+
+
+def _drawn(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
+    """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number` smallest."""
+    best: dict[str, tuple[str, Sentence]] = {}
+    for key, sentence in found:
+        if sentence.entity not in best or key < best[sentence.entity][0]:
+            best[sentence.entity] = key, sentence
+    return [sentence for _, sentence in sorted(best.values(), key=lambda one: one[0])[:number]]
+
+
+def _contexts(given: Mention, window: int, longest: int, least: int, left_out: Counter[str]) -> tuple[str, str] | None:
+    if longest + least > window:
+        left_out[LONG] += 1
+        return None
+    left, right = around(given.text, given.start, given.end, window - longest)
+    if sum(not c.isspace() for c in left + right) < least:
+        left_out[SHORT] += 1
+        return None
+    return left, right
+
+
+def pools(graph: KnowledgeGraph) -> tuple[dict[str, str], dict[tuple[str, int], list[str]]]:
+    """({entity: type}, {(type, characters): preferred names}) of a graph, in its order."""
+    kinds: dict[str, str] = {}
+    names: dict[tuple[str, int], list[str]] = defaultdict(list)
+    columns = (graph.entities[c].to_pylist() for c in ("id", "name", "type"))
+    for entity, name, kind in zip(*columns, strict=True):
+        kinds[entity] = kind
+        names[kind, len(name)].append(name)
+    return kinds, dict(names)
+
+
+def swaps(
+    given: Iterable[Mention], names_of: Callable[[str], Sequence[str]], kinds: Kinds, pool: Pool, *, number: int,
+    window: int = 128, least: int = 10, seed: int = 0,
+) -> tuple[list[Swap], Counter[str]]:  # fmt: skip
+    """(sentences in which an entity can be replaced, what was left out).
+
+    names_of: an entity's names that mean the same (:class:`kg.thesaurus.Thesaurus`). kinds, pool: :func:`pools`. The
+    synonym is as long as the name where one is. The random name is of another entity, and none of the names that mean the
+    same. `window` characters hold the
+    sentence with the longest of its three names; `least` characters of context there must be, or nothing is compared.
+    """
+    left_out: Counter[str] = Counter()
+
+    def found() -> Iterator[tuple[str, Swap]]:
+        for one in given:
+            own = one.surface
+            same = set(names_of(one.entity))
+            others = sorted(n for n in same if n.strip() and n.casefold() != own.casefold())
+            if not others:
+                left_out[ALONE] += 1
+                continue
+            if one.entity not in kinds:
+                left_out[UNKNOWN] += 1
+                continue
+            folded = {n.casefold() for n in (*same, own, one.entity)}
+            key = _key(seed, one)
+            rng = np.random.default_rng(int(key, 16))
+            names = pool.get((kinds[one.entity], len(own)), ())
+            order = rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
+            drawn = next((names[i] for i in order if names[i].casefold() not in folded), None)
+            if drawn is None:
+                left_out[NO_OTHER] += 1
+                continue
+            # another length moves every token behind the name to another position, which alone changes its weights
+            others = [n for n in others if len(n) == len(own)] or others
+            synonym = others[int(rng.integers(len(others)))]
+            sides = _contexts(one, window, max(len(own), len(synonym)), least, left_out)
+            if sides is None:
+                continue
+            if any(name in side for name in (own, synonym) for side in sides):
+                left_out[AGAIN] += 1
+                continue
+            yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
+
+    return _drawn(found(), number), left_out
+
+
+def halves(
+    given: Iterable[Mention], pieces_of: Callable[[str], Sequence[str]], *, number: int, window: int = 128,
+    least: int = 10, seed: int = 0,
+) -> tuple[list[Halves], Counter[str]]:  # fmt: skip
+    """(sentences with a long entity, what was left out). The last piece is atomic, all before it the adjective.
+
+    pieces_of: a name's pieces (:class:`kg.segment.Segmenter`), one for a short entity.
+    """
+    left_out: Counter[str] = Counter()
+    known: dict[str, tuple[str, ...]] = {}
+
+    def found() -> Iterator[tuple[str, Halves]]:
+        for one in given:
+            own = one.surface
+            if own not in known:
+                known[own] = tuple(pieces_of(own))
+            pieces = known[own]
+            if len(pieces) < 2:
+                left_out[WHOLE] += 1
+                continue
+            if "".join(pieces) != own:
+                left_out[UNLIKE] += 1
+                continue
+            sides = _contexts(one, window, len(own), least, left_out)
+            if sides is not None:
+                yield _key(seed, one), Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1])
+
+    return _drawn(found(), number), left_out

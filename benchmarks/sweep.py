@@ -1,0 +1,383 @@
+"""A grid of runs under one parent: `make sweep CONFIG=<file>`.
+
+    command: finetune cMedQANER          # or pretrain <paper>, kg <graph>_<model>, evaluate <task>, synonyms, probe
+    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` takes them
+    grid:                                # every combination
+      MODEL: [zh, embert]
+      model.init_args.lr: [1.0e-4, 3.0e-4]
+    runs:                                # optional: lists what does not go by a grid; each with every combination
+      - {PROFILE: small}
+    at_once: 2                           # optional; AT_ONCE= wins
+    report: [test/entity_f1]             # optional: which metrics the table shows
+
+Names in capitals are settings of the command; names with dots are settings of its configs (`ARGS="--name value"`). Every run is
+an MLflow run (with children, where the command makes some) under the sweep's own. What is finished is kept: the same
+command goes on where a killed one stopped, and runs again what failed. With several at once and a sqlite store the runs speak to an
+MLflow server on 127.0.0.1 that the sweep starts and stops, since sqlite takes one writer at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import yaml
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from core.files import InputError, digest, locked, read_json, write_json, written
+from core.tracking import ROOT, commit, new_run, runs_folder, store_uri, tracking_uri, use_experiment
+from experiments.stages import dies_with_its_parent
+
+#: command -> (what python -m runs, the MLflow experiment; both may name the command's own word)
+COMMANDS = {
+    "pretrain": ("experiments.pretrain {0}", "{0}"),
+    "kg": ("experiments.pretrain kg/{0}", "kg"),
+    "finetune": ("benchmarks.run finetune {0}", "{0}"),
+    "evaluate": ("benchmarks.run evaluate {0}", "{0}"),
+    "synonyms": ("benchmarks.run synonyms", "synonyms"),
+    "probe": ("benchmarks.run probe", "probing"),
+}
+KEYS = ("command", "settings", "grid", "runs", "at_once", "report")
+POINT = "sweep.point"  #: the tag that says which of the grid's settings a run has
+PATIENCE = 120.0  #: seconds that the tracking server may take to answer
+
+
+class Sweep(NamedTuple):
+    """What a sweep's file asks for."""
+
+    name: str
+    words: list[str]
+    experiment: str
+    settings: dict[str, str]
+    points: list[dict[str, str]]
+    at_once: int
+    report: list[str]
+
+    @property
+    def identity(self) -> str:
+        """A digest of what is run, not of how many at once."""
+        return digest([self.words, self.settings, self.points])[:12]
+
+
+def _values(file: Path, key: str, given: Any) -> dict[str, str]:
+    """{name: value} as text. Raises InputError for what is no mapping of names to plain values."""
+    if not isinstance(given, dict):
+        raise InputError(f"{file}: {key}: wanted names with values, got {given!r:.60}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not (re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)):
+            raise InputError(
+                f"{file}: {key}: {name!r} is no setting; wanted a name in capitals (MODEL) or one of a config, with dots "
+                "(model.init_args.lr)"
+            )
+        if isinstance(value, (dict, list)) or value is None:
+            raise InputError(f"{file}: {key}: {name}: wanted one value, got {value!r:.60}")
+    return {name: str(value) for name, value in given.items()}
+
+
+def read_sweep(file: str | Path) -> Sweep:
+    """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there is not."""
+    file = Path(file)
+    try:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"CONFIG={file}: {error.strerror}. Wanted a YAML file (python -m benchmarks.sweep --help)") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(given, dict):
+        raise InputError(f"{file}: wanted {', '.join(KEYS)}")
+    if unknown := [key for key in given if key not in KEYS]:
+        raise InputError(f"{file}: no key {unknown[0]!r}; choose from: {', '.join(KEYS)}")
+    command, *rest = shlex.split(str(given.get("command") or "")) or [""]
+    if command not in COMMANDS:
+        raise InputError(f"{file}: command: wanted one of {', '.join(COMMANDS)}, got {command or 'none'!r}")
+    words, experiment = COMMANDS[command]
+    if len(rest) != words.count("{0}"):
+        raise InputError(f"{file}: command: wanted `{command}{' NAME' * words.count('{0}')}`, got {given['command']!r}")
+    grid = given.get("grid") or {}
+    if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
+        raise InputError(f"{file}: grid: wanted a list of values for every name, such as MODEL: [zh, minilm]")
+    runs = given.get("runs") or [{}]
+    if not isinstance(runs, list):
+        raise InputError(f"{file}: runs: wanted a list, got {runs!r:.60}")
+    points = [
+        _values(file, "runs", run) | _values(file, "grid", dict(zip(grid, values, strict=True)))
+        for run in runs
+        for values in product(*grid.values())
+    ]
+    if command == "finetune" and any("SEEDS" in p for p in points):
+        raise InputError(
+            f'{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in settings, SEEDS: "0,1,2", '
+            "not in grid or runs"
+        )
+    if len({digest(p) for p in points}) < len(points):
+        raise InputError(f"{file}: a run stands in it twice; each value of the grid may be named once")
+    at_once, report = given.get("at_once", 1), given.get("report") or []
+    if type(at_once) is not int or at_once < 1:
+        raise InputError(f"{file}: at_once: wanted a number, 1 or more, got {at_once!r}")
+    if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
+        raise InputError(f"{file}: report: wanted a list of metrics, got {report!r:.60}")
+    own = " ".join(rest)
+    settings = _values(file, "settings", given.get("settings") or {})
+    return Sweep(file.stem, words.format(own).split(), experiment.format(own), settings, points, at_once, report)
+
+
+def arguments(sweep: Sweep, point: Mapping[str, str]) -> list[str]:
+    """The words of ``python -m`` for one point: the sweep's settings, then its own; config settings go into ARGS."""
+    every = sweep.settings | dict(point)
+    named = {k: v for k, v in every.items() if "." not in k}
+    args = [word for k, v in every.items() if "." in k for word in (f"--{k}", v)]
+    if args:
+        named["ARGS"] = " ".join(filter(None, (named.get("ARGS", ""), shlex.join(args))))
+    profile = ["--profile", named.pop("PROFILE")] if sweep.words[0] == "experiments.pretrain" and "PROFILE" in named else []
+    return [*sweep.words, *profile, *(f"{k}={v}" for k, v in named.items())]
+
+
+def label(point: Mapping[str, str]) -> str:
+    return " ".join(f"{k.rpartition('.')[2]}={v}" for k, v in point.items()) or "as it is"
+
+
+@contextlib.contextmanager
+def tracking_server(folder: Path, store: str, *artifacts: str) -> Iterator[dict[str, str]]:
+    """An MLflow server on loopback before `store`; the environment that sends a process there.
+
+    artifacts: words of ``mlflow server`` that say where files go. Its output goes to `folder`. Raises InputError when it
+    does not answer.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", store, *artifacts]
+    # The server has processes of its own. A shell ends them all when its input ends: when we say so, or are killed.
+    guarded = ["sh", "-c", '("$@"; kill 0) & read -r _; kill 0', "sh", *words]
+    log = folder / "server.log"
+    with open(log, "w") as output:
+        server = subprocess.Popen(
+            guarded, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            env=dict(os.environ, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false"),
+        )  # fmt: skip
+        try:
+            until = time.monotonic() + PATIENCE
+            while True:
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+                    if answer.status == 200:
+                        break
+                if server.poll() is not None or time.monotonic() > until:
+                    raise InputError(f"the MLflow server for {store} does not answer; its output is in {log}")
+                time.sleep(0.2)
+            yield {"MLFLOW_TRACKING_URI": address, "KEPL_STORE": store}
+        finally:
+            assert server.stdin is not None
+            server.stdin.close()
+            server.wait()
+            _ended(server.pid)
+
+
+def _ended(group: int, seconds: float = 15.0) -> None:
+    """Wait for the processes of a group that were asked to end; what has not after `seconds` is killed."""
+    until = time.monotonic() + seconds
+    with contextlib.suppress(ProcessLookupError):  # no process is left
+        while time.monotonic() < until:
+            os.killpg(group, 0)
+            time.sleep(0.05)
+        os.killpg(group, signal.SIGKILL)
+
+
+def parent_of(sweep: Sweep, folder: Path) -> str:
+    """The sweep's own MLflow run; made once."""
+    known = folder / "mlflow.json"
+    if known.is_file() and read_json(known)["tracking_uri"] == store_uri():
+        with contextlib.suppress(MlflowException):
+            return str(MlflowClient(tracking_uri()).get_run(read_json(known)["run_id"]).info.run_id)
+    tags = {"kind": "sweep", "commit": commit(), "folder": str(folder)}
+    client, made = new_run(sweep.experiment, f"sweep {sweep.name}", tags)
+    client.update_run(made, status="RUNNING")
+    client.log_param(made, "command", shlex.join(sweep.words))
+    for key, value in sweep.settings.items():
+        client.log_param(made, key, value[:500])
+    write_json(known, {"run_id": made, "tracking_uri": store_uri()})
+    return made
+
+
+def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environment: Mapping[str, str]) -> list[int]:
+    """The exit code of every point, in order; what is done already is not run. Output goes to a log file each."""
+    cores = len(os.sched_getaffinity(0))
+    gpus = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
+    if at_once > 1 and not gpus:
+        import torch
+
+        gpus = [str(i) for i in range(torch.cuda.device_count())]
+    slots: SimpleQueue[int] = SimpleQueue()
+    for slot in range(at_once):
+        slots.put(slot)
+    running: set[subprocess.Popen[bytes]] = set()
+    stopped = False
+
+    def one(number: int) -> int:
+        point = sweep.points[number]
+        done, log = folder / f"{digest(point)[:12]}.json", folder / f"{digest(point)[:12]}.log"
+        who = f"[{number + 1}/{len(sweep.points)}] {label(point)}"
+        if done.is_file():
+            print(f"{who}: done already", flush=True)
+            return 0
+        slot = slots.get()
+        own = dict(os.environ) | dict(environment)
+        own["KEPL_TAGS"] = json.dumps({"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)})
+        if at_once > 1:
+            own.setdefault("OMP_NUM_THREADS", str(max(1, cores // at_once)))
+            if gpus and "DEVICES" not in sweep.settings | point:
+                own["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
+        words = arguments(sweep, point)
+        try:
+            if stopped:
+                return 130
+            print(f"{who}: python -m {shlex.join(words)}", flush=True)
+            began = time.monotonic()
+            with open(log, "wb") as output:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", *words], cwd=ROOT, env=own, stdout=output, stderr=subprocess.STDOUT,
+                    preexec_fn=dies_with_its_parent,
+                )  # fmt: skip
+                running.add(process)
+                code = process.wait()
+                running.discard(process)
+            seconds = round(time.monotonic() - began, 1)
+        finally:
+            slots.put(slot)
+        print(f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s", flush=True)
+        if code == 0:
+            write_json(done, {"point": point, "words": words, "seconds": seconds})
+        return code
+
+    with ThreadPoolExecutor(at_once) as pool:
+        waiting = [pool.submit(one, number) for number in range(len(sweep.points))]
+        try:
+            return [w.result() for w in waiting]
+        finally:
+            stopped = True  # of an interrupt: nothing new begins, what runs ends
+            for w in waiting:
+                w.cancel()
+            for process in list(running):
+                process.terminate()
+
+
+def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
+    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of the points.
+
+    A point without a run has a row without metrics.
+    """
+    client = MlflowClient(tracking_uri())
+    found, token = [], None
+    while True:
+        page = client.search_runs(
+            [e.experiment_id for e in client.search_experiments()], f"tags.`mlflow.parentRunId` = '{parent}'", page_token=token
+        )
+        found += list(page)
+        if not (token := page.token):
+            break
+    order = {digest(p): i for i, p in enumerate(sweep.points)}
+    rows = []
+    for run in sorted(found, key=lambda r: int(r.info.start_time)):
+        point = json.loads(run.data.tags.get(POINT, "{}"))
+        rows.append({"point": point, "run": run.info.run_id, "name": run.info.run_name, "metrics": dict(run.data.metrics)})
+    there = {digest(row["point"]) for row in rows}
+    rows += [{"point": p, "run": "", "name": "(no run)", "metrics": {}} for p in sweep.points if digest(p) not in there]
+    return sorted(rows, key=lambda row: order.get(digest(row["point"]), len(order)))
+
+
+def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Head and rows: the settings that vary, the run's name, its metrics (`report`'s, else all but the training's), its id."""
+    varied = [k for k in dict.fromkeys(k for p in sweep.points for k in p) if len({p.get(k) for p in sweep.points}) > 1]
+    every = sorted({m for row in rows for m in row["metrics"] if not m.startswith(("train/", "lr", "epoch", "system/"))})
+    metrics = [m for m in sweep.report if m in every] if sweep.report else every
+    body = [
+        [
+            *(row["point"].get(k, "") for k in varied),
+            row["name"],
+            *(f"{row['metrics'][m]:.4f}" if m in row["metrics"] else "" for m in metrics),
+            row["run"],
+        ]
+        for row in rows
+    ]
+    return [[*varied, "name", *metrics, "MLflow run"], *body]
+
+
+def shown(lines: list[list[str]]) -> str:
+    """A table for the terminal, its columns aligned."""
+    width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
+
+
+def run_sweep(config: str | Path, at_once: int | None = None, fresh: bool = False) -> int:
+    """Run or go on with a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError for a wrong file."""
+    sweep = read_sweep(config)
+    at_once = at_once or sweep.at_once
+    folder = runs_folder() / "sweeps" / sweep.name / sweep.identity
+    with locked(folder / "lock", "ab+", f"{folder}: another process runs this sweep. Wait for it, or stop it first."):
+        if fresh:
+            for old in folder.glob("*.json"):
+                old.unlink()
+        use_experiment(sweep.experiment)  # its files under runs/artifacts, also where a server is asked
+        local = tracking_uri().startswith("sqlite:")
+        parent = parent_of(sweep, folder)
+        print(f"sweep {sweep.name}: {len(sweep.points)} runs, {at_once} at once; output in {folder}", flush=True)
+        with contextlib.ExitStack() as stack:
+            environment: Mapping[str, str] = {}
+            if local and at_once > 1:
+                files = ("--no-serve-artifacts", "--default-artifact-root", (runs_folder() / "artifacts").as_uri())
+                environment = stack.enter_context(tracking_server(folder, tracking_uri(), *files))
+            codes = run_points(sweep, folder, parent, at_once, environment)
+        lines = table(sweep, results(sweep, parent))
+        with written(folder / "sweep.csv") as handle:
+            csv.writer(handle, lineterminator="\n").writerows(lines)
+        client = MlflowClient(tracking_uri())
+        client.log_artifact(parent, str(folder / "sweep.csv"))
+        client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
+    print("\n" + shown(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
+    if failed := sum(map(bool, codes)):
+        print(f"{failed} of {len(codes)} runs failed; the same command runs them again", file=sys.stderr)
+    return int(bool(failed))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("config", help="a YAML file as above")
+    parser.add_argument("--at-once", type=int, help="runs at the same time (the file's at_once, else 1)")
+    parser.add_argument("--fresh", action="store_true", help="run again what is done (FRESH=1 in settings trains it anew, too)")
+    given = parser.parse_args()
+    if "MAKELEVEL" in os.environ:
+        dies_with_its_parent()
+    try:
+        if given.at_once is not None and given.at_once < 1:
+            raise InputError(f"--at-once {given.at_once}: wanted 1 or more")
+        sys.exit(run_sweep(given.config, given.at_once, given.fresh))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

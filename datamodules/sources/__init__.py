@@ -1,0 +1,165 @@
+"""A data set's files, fetched and verified (`make data TASK=… MIRROR=…`).
+
+Where they come from, and their sums, stands in sources.yaml. A file that is there and right is kept; otherwise mirrors
+are searched, then its address is asked. Mirrors are folders, or archives, that are searched recursively; a file that is
+found there is written under the name that sources.yaml gives.
+
+    listing     sources.yaml
+    mirrors     what folders and archives hold
+    addresses   downloads
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.parse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from core.files import PARTIAL, InputError, read_json, sha256, write_json
+from core.tracking import runs_folder
+from datamodules.sources.addresses import Unreachable, download
+from datamodules.sources.listing import File, Source, sources
+from datamodules.sources.mirrors import Hit, copied, fits, hits, member_of
+
+_told: set[str] = set()  # what a mirror does not give is told once
+
+
+class Fetched(NamedTuple):
+    """A data set's folder, and {optional file: why it is not there}."""
+
+    folder: Path
+    missing: dict[str, str]
+
+
+def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> InputError:
+    own = (
+        ""
+        if file.sha256
+        else " (That sum is this folder's own, from the first fetch: sums.json; delete its line there "
+    )
+    return InputError(
+        f"{name}: {where}: checksum mismatch for {file.path}: wanted sha256 {wanted}, got {got}. It is another version or "
+        f"damaged: remove it, or give a MIRROR that holds the right file.{own and own + 'to take another version.)'}"
+    )
+
+
+def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True) -> Fetched:
+    """The data set's folder below `folder` with every file that can be had, each verified.
+
+    A file without a recorded sum gets one in `sums.json` beside the data when it first comes, with a warning, and is
+    checked from then on. Raises InputError, with the steps that sources.yaml gives, for a file that is needed and cannot
+    be had; and for one whose sum is not the recorded one.
+    """
+    known = sources()
+    if dataset not in known:
+        raise InputError(f"no data set {dataset!r}; choose from: {', '.join(known)}")
+    source, here = known[dataset], Path(folder) / dataset.replace(":", "-")
+    sums: dict[str, str] = read_json(here / "sums.json") if (here / "sums.json").exists() else {}
+    wrong: dict[str, str] = {}
+    absent = []
+    for file in source.files:
+        target, wanted = here / file.path, file.sha256 or sums.get(file.path)
+        if not target.is_file():
+            absent.append(file)
+        elif wanted is None:
+            _record(source.name, here, file.path, sha256(target), sums)
+        elif (got := sha256(target)) != wanted:
+            wrong[file.path] = got
+            absent.append(file)
+    if not absent:
+        return Fetched(here, {})
+    found, refused = hits([Path(m) for m in mirrors])
+    for line in refused:
+        if line not in _told:
+            print(f"warning: {line}", file=sys.stderr)
+        _told.add(line)
+    missing: dict[str, str] = {}
+    silent: set[str] = set()  # hosts that did not answer
+    for file in absent:
+        needed = file.sha256 or sums.get(file.path)
+        try:
+            came = _mirrored(source, file, needed, found, here)
+            if came is None and network and file.url is not None:
+                came = _downloaded(source, file, needed, here, silent)
+        except Unreachable as error:
+            why = str(error)
+        else:
+            if came is not None:
+                if needed is None:
+                    _record(source.name, here, file.path, came, sums)
+                continue
+            why = "no public address" if file.url is None else "not asked for at its address"
+        if file.path in wrong:
+            raise _mismatch(dataset, file, str(here / file.path), needed or "", wrong[file.path])
+        if not file.optional:
+            searched = f"in none of {', '.join(map(str, mirrors))}" if mirrors else "no MIRROR was given"
+            raise InputError(
+                f"{dataset}: {file.path} cannot be had ({searched}; {why}).\n{source.how}\n"
+                f"Or put the file at {here / file.path} yourself, and run the command again."
+            )
+        missing[file.path] = why
+    return Fetched(here, missing)
+
+
+def _record(name: str, here: Path, path: str, got: str, sums: dict[str, str]) -> None:
+    sums[path] = got
+    write_json(here / "sums.json", sums)
+    print(f"warning: {name}: no sum of {path} is recorded in sources.yaml, so this file's is taken as right from now on: "
+          f"{got} ({here / 'sums.json'})", file=sys.stderr)  # fmt: skip
+
+
+def _mirrored(source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path) -> str | None:
+    same = [hit for hit in found if hit.sha256 == wanted]
+    named = [hit for hit in found if fits(hit.paths, file.path)]
+    if not same and named and wanted is not None:
+        raise _mismatch(source.name, file, f"{named[0].file}", wanted, named[0].sha256)
+    if len({hit.sha256 for hit in named}) > 1 and wanted is None:
+        places = ", ".join(sorted({f"{hit.file} ({hit.sha256[:12]})" for hit in named}))
+        raise InputError(f"{source.name}: {file.path} stands in the mirrors in several versions: {places}. "
+                         "Give a MIRROR that holds one of them.")  # fmt: skip
+    for hit in (*same, *named)[:1]:
+        copied(hit, here / file.path)
+        return hit.sha256
+    return None
+
+
+def _downloaded(source: Source, file: File, wanted: str | None, here: Path, silent: set[str]) -> str:
+    target, url = here / file.path, cast(str, file.url)
+    host = urllib.parse.urlsplit(url).netloc
+    if host in silent:
+        raise Unreachable(f"{url}: {host} does not answer")
+    try:
+        for again in (True, False):
+            coming = target.with_name(target.name + ".new")  # the file's own name is only for what is verified
+            resumed = coming.with_name(coming.name + PARTIAL).exists()
+            download(url, coming, f"{source.name} {file.path}")
+            if file.archive is not None:
+                member_of(coming, url, file.archive)
+            got = sha256(coming)
+            if wanted is None or got == wanted:
+                os.replace(coming, target)
+                return got
+            coming.unlink()
+            if not (resumed and again):  # what was resumed may have been another version's beginning
+                raise _mismatch(source.name, file, url, wanted, got)
+    except Unreachable as error:
+        if error.host:
+            silent.add(host)
+        raise
+    raise AssertionError
+
+
+def place() -> Path:
+    """Where data sets lie unless told otherwise: data/benchmarks/raw of the runs folder."""
+    return runs_folder() / "data" / "benchmarks" / "raw"
+
+
+def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True) -> Path:
+    """:func:`fetch`, telling about optional files that are not there. Returns the data set's folder."""
+    result = fetch(dataset, folder, mirrors, network)
+    for path, why in result.missing.items():
+        print(f"{dataset}: without {path} ({why})", file=sys.stderr)
+    return result.folder

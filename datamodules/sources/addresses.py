@@ -1,0 +1,89 @@
+"""A file from its address, carried on where an earlier attempt was cut."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from tqdm import tqdm
+
+from core.files import PARTIAL, InputError, explained
+
+LARGEST = 2 << 30  # bytes that one address may give
+TIMEOUT, TRIES, PAUSE = 30.0, 3, 2.0  # seconds for an answer, attempts, seconds between them
+
+
+class Unreachable(Exception):
+    """An address that gives nothing now; the text says why. `host` is True where the whole host does not answer."""
+
+    def __init__(self, why: str, host: bool = False) -> None:
+        super().__init__(why)
+        self.host = host
+
+
+def download(url: str, target: Path, label: str) -> None:
+    """Fetch `url` to `target`, from where an earlier attempt was cut (`target`.partial). Raises Unreachable."""
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise InputError(f"{url}: wanted an http or https address. Mend sources.yaml.")
+    partial = target.with_name(target.name + PARTIAL)
+    why: Unreachable | None = None
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(PAUSE)
+        try:
+            _attempt(url, partial, label)
+            os.replace(partial, target)
+            return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416:  # what is there is longer than the file: begin again
+                partial.unlink(missing_ok=True)
+            why = Unreachable(f"{url}: the server answers {error.code} {error.reason}")
+            if error.code not in (408, 416, 429) and error.code < 500:
+                break
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            why = Unreachable(f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}",
+                               isinstance(error, urllib.error.URLError))  # fmt: skip
+            if isinstance(getattr(error, "reason", None), (socket.gaierror, TimeoutError)):
+                break  # no network, no such host, or one that lets us wait: asking again at once does not help
+        except OSError as error:
+            raise explained(error, partial) from error
+    assert why is not None
+    raise why
+
+
+def _attempt(url: str, partial: Path, label: str) -> None:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    there = partial.stat().st_size if partial.exists() else 0
+    request = urllib.request.Request(
+        url, headers={"User-Agent": "kepl"} | ({"Range": f"bytes={there}-"} if there else {})
+    )
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        begins = (answer.headers.get("Content-Range") or "").partition(" ")[2].partition("-")[0]
+        if answer.status != 206 or begins != str(there):
+            there = 0
+            if answer.status == 206:
+                partial.unlink(missing_ok=True)
+                raise http.client.HTTPException(
+                    f"answered with another part ({begins or 'unnamed'}) than was asked for"
+                )
+        length = answer.headers.get("Content-Length")
+        total = there + int(length) if length else None
+        with (
+            open(partial, "ab" if there else "wb") as handle,
+            tqdm(total=total, initial=there, unit="B", unit_scale=True, desc=label, disable=None) as bar,
+        ):
+            while block := answer.read(1 << 16):
+                there += len(block)
+                if there > LARGEST:
+                    raise InputError(f"{url}: gives more than {LARGEST:,} bytes. Check the address in sources.yaml.")
+                handle.write(block)
+                bar.update(len(block))
+    if total is not None and there < total:
+        raise http.client.HTTPException(f"the connection was cut after {there:,} of {total:,} bytes")

@@ -1,0 +1,155 @@
+"""Vectors of names by an encoder, and the nearest names by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from core.dotted import imported
+from core.files import InputError, digest
+from core.tracking import runs_folder
+from datamodules.tokenizers import load_tokenizer
+from experiments.encoders import Encoder
+from inference.linkers import Names, Ranking
+from inference.options import POOLINGS, LinkerOptions, checked_device
+from kg.search import Index
+
+MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
+
+
+class Embedder:
+    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of unit length unless `dot`.
+
+    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded. Vectors that were
+    asked for before are kept (a task's folds share their dictionary); `identity` names the encoder's weights, and `linker`
+    makes its mentions, where it takes them (experiments/<paper>/encoder.yaml).
+    """
+
+    def __init__(
+        self, encoder: Any, tokenizer: Any, identity: str, pooling: str = "cls", dot: bool = False,
+        max_length: int = MAX_LENGTH, tokens: int = 4096, device: str = "cpu", bf16: bool = False,
+        linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None, backend: str = "torch",
+        index: Path | None = None,
+    ) -> None:  # fmt: skip
+        if pooling not in POOLINGS:
+            raise InputError(f"pooling {pooling!r}: choose from: {', '.join(POOLINGS)}")
+        self.linker = linker
+        self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
+        self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
+        self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
+        self.known: dict[str, int] = {}
+        self.vectors = torch.empty(0, encoder.hidden_size)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides a vector, beside the name."""
+        return {
+            "encoder": self.identity, "pooling": self.pooling, "similarity": "dot" if self.dot else "cosine",
+            "max_length": self.max_length, "precision": "bf16" if self.bf16 else "fp32",
+            **({"mentions": "linked"} if self.linker else {}),
+        }  # fmt: skip
+
+    def __call__(self, names: Sequence[str]) -> Tensor:
+        """(n, hidden) float32 on the CPU."""
+        new = [name for name in dict.fromkeys(names) if name not in self.known]
+        if new:
+            made = self._encoded(new)
+            self.known |= {name: len(self.vectors) + i for i, name in enumerate(new)}
+            self.vectors = torch.cat([self.vectors, made])
+        return self.vectors[[self.known[name] for name in names]]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What tells it from the same encoder used otherwise."""
+        return {"pooling": self.pooling} | ({"similarity": "dot"} if self.dot else {})
+
+    def on(self, names: Names) -> Encoded:
+        """The nearest-name linker of a dictionary; its index is kept in `index`, or in a folder of its own."""
+        return encoded(names, self, self.backend, self.index)
+
+    @torch.inference_mode()
+    def _encoded(self, names: list[str]) -> Tensor:
+        encoded = self.tokenizer(
+            names, truncation=True, max_length=self.max_length, padding=False, return_offsets_mapping=True
+        )
+        ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+        order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
+        vectors = torch.empty(len(names), self.encoder.hidden_size)
+        start = 0
+        with tqdm(total=len(names), desc="encoding names", unit="name", disable=None, leave=False) as bar:
+            while start < len(order):
+                longest = len(ids[order[start]])
+                batch = order[start : start + max(1, self.tokens // longest)]
+                padded = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
+                mask = torch.zeros(len(batch), longest, dtype=torch.long)
+                for row, i in enumerate(batch):
+                    padded[row, : len(ids[i])] = torch.tensor(ids[i])
+                    mask[row, : len(ids[i])] = 1
+                mentions = self.linker([names[i] for i in batch], [offsets[i] for i in batch]) if self.linker else None
+                vectors[batch] = self._pooled(padded.to(self.device), mask.to(self.device), mentions).cpu()
+                start += len(batch)
+                bar.update(len(batch))
+        return vectors
+
+    def _pooled(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
+        given = () if mentions is None else (type(mentions)(*(part.to(self.device) for part in mentions)),)
+        with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+            states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
+        if self.pooling == "cls":
+            pooled = states[:, 0]
+        else:
+            if self.pooling == "text":
+                ends = torch.tensor([self.tokenizer.cls_token_id, self.tokenizer.sep_token_id], device=ids.device)
+                text = mask.masked_fill(torch.isin(ids, ends), 0)
+                mask = torch.where(text.any(1, keepdim=True), text, mask)  # a name without a token
+            pooled = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return pooled if self.dot else torch.nn.functional.normalize(pooled, dim=1)
+
+
+class Encoded:
+    """Nearest names by an encoder. `index` is made from the dictionary's strings where none is given."""
+
+    def __init__(self, names: Names, embedder: Embedder, index: Index | None = None, backend: str = "torch") -> None:
+        self.names, self.embedder = names, embedder
+        wanted = index_made_of(names, embedder)
+        if index is not None and index.made_of != wanted:
+            raise InputError(
+                f"this index does not fit: it is made of {index.made_of}, wanted {wanted}. Build it again."
+            )
+        self.index = index or Index(embedder(names.strings), wanted, backend, device=embedder.device)
+
+    def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
+        vectors = self.embedder([self.names.normalised(m) for m in mentions])
+        return self.names.ranked(lambda some, k: tuple(self.index.search(vectors[some], k)), len(mentions))  # type: ignore[arg-type,return-value]
+
+
+def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
+    """What an index of these names by this encoder is made of: an index of anything else is refused."""
+    return {"dictionary": names.digest, **embedder.settings}
+
+
+def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None) -> Encoded:
+    """The nearest-name linker; its index is read from `folder` where it lies there, or kept there."""
+    made_of = index_made_of(names, embedder)
+    folder = folder or runs_folder() / "linking" / "index" / digest(made_of)[:16]
+    if (folder / "manifest.json").is_file():
+        return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
+    linker = Encoded(names, embedder, backend=backend)
+    linker.index.save(folder)
+    return linker
+
+
+def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
+    """An encoder as an embedder. Raises InputError for a GPU that is not available."""
+    module = imported(chosen.load, "models")(chosen.folder)
+    linker = imported(chosen.linker, "datamodules")(chosen.folder) if chosen.linker and options.knowledge else None
+    return Embedder(
+        module, load_tokenizer(chosen.folder), chosen.identity, options.pooling or getattr(module, "pooling", "cls"),
+        options.similarity == "dot", options.max_length or MAX_LENGTH, device=checked_device(options.device),
+        bf16=options.precision == "bf16", linker=linker, backend=options.backend or "torch", index=options.index,
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""A linker that generates: a sequence-to-sequence model writes one of the dictionary's names (Yuan et al. 2022).
+
+The dictionary's normalised strings are the names of a token trie (kg.trie); models.decoding searches it for many mentions
+at once, and what it finds is a leaf, not a text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from core.dotted import imported
+from core.files import InputError
+from datamodules.genbioel.inputs import Inputs
+from experiments.encoders import Encoder, encoder
+from inference.encoders import Embedder, embedder
+from inference.linkers import Names, NearestByTfIdf, Ranking
+from inference.options import LinkerOptions, checked_device
+from kg.trie import Ragged, Trie
+from models.decoding import constrained_search
+
+
+class Generator:
+    """The model and how it searches; :meth:`on` makes a linker of it for a dictionary."""
+
+    def __init__(
+        self, model: Any, inputs: Inputs, identity: str, beams: int = 5, finish: str = "best", score: str | None = None,
+        candidates: tuple[str, int] | None = None, nearest: Embedder | None = None, tokens: int = 8192,
+        device: str = "cpu", bf16: bool = False,
+    ) -> None:  # fmt: skip
+        self.bart, self.inputs, self.identity = model.bart.to(device).eval(), inputs, identity
+        self.beams, self.finish, self.score = beams, finish, score or ("mean" if finish == "fairseq" else "name")
+        self.candidates, self.nearest = candidates, nearest
+        self.tokens, self.device, self.bf16 = tokens, device, bf16
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides a ranking, beside mention, context and dictionary."""
+        restricted = None
+        if self.candidates:
+            restricted = {"by": self.candidates[0], "names": self.candidates[1]}
+            restricted |= {"encoder": self.nearest.settings} if self.nearest else {}
+        return {
+            "generator": self.identity, "prompt": self.inputs.prompted, "beams": self.beams, "finish": self.finish,
+            "score": self.score, "candidates": restricted, "precision": "bf16" if self.bf16 else "fp32",
+        }  # fmt: skip
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What tells it from the same model used otherwise: all that is not the default."""
+        found: dict[str, Any] = {} if self.finish == "best" else {"finish": self.finish}
+        if self.score != ("mean" if self.finish == "fairseq" else "name"):
+            found["score"] = self.score
+        return found | ({"candidates": f"{self.candidates[0]}:{self.candidates[1]}"} if self.candidates else {})
+
+    def on(self, names: Names) -> Generated:
+        return Generated(names, self)
+
+
+class Generated:
+    """Names that a generator writes, ranked. Names that it cannot write (no tokens, too many) are counted in `skipped`."""
+
+    def __init__(self, names: Names, generator: Generator) -> None:
+        self.names, self.generator = names, generator
+        inputs = generator.inputs
+        ragged = Ragged.of(inputs.ids(names.strings))
+        self.trie = Trie.build(
+            ragged, vocabulary=len(inputs.tokenizer), skip=True, max_length=inputs.max_name - 1, texts=names.strings
+        )
+        self.skipped = self.trie.skipped
+        if self.skipped:
+            told = f"{self.skipped:,} names of the dictionary cannot be written: no token, or {inputs.max_name} or more"
+            print(told, file=sys.stderr)  # standard output may be JSON
+        self.leaf_of: dict[int, int] = {}  # number of a string -> its leaf
+        for leaf in range(len(self.trie)):
+            for string in self.trie.concepts_of(leaf):
+                self.leaf_of[int(string)] = leaf
+
+    def _allowed(self, mentions: Sequence[str]) -> list[list[int]] | None:
+        """The leaves that each mention is restricted to; None without restriction."""
+        generator = self.generator
+        if not generator.candidates:
+            return None
+        most = generator.candidates[1]
+        strings = [self.names.normalised(m) for m in mentions]
+        if generator.nearest is None:
+            scores, numbers = NearestByTfIdf(self.names).tfidf.search(strings, most)
+            rows = [row[score > 0].tolist() for row, score in zip(numbers, scores, strict=True)]
+        else:
+            index = generator.nearest.on(self.names).index
+            _, found = index.search(generator.nearest(strings), min(most, len(self.names.strings)))
+            rows = [[int(n) for n in row if n >= 0] for row in np.asarray(found)]
+        return [[self.leaf_of[n] for n in row if n in self.leaf_of] for row in rows]
+
+    def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
+        """Ranked concepts of each mention, at most `beams` names deep; in batches of similar length."""
+        generator, inputs = self.generator, self.generator.inputs
+        asked = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
+        prompts = [inputs.prompt(m) for m in mentions]
+        allowed = self._allowed(mentions)
+        order = sorted(range(len(asked)), key=lambda i: (-len(asked[i]), i))
+        result: list[Ranking] = [[] for _ in asked]
+        start = 0
+        with tqdm(total=len(asked), desc="generating names", unit="mention", disable=None, leave=False) as bar:
+            while start < len(order):
+                longest = len(asked[order[start]])
+                batch = order[start : start + max(1, generator.tokens // longest)]
+                ids = torch.full((len(batch), longest), inputs.pad)
+                mask = torch.zeros(len(batch), longest, dtype=torch.long)
+                for row, i in enumerate(batch):
+                    ids[row, : len(asked[i])] = torch.tensor(asked[i])
+                    mask[row, : len(asked[i])] = 1
+                with torch.autocast(generator.device.partition(":")[0], torch.bfloat16, enabled=generator.bf16):
+                    found = constrained_search(
+                        generator.bart, self.trie, ids.to(generator.device), mask.to(generator.device),
+                        [prompts[i] for i in batch], beams=generator.beams, finish_rule=generator.finish,
+                        score=generator.score, candidates=[allowed[i] for i in batch] if allowed is not None else None,
+                    )  # fmt: skip
+                for i, ranking in zip(batch, found, strict=True):
+                    strings = [(int(s), score) for leaf, score in ranking for s in self.trie.concepts_of(leaf)]
+                    result[i] = self.names.ranking(strings)
+                start += len(batch)
+                bar.update(len(batch))
+        return result
+
+
+def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
+    """The generator of an export. Raises InputError for candidates that mean nothing."""
+    module, inputs = imported(chosen.load, "models")(chosen.folder), Inputs.from_export(chosen.folder)
+    candidates, nearest = restriction(options.candidates, options.device)
+    return Generator(
+        module, inputs, chosen.identity, options.beams, options.finish, options.score, candidates, nearest, options.tokens,
+        checked_device(options.device), options.precision == "bf16",
+    )  # fmt: skip
+
+
+def restriction(candidates: str, device: str = "cpu") -> tuple[tuple[str, int] | None, Embedder | None]:
+    """((by, how many), the embedder if it is one) of `candidates`: all, tfidf:50, sapbert:50. Raises InputError for others."""
+    if candidates == "all":
+        return None, None
+    by, _, most = candidates.rpartition(":")
+    if not by or not most.isdigit() or not int(most):
+        raise InputError(f"candidates {candidates!r}: expected all, tfidf:50, or an encoder and how many names, as sapbert:50")
+    nearest = None if by == "tfidf" else embedder(encoder(by), LinkerOptions(device=device))
+    return (by, int(most)), nearest

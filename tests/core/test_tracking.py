@@ -1,0 +1,25 @@
+import os
+from pathlib import Path
+
+from core.files import write_json
+from core.tracking import newest_export
+
+
+def test_the_newest_complete_export(runs: Path) -> None:
+    assert newest_export("zh") is None
+
+    def run(place: str, when: int, finished: bool = True, export: bool = True) -> Path:
+        folder = runs / "zh" / place
+        folder.mkdir(parents=True)
+        if export:
+            write_json(folder / "export" / "manifest.json", {})
+        if finished:
+            write_json(folder / "finished.json", {"steps": 1})
+            os.utime(folder / "finished.json", (when, when))
+        return folder / "export"
+
+    old, new = run("pretrain/aaa/seed0", 100), run("small/bbb/seed1", 200)
+    run("pretrain/ccc/seed0", 300, finished=False)
+    run("pretrain/ddd/seed0", 400, export=False)
+    assert newest_export("zh") == new and newest_export("zh", "pretrain") == old
+    assert newest_export("zh", "other") is None and newest_export("other") is None

@@ -1,0 +1,152 @@
+"""Chains: what is detected, what it may mean, what is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from core.files import InputError, write_json
+from datamodules.kebiolm import KeBioLMData
+from datamodules.tokenizers import load_tokenizer
+from inference.chain import Linked, Option, Pipeline, Steps, detected, reordered, steps_of
+from inference.entity_table import EntityReader
+from inference.linkers import Candidate
+from models.encoders import load_bert
+from models.kebiolm import KeBioLM, KeBioLMEncoder
+from tests.fakes.graphs import graph
+from tests.fakes.kebiolm import Folders
+
+TEXT = "the patient shows Renal Failure (RF) and a rare cardiac lesion; RF may cause lesion"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """Two diseases that share a name, and a drug."""
+    names = [
+        ("D1", "renal failure", "exact", "en"),
+        ("D2", "Renal Failure", "related", "en"),
+        ("D2", "cardiac lesion", "exact", "en"),
+    ]
+    made = graph({"D1": "disease", "D2": "disease", "foozin": "drug"}, [("D1", "near", "D2")], names)
+    return str(made.save(tmp_path / "graph"))
+
+
+def test_a_chain_is_taken_apart() -> None:
+    assert steps_of("dictionary") == Steps("dictionary", None, None)
+    assert steps_of("kebiolm >sapbert> genbioel") == Steps("kebiolm", "sapbert", "genbioel")
+    assert steps_of("kebiolm/pretrain_rand > names").detect == "kebiolm/pretrain_rand"
+    for chain in ("", "dictionary >", "a > b > c > d", "dictionary > a > b > c"):
+        with pytest.raises(InputError, match="wanted DETECTOR"):
+            steps_of(chain)
+    with pytest.raises(
+        InputError,
+        match="'sapbert' finds no mentions; begin with one of: dictionary, kebiolm, as in 'dictionary > sapbert'",
+    ):
+        steps_of("sapbert")
+
+
+def test_a_dictionary_detects_and_links(small: str) -> None:
+    (found,) = Pipeline(small).link([TEXT])
+    assert [(m.text, m.entity, m.type, m.score) for m in found] == [
+        ("Renal Failure", "D1", "disease", 1.0), ("RF", "D1", "disease", 1.0), ("cardiac lesion", "D2", "disease", 1.0),
+        ("RF", "D1", "disease", 1.0),
+    ]  # fmt: skip
+    assert all(
+        TEXT[m.start : m.end] == m.text and m.candidates == (Option(m.entity or "", m.name or "", 1.0),) for m in found
+    )
+    assert [m.long_form for m in found] == [None, "Renal Failure", None, "Renal Failure"]
+    assert Pipeline(small).link(["", "nothing", "foozin"])[2][0].entity == "foozin"
+    assert Pipeline(small).link([]) == []
+
+
+def test_names_give_every_entity_that_has_one(small: str) -> None:
+    (found,) = Pipeline(small, "dictionary > names").link([TEXT])
+    assert [[c.entity for c in m.candidates] for m in found] == [["D1", "D2"], ["D1", "D2"], ["D2"], ["D1", "D2"]]
+    (one,) = Pipeline(small, "dictionary > names", top=1).link([TEXT])
+    assert [len(m.candidates) for m in one] == [1, 1, 1, 1]
+
+
+def test_below_the_threshold_a_mention_means_nothing(small: str) -> None:
+    (found,) = Pipeline(small, nil=1.5).link([TEXT])
+    assert len(found) == 4 and all((m.entity, m.name, m.type, m.score) == (None,) * 4 and m.candidates for m in found)
+    assert Pipeline(small, nil=1.0).link([TEXT])[0][0].entity == "D1"
+
+
+def test_a_reranker_orders_candidates_and_adds_none() -> None:
+    a, b, c = (Candidate(x, x, s) for x, s in (("a", 0.9), ("b", 0.8), ("c", 0.7)))
+    order = [Candidate("x", "x", 5.0), Candidate("c", "c", 4.0), Candidate("a", "a", 3.0)]
+    assert reordered([a, b, c], order) == [order[1], order[2], b]
+    assert reordered([], order) == [] and reordered([a], []) == [a]
+
+
+@pytest.fixture
+def model(fake_kebiolm: Folders) -> KeBioLMEncoder:
+    torch.manual_seed(1)
+    made = KeBioLMEncoder(load_bert(fake_kebiolm.bert), torch.randn(5, 8), text_layers=2).eval()
+    nn.init.normal_(made.detector.weight, std=2.0)
+    return made
+
+
+@torch.no_grad()
+def test_detected_mentions_are_the_detectors_spans_in_characters(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+    tokenizer = load_tokenizer(fake_kebiolm.bert)
+    reader = EntityReader(model, tokenizer, [], {}, "fake", max_length=10)
+    texts = ["the patient  shows renal failure", "", " ".join(["rare cardiac lesion under onset"] * 5)]
+    found = detected(reader, texts)
+    for text, spans in zip(texts, found, strict=True):
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        by_hand = []
+        for first in range(0, len(encoded["input_ids"]), 8):
+            ids = [tokenizer.cls_token_id, *encoded["input_ids"][first : first + 8], tokenizer.sep_token_id]
+            labels = (
+                model.detector(model.text_states(torch.tensor([ids]), torch.ones(1, len(ids)).long())[0])[0]
+                .argmax(-1)
+                .tolist()
+            )
+            offsets, start = encoded["offset_mapping"][first : first + 8], None
+            for place, label in enumerate([*labels[1:-1], 0]):
+                if start is not None and label != 2:
+                    by_hand.append((offsets[start][0], offsets[place - 1][1]))
+                    start = None
+                if label == 1 or (label == 2 and start is None):
+                    start = place
+        assert spans == sorted(set(by_hand))
+    assert found[1] == [] and sum(map(len, found)) > 2
+
+
+def test_a_kebiolm_detects_and_links_with_its_table(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    module = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=2)
+    module.configure_model()
+    assert module.encoder is not None
+    nn.init.normal_(module.encoder.detector.weight, std=2.0)
+    export = tmp_path / "export"
+    export.mkdir()
+    module.export(export)
+    data = KeBioLMData(
+        fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities, batch_size=16, graph=fake_kebiolm.graph
+    )
+    data.setup()
+    data.export(export)
+    write_json(export / "manifest.json", {"paper": "kebiolm"})
+    pipeline = Pipeline(fake_kebiolm.graph, str(export), top=3)
+    (found,) = pipeline.link(["the patient shows renal failure and a rare cardiac lesion under onset"])
+    assert found and all(isinstance(m, Linked) and m.entity and len(m.candidates) == 3 for m in found)
+    assert pipeline.identities[str(export)]
+    (named,) = Pipeline(fake_kebiolm.graph, f"{export} > names").link(["renal failure"])
+    assert all(m.entity in (None, "E000") for m in named)
+
+
+@pytest.mark.parametrize(
+    "chain, wanted", [("dictionary > dictionary", "second step finds candidates"), ("dictionary > ./nowhere", "no such folder")]
+)  # fmt: skip
+def test_what_no_chain_can_be_made_of(small: str, chain: str, wanted: str) -> None:
+    with pytest.raises(InputError, match=wanted):
+        Pipeline(small, chain)
+    with pytest.raises(InputError, match="top 0"):
+        Pipeline(small, top=0)
+    with pytest.raises(InputError, match="no knowledge graph here"):
+        Pipeline("nowhere")

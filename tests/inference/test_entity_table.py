@@ -1,0 +1,140 @@
+"""KeBioLM as a linker: the nearest entities by brute force, the concepts that they stand for, windows around mentions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.run import main
+from benchmarks.tasks.linking import task
+from core.files import InputError, write_json
+from datamodules.contexts import marked
+from datamodules.kebiolm import KeBioLMData
+from datamodules.linking import Dictionary
+from datamodules.tokenizers import load_tokenizer
+from inference.entity_table import EntityReader, table_of
+from inference.linkers import Names
+from kg.embeddings import EmbeddingTable
+from models.encoders import load_bert
+from models.kebiolm import KeBioLM, KeBioLMEncoder
+from tests.fakes.kebiolm import Folders
+
+TEXT = "the patient shows renal failure and a rare cardiac lesion under onset"
+NAMES = {"E1": ["renal failure"], "E2": ["cardiac lesion", "heart lesion"], "E3": ["nasal spasm"], "E4": []}
+
+
+@pytest.fixture
+def model(fake_kebiolm: Folders) -> KeBioLMEncoder:
+    torch.manual_seed(0)
+    return KeBioLMEncoder(load_bert(fake_kebiolm.bert), torch.randn(4, 8), text_layers=2).eval()
+
+
+def reader(model: KeBioLMEncoder, fake_kebiolm: Folders, **more: int) -> EntityReader:
+    return EntityReader(model, load_tokenizer(fake_kebiolm.bert), list(NAMES), NAMES, "fake", **more)
+
+
+def context(mention: str) -> str:
+    start = TEXT.index(mention)
+    return marked(TEXT, start, start + len(mention))
+
+
+@torch.no_grad()
+def test_scores_are_eq_3_by_hand(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+    tokenizer = load_tokenizer(fake_kebiolm.bert)
+    (found,) = reader(model, fake_kebiolm).nearest(["cardiac lesion"], [context("cardiac lesion")])
+    ids = [tokenizer.cls_token_id, *tokenizer(TEXT, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
+    words = tokenizer.convert_ids_to_tokens(ids)
+    first = words.index("cardiac")
+    states = model.bert(torch.tensor([ids]), output_hidden_states=True).hidden_states[2][0]  # after two layers
+    query = model.mention_projection(torch.cat([states[first], states[first + 1]]))
+    by_hand = (model.entity @ query).tolist()
+    assert [row for row, _ in found] == sorted(range(4), key=lambda i: -by_hand[i])
+    assert np.allclose([s for _, s in found], sorted(by_hand, reverse=True), atol=1e-4)
+
+
+def test_the_same_whatever_the_batch(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+    mentions = ["cardiac lesion", "renal failure", "nasal"]
+    contexts = [context("cardiac lesion"), context("renal failure"), None]
+    whole = reader(model, fake_kebiolm).nearest(mentions, contexts)
+    single = reader(model, fake_kebiolm, tokens=1).nearest(mentions[::-1], contexts[::-1])[::-1]
+    for one, other in zip(whole, single, strict=True):
+        assert [r for r, _ in one] == [r for r, _ in other]
+        assert np.allclose([s for _, s in one], [s for _, s in other], atol=1e-4)
+
+
+def test_inputs_are_cut_around_the_mention_and_never_lose_it(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+    one = reader(model, fake_kebiolm, max_length=8)
+    tokens = one.tokenizer.convert_ids_to_tokens
+    ids, start, end = one.inputs("cardiac lesion", context("cardiac lesion"))
+    assert tokens(ids) == ["[CLS]", "a", "rare", "cardiac", "lesion", "under", "onset", "[SEP]"]
+    assert tokens(ids[start:end]) == ["cardiac", "lesion"]
+    ids, start, end = one.inputs(" ".join(["renal"] * 20), None)
+    assert tokens(ids) == ["[CLS]", *["renal"] * 6, "[SEP]"] and (start, end) == (1, 7)
+    ids, start, end = one.inputs("\x00", None)  # nothing that the tokenizer keeps
+    assert tokens(ids[start:end]) == ["[UNK]"]
+
+
+def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
+    model: KeBioLMEncoder, fake_kebiolm: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("E1", "kidney failing"), ("D2", "heart lesion"), ("D3", "Heart Lesion"), ("D9", "unknown")]
+    dictionary = Names(Dictionary([i for i, _ in rows], [n for _, n in rows]), "lower")
+    linker = reader(model, fake_kebiolm).on(dictionary, {})
+    assert linker.means == [[("E1", "kidney failing")], [("D2", "heart lesion"), ("D3", "heart lesion")], [], []]
+    assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().err
+    (ranking,) = linker.link(["cardiac lesion"], [context("cardiac lesion")])
+    order = [row for row, _ in linker.reader.nearest(["cardiac lesion"], [context("cardiac lesion")])[0]]
+    by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
+    assert [c.concept for c in ranking] == by_hand
+    with pytest.raises(InputError, match="none of the dictionary's 1 concepts"):
+        reader(model, fake_kebiolm).on(Names(Dictionary(["Z"], ["zzz"]), "lower"), {})
+
+
+def export_of(folders: Folders, folder: Path) -> Path:
+    module = KeBioLM(folders.bert, folders.entities, text_layers=2)
+    module.configure_model()
+    folder.mkdir(parents=True)
+    module.export(folder)
+    data = KeBioLMData(folders.corpus, folders.bert, folders.entities, batch_size=16, graph=folders.graph)
+    data.setup()
+    data.export(folder)
+    write_json(folder / "manifest.json", {"paper": "kebiolm"})
+    return folder
+
+
+def test_evaluate_links_with_the_table_and_by_names(
+    fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.fakes import linking as fakes
+
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    export = export_of(fake_kebiolm, tmp_path / "export")
+    table = EmbeddingTable.load(fake_kebiolm.entities)
+    ids, names = table_of(export)
+    assert ids == table.entity_ids and names["E000"] == ["renal failure"]
+    data = fakes.write(tmp_path / "data") / str(task("NCBI-EL").dataset)
+    words = ["evaluate", "NCBI-EL", f"DATA={data}", f"MODEL={export}"]
+    assert main([*words, "BY=names"]) == 0
+    assert "cls" in capsys.readouterr().out
+    assert main(words) == 0
+    told = capsys.readouterr()
+    # of the fake dictionary only "renal failure" (D004) is a name of an entity of the model
+    assert "1 of the dictionary's" in told.err and "export-" in told.out and "against tfidf" in told.out
+    (file,) = (tmp_path / "runs" / "linking" / "NCBI-EL").glob("*/*entities*/predictions.jsonl")
+    found = [json.loads(line)["first5"] for line in file.read_text().splitlines()]
+    assert {c for rankings in found for ranking in rankings for c in ranking} == {"D004"}
+    shutil.copytree(export, tmp_path / "broken")
+    (tmp_path / "broken" / "entities.txt").unlink()
+    assert main(["evaluate", "NCBI-EL", f"DATA={data}", f"MODEL={tmp_path / 'broken'}"]) == 2
+    assert "entities.txt: missing" in capsys.readouterr().err
+
+
+def test_another_way_of_linking_is_one_error(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    assert main(["evaluate", "HPO-EL", "MODEL=minilm", "BYE=names"]) == 2
+    assert "no setting 'BYE'" in capsys.readouterr().err
