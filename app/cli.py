@@ -1,303 +1,202 @@
-"""`kepl`: graphs, linking, vectors and scores from any folder.
+"""`kepl`: knowledge-enhanced language models for biomedicine, from a graph to linked text and scores.
 
-    kepl graph build hpo --out graph                            any source of python -m kg.build
-    kepl graph info graph [--json]
-    kepl link --graph graph --text "He had arachnodactyly."     [--chain "dictionary > sapbert"] [--nil 0.8] [--json]
-    kepl link --graph graph --input notes.jsonl --output links.jsonl        goes on where it was stopped
-    kepl embed --model sapbert --input names.txt --output vectors.safetensors
-    kepl serve --graph graph [--chain …] [--port 8000]          a page and an interface on http://127.0.0.1:8000
-    kepl evaluate NCBI-EL MODEL=sapbert MIRROR=downloads/       as `make evaluate`
+A command is a typed function of app.verbs: its parameters are the options, its docstring is their help (kepl VERB --help).
+Options are typed as `--name value` or, as behind `make`, as NAME=value.
 
-Exit codes: 0 done, 1 a failure that is no fault of the input, 2 wrong input or options (one line says which), 130 interrupted.
+Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says which), 130 interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import importlib
+import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+from app import verbs
 from core.files import InputError
+from core.settings import ENVIRONMENT, FROM_MAKE, Option, Parsed, help_text, make_words, nearest, options_of, parse
 
-CHAINS = """chains:
+CHAINS = """Chains:
   dictionary                      names of the graph, longest match
   dictionary > sapbert            the same mentions, each to its nearest name by SapBERT's vectors
-  dictionary > genbioel           ... by generating a name
-  kebiolm > names                 mentions that KeBioLM detects, linked where the graph has their name
+  NCBI/minilm > sapbert           mentions of a fine-tuned tagger (kepl finetune NCBI --model minilm)
+  BC5-chem/minilm + BC5-disease/minilm > names     mentions of two taggers
   kebiolm > sapbert > genbioel    detect, find candidates, rank them again
-A model is a paper (its newest run here), paper/stem, minilm, a folder or a hub name."""
-
-EXAMPLES = {
-    "link": """examples:
-  kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
-  echo "Marfan syndrome" | kepl link --graph graph --json
-  kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert" --nil 0.8
-  kepl link --graph graph --input abstracts.pubtator --output links.pubtator
-
-"""
-    + CHAINS,
-    "embed": """examples:
-  kepl embed --model sapbert --text "heart attack" --json
-  kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors""",
-    "serve": """examples:
-  kepl serve --graph graph
-  KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
-  curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan syndrome"]}'
-
-"""
-    + CHAINS,
-    "info": "example:\n  kepl graph info runs/data/kebiolm-small/graph --json",
-}
+A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""
 
 
-def parser() -> argparse.ArgumentParser:
-    shown = argparse.RawDescriptionHelpFormatter
-    top = argparse.ArgumentParser(prog="kepl", description=__doc__, formatter_class=shown)
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    chain = argparse.ArgumentParser(add_help=False)
-    chain.add_argument("--graph", required=True, help="folder of a graph (kepl graph build)")
-    chain.add_argument("--chain", default="dictionary", help="what detects, finds and ranks (dictionary); see below")
-    chain.add_argument(
-        "--nil", type=float, help="least score of a linked mention (default: every mention that has a candidate)"
-    )
-    chain.add_argument("--top", type=int, default=5, help="candidates that are kept (5)")
-    chain.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
-    chain.add_argument(
-        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of models, as make evaluate takes them"
-    )
-    graph = verbs.add_parser("graph", help="build a graph, or say what is in one").add_subparsers(
-        dest="what", required=True
-    )
-    build = graph.add_parser("build", help="as python -m kg.build", add_help=False)
-    build.add_argument("rest", nargs=argparse.REMAINDER)
-    info = graph.add_parser("info", help="what is in a graph", epilog=EXAMPLES["info"], formatter_class=shown)
-    info.add_argument("folder")
-    info.add_argument("--json", action="store_true", help="as JSON")
-    link = verbs.add_parser(
-        "link", parents=[chain], help="entities out of text", epilog=EXAMPLES["link"], formatter_class=shown
-    )
-    link.add_argument("--text", help="one text; without --text and --input lines of standard input are texts")
-    link.add_argument(
-        "--input",
-        nargs="+",
-        help="files or folders: JSON lines, plain text (a document a line), PubTator, PubMed XML, BioC",
-    )
-    link.add_argument("--output", help="file for the result of --input")
-    link.add_argument("--format", help="of --input, where its name does not say: jsonl, text, pubtator, pubmed, bioc, biocjson")
-    link.add_argument("--to", help="of --output, where its name does not say: jsonl, pubtator, bioc, biocjson")
-    link.add_argument("--encoding", default="utf-8", help="of text files (utf-8)")
-    link.add_argument("--empty", default="error", help="error, skip: documents without text (error)")
-    link.add_argument("--fresh", action="store_true", help="begin anew where a run was stopped")
-    link.add_argument("--json", action="store_true", help="as JSON lines")
-    serve = verbs.add_parser(
-        "serve",
-        parents=[chain],
-        help="a page and an interface over HTTP",
-        epilog=EXAMPLES["serve"],
-        formatter_class=shown,
-    )
-    serve.add_argument("--host", default="127.0.0.1", help="address (127.0.0.1: this machine alone)")
-    serve.add_argument("--port", type=int, default=8000, help="port (8000; 0 takes a free one and says which)")
-    serve.add_argument("--max-bytes", type=int, default=1 << 20, help="of a request's body (1048576)")
-    serve.add_argument("--max-seconds", type=float, default=30.0, help="that a request waits (30)")
-    embed = verbs.add_parser(
-        "embed", help="vectors of names or short texts", epilog=EXAMPLES["embed"], formatter_class=shown
-    )
-    embed.add_argument("--model", required=True, help="an encoder: a paper, paper/stem, minilm, a folder, a hub name")
-    embed.add_argument("--text", help="one text")
-    embed.add_argument("--input", help="file with a text a line; standard input without --text and --input")
-    embed.add_argument("--output", help="safetensors file: vectors (n, H), in the order of the lines")
-    embed.add_argument("--pooling", help="cls, mean, text (default: what the model says of itself, or cls)")
-    embed.add_argument("--max-length", type=int, default=25, help="tokens of a text (25)")
-    embed.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
-    embed.add_argument("--json", action="store_true", help="JSON lines on standard output instead of a file")
-    evaluate = verbs.add_parser("evaluate", help="score a linker, as make evaluate", add_help=False)
-    evaluate.add_argument("rest", nargs=argparse.REMAINDER)
-    return top
+# --- dispatch ---------------------------------------------------------------------------------------------------------
 
 
-# verbs
+class Verb(NamedTuple):
+    """A command: its function, and the options that plain words give, in order."""
+
+    function: Callable[..., Any]
+    positions: tuple[str, ...] = ()
 
 
-def graph_info(folder: str) -> dict[str, Any]:
-    """Counts of a graph, of its types and relations; where it comes from. Raises InputError."""
-    from collections import Counter
-
-    from kg.graph import KnowledgeGraph
-
-    graph = KnowledgeGraph.load(folder)
-    about = {k: v for k, v in graph.manifest.items() if k in ("source", "version", "licence")}
-    types = Counter(graph.entities["type"].to_pylist()).most_common()
-    relations = Counter(graph.triples["relation"].to_pylist()).most_common()
-    languages = Counter(graph.names["language"].to_pylist()).most_common()
-    return (
-        about
-        | graph.counts()
-        | {"types": dict(types), "relations of triples": dict(relations), "languages": dict(languages)}
-    )
+#: A command is a function of app.verbs; these are the options that its plain words give.
+POSITIONS = {
+    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "compare": ("task",),
+    "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",), "counts": ("task",),
+    "data": ("task",), "sweep": ("config",),
+}  # fmt: skip
+NAMES = (
+    "graph", "pretrain", "finetune", "link", "serve", "embed", "evaluate", "compare", "table", "figures", "cases", "synonyms",
+    "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate",
+)  # fmt: skip
 
 
-def show_info(given: argparse.Namespace) -> None:
-    found = graph_info(given.folder)
-    if given.json:
-        print(json.dumps(found, ensure_ascii=False))
-        return
-    for key, value in found.items():
-        if isinstance(value, dict):
-            shown = list(value.items())
-            print(f"{key}:")
-            print("\n".join(f"  {count:>12,}  {name}" for name, count in shown[:20]))
-            if len(shown) > 20:
-                print(f"  {'':>12}  and {len(shown) - 20:,} more")
-        else:
-            print(f"{key:<20}{value:,}" if isinstance(value, int) else f"{key:<20}{value}")
+def drawn_papers() -> dict[str, Callable[..., Any]]:
+    """{paper: what draws its figures}: the function `figures` of benchmarks.papers.<paper>."""
+    folder = Path(__file__).parents[1] / "benchmarks" / "papers"
+    names = [p.parent.name for p in sorted(folder.glob("*/__init__.py"))]
+    modules = {name: importlib.import_module(f"benchmarks.papers.{name}") for name in names}
+    return {name: module.figures for name, module in modules.items() if hasattr(module, "figures")}
 
 
-def _texts(text: str | None, input: str | None = None) -> list[str]:
-    """The texts of --text, of a file's lines, or of standard input's."""
-    if text is not None:
-        return [text]
-    if input is not None:
-        from core.files import lines
-
-        return [line for _, line in lines(input) if line.strip()]
-    return [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
-
-
-def settings_of(given: argparse.Namespace) -> dict[str, str]:
-    """What --set and --device say. Raises InputError for what is no setting."""
-    if wrong := [word for word in given.set if "=" not in word]:
-        raise InputError(f"--set {wrong[0]!r}: wanted NAME=VALUE")
-    settings = dict(word.split("=", 1) for word in given.set)
-    if settings:
-        from benchmarks.linking.evaluate import SETTINGS
-
-        if unknown := sorted(set(settings) - set(SETTINGS)):
-            raise InputError(f"--set {unknown[0]}: no such setting; choose from: {', '.join(SETTINGS)}")
-    return settings | ({"DEVICE": given.device} if given.device != "cpu" else {})
+def first_word(words: Sequence[str], name: str) -> str | None:
+    """The value of a command's first option, typed as a plain word or by name."""
+    for i, word in enumerate(words):
+        if word.partition("=")[0] in (name.upper(), f"--{name}") and "=" in word:
+            return word.partition("=")[2]
+        if word == f"--{name}" and i + 1 < len(words):
+            return words[i + 1]
+    return words[0] if words and not words[0].startswith("--") and "=" not in words[0] else None
 
 
-def link(given: argparse.Namespace) -> None:
-    from inference.chain import Pipeline, as_record
-    from inference.stream import format_of, link_files
-    from kg.graph import fingerprint
+def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Option]]:
+    """(the command, its words, the options that recipes of models add). Raises InputError for a verb that does not exist."""
+    if verb not in NAMES:
+        raise InputError(f"no command {verb!r}; {nearest(verb, NAMES)}Choose from: {', '.join(NAMES)}")
+    words, positions = list(words), POSITIONS.get(verb, ())
+    if verb == "figures":
+        papers, paper = drawn_papers(), first_word(words, "paper")
+        if paper is None and "--help" in words:
+            return Verb(verbs.figures, positions), words, []
+        if paper not in papers:
+            raise InputError(f"PAPER={paper or ''}: expected a paper with figures; choose from: {', '.join(papers)}")
+        return Verb(papers[paper]), [w for w in words if w not in (paper, "--paper") and w.partition("=")[0] != "PAPER"], []
+    if verb == "finetune" and _linking(first_word(words, "task") or ""):
+        return Verb(verbs.finetune_linker, positions), words, linker_options()
+    extra = []
+    if verb == "finetune":
+        from experiments.encoders import own_options
 
-    if given.text is not None and given.input:
-        raise InputError("--text and --input: wanted one of the two")
-    if bool(given.input) != bool(given.output):
-        raise InputError("--input and --output go together; --text is answered on standard output")
-    if given.output:
-        format_of(given.output, given.to)
-    settings = settings_of(given)
-    pipeline = Pipeline(given.graph, given.chain, given.nil, given.top, settings)
-    if given.input:
-        made_of = {
-            "graph": fingerprint(given.graph), "chain": given.chain, "models": pipeline.identities,
-            "nil": given.nil, "top": given.top, "set": settings,
-        }  # fmt: skip
-        counts = link_files(
-            pipeline, given.input, given.output, made_of, given.format, given.to, given.encoding, given.empty, given.fresh,
-            told=lambda line: print(line, file=sys.stderr),
-        )  # fmt: skip
-        told = {"output": given.output} | counts._asdict()
-        print(json.dumps(told) if given.json else f"{given.output}: {counts.documents:,} documents, {counts.mentions:,} mentions, "
-              f"{counts.linked:,} linked")  # fmt: skip
-        return
-    texts = _texts(given.text)
-    for number, (text, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
-        if given.json:
-            print(
-                json.dumps(
-                    {"id": str(number), "text": text, "mentions": [as_record(m) for m in mentions]}, ensure_ascii=False
-                )
-            )
-            continue
-        print(text)
-        for m in mentions:
-            meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
-            score = "" if m.score is None else f"  {m.score:.3f}"
-            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}")
+        extra = [Option(o.name.lower(), float | None, None, o.help) for o in own_options()]
+    return Verb(getattr(verbs, verb), positions), words, extra
 
 
-def serve(given: argparse.Namespace) -> None:
-    import os
-    import socket
+def _linking(task: str) -> bool:
+    if not task.endswith("-EL") and ":" not in task:
+        return False  # most names: no import
+    from benchmarks.tasks.linking import tasks as linking_tasks
 
-    import uvicorn
-
-    from app.serve import Limits, create_app
-    from inference.chain import Pipeline
-
-    if given.max_bytes < 1 or given.max_seconds <= 0:
-        raise InputError(f"--max-bytes {given.max_bytes}, --max-seconds {given.max_seconds}: wanted more than 0")
-    pipeline = Pipeline(given.graph, given.chain, given.nil, given.top, settings_of(given))
-    app = create_app(
-        pipeline, os.environ.get("KEPL_TOKEN") or None, Limits(bytes=given.max_bytes, seconds=given.max_seconds)
-    )
-    try:
-        listening = socket.create_server((given.host, given.port), backlog=2048)
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            f"--host {given.host} --port {given.port}: {error}. Choose another port, or --port 0."
-        ) from error
-    host, port = listening.getsockname()[:2]
-    print(f"http://{host}:{port}  (interface: http://{host}:{port}/docs; Ctrl+C ends it)", flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+    return task in linking_tasks()
 
 
-def embed(given: argparse.Namespace) -> None:
-    from benchmarks.linking.evaluate import embedder_of
+def linker_options() -> list[Option]:
+    """Options of fine-tuning a linker that papers' finetune.yaml name, each a choice."""
+    import yaml
 
-    if bool(given.output) == bool(given.json):
-        raise InputError("--output FILE or --json: wanted one of the two")
-    words = {"POOLING": given.pooling or "", "MAX_LENGTH": str(given.max_length), "DEVICE": given.device}
-    texts = _texts(given.text, given.input)
-    if not texts:
-        raise InputError("no text; give --text, --input, or lines on standard input")
-    label, embedder = embedder_of({k: v for k, v in words.items() if v}, given.model)
-    vectors = embedder(texts)
-    if given.json:
-        for text, vector in zip(texts, vectors.tolist(), strict=True):
-            print(json.dumps({"text": text, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False))
-        return
-    from safetensors.torch import save
+    found: dict[str, Option] = {}
+    for file in sorted((Path(__file__).parents[1] / "experiments").glob("*/finetune.yaml")):
+        for name, own in (yaml.safe_load(file.read_text())["finetune"].get("options") or {}).items():
+            values = tuple(str(v) for v in own["values"])
+            found.setdefault(name, Option(name.lower(), Literal[values] | None, None, own["help"]))  # type: ignore[valid-type]
+    return list(found.values())
 
-    from core.files import written
 
-    with written(given.output, "wb") as handle:
-        handle.write(
-            save({"vectors": vectors.contiguous()}, metadata={k: str(v) for k, v in embedder.settings.items()})
-        )
-    print(f"{given.output}: {len(texts):,} vectors of {vectors.shape[1]} by {label}")
+def arguments(verb: str, words: Sequence[str]) -> tuple[Verb, Parsed]:
+    """The command and its arguments. Raises InputError for what it does not take."""
+    command, words, extra = resolve(verb, words)
+    parsed = parse(command.function, words, command.positions, f"kepl {verb}", extra)
+    _check_names(verb, parsed.arguments)
+    return command, parsed
+
+
+def _check_names(verb: str, given: Mapping[str, Any]) -> None:
+    """Raise InputError for a task, paper or model that there is not, before anything slow is imported."""
+    if verb in ("finetune", "evaluate", "cases") and "task" in given:
+        from benchmarks.tasks import task as check
+        from benchmarks.tasks.linking import task as check_linking
+        from benchmarks.tasks.linking import tasks as linking_tasks
+
+        linker = verb != "finetune" or given["task"] in linking_tasks()
+        (check_linking if linker else check)(given["task"])
+    model = given.get("model")
+    if verb in ("finetune", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
+        from experiments.encoders import NotTrained, encoder
+
+        if ":" in model and model.partition(":")[0] in ("sgns", "glove"):
+            return
+        try:
+            encoder(model, given.get("ckpt"))
+        except NotTrained:
+            if verb != "finetune":
+                raise
+
+
+def general_help() -> str:
+    lines = [str(__doc__).strip(), "", "commands:"]
+    for name in NAMES:
+        lines.append(f"  {name:<12}{(getattr(verbs, name).__doc__ or '').strip().splitlines()[0]}")
+    lines += ["", "The environment is no source of settings, except for:"]
+    return "\n".join([*lines, *(f"  {name:<42}{meaning}" for name, meaning in ENVIRONMENT.items())])
+
+
+def verb_help(verb: str, words: Sequence[str]) -> str:
+    command, _, extra = resolve(verb, [*words, "--help"])
+    about = command.function.__doc__ or ""
+    more = about.partition("Examples:")[2]
+    more = f"Examples:{more.rstrip()}" if more else ""
+    if "chain" in options_of(command.function):
+        more += f"\n\n{CHAINS}"
+    text = help_text(f"kepl {verb}", about.partition("Examples:")[0], options_of(command.function, extra), command.positions, more)
+    if verb == "finetune" and command.function is verbs.finetune:
+        linker = verbs.finetune_linker
+        text += "\n\n" + help_text("kepl finetune", linker.__doc__ or "", options_of(linker, linker_options()), ("linking-task",))
+    return text
 
 
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
-    if words[:2] == ["graph", "build"]:
-        from kg.build import main as build
+    if FROM_MAKE in words:
+        from experiments.stages import dies_with_its_parent
 
-        return build(words[2:])
-    if words[:1] == ["evaluate"]:
-        from benchmarks.run import main as run
+        words = [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
+        dies_with_its_parent()
+    from core.logs import set_up
 
-        return run(words)
+    verbose, quiet = "--verbose" in words, "--quiet" in words
+    words = [w for w in words if w not in ("--verbose", "--quiet")]
+    set_up(verbose, quiet)
     try:
-        given = parser().parse_args(words)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    try:
-        {"graph": show_info, "link": link, "embed": embed, "serve": serve}[given.verb](given)
+        if not words or words[0] in ("-h", "--help", "help"):
+            print(general_help())
+            return 0 if words else 2
+        verb, rest = words[0], words[1:]
+        if verb == "graph" and rest[:1] == ["build"]:
+            from app.graphs import build
+
+            return build(rest[1:])
+        if "--help" in rest or "-h" in rest:
+            print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
+            return 0
+        command, parsed = arguments(verb, rest)
+        more = {"options": parsed.extra} if parsed.extra else {}
+        return int(command.function(**parsed.arguments, **more) or 0)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
+        print("interrupted; the same command resumes", file=sys.stderr)
         return 130
-    return 0
 
 
 if __name__ == "__main__":

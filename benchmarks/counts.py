@@ -1,12 +1,12 @@
-"""Counts of every split that is at hand, beside those that the papers print."""
+"""Counts of every available split, beside those that the papers print."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.options import Files
 from benchmarks.tasks import read, task, tasks
 from benchmarks.tasks.definition import Definition
 from core.files import InputError
@@ -44,11 +44,10 @@ def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
     raise ValueError(f"no unit {unit!r}")
 
 
-def split_sizes(name: str, unit: str, given: Mapping[str, str]) -> dict[str, int]:
-    """{split: its size in `unit`} of a task, in the files at hand (MIRROR=). Raises InputError when there are none."""
+def split_sizes(name: str, unit: str, files: Files) -> dict[str, int]:
+    """{split: its size in `unit`} of a task, in the available files. Raises InputError when there are none."""
     definition = task(name)
-    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
-    splits, odd, _ = read(definition, fetched(definition.dataset, place(), mirrors))
+    splits, odd, _ = read(definition, fetched(definition.dataset, place(), files.mirror))
     return {split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()}
 
 
@@ -60,7 +59,7 @@ def count_rows(
 ) -> list[CountRow]:
     """Rows of every task and split; `folder_of` gives a task's data folder, or raises InputError where there is none.
 
-    A split that is not at hand has here=None; a broken file raises no error but is told in `note`.
+    A split that is not available has here=None; a broken file raises no error but is told in `note`.
     """
     rows = []
     for definition in tasks().values() if definitions is None else definitions:

@@ -1,45 +1,60 @@
-"""``make finetune``: data, encoder, a run per seed, scores with intervals, and how they compare.
+"""Fine-tuning on a task: data, encoder, a run per seed, scores with intervals, and how they compare.
 
-    python -m benchmarks.run finetune NCBI [MODEL=minilm SEEDS=3 PROFILE=small|paper MIRROR=FOLDER ...]
+    kepl finetune NCBI [--model minilm --seeds 3 --profile small|paper --mirror FOLDER ...]
 
-Everything that decides a result stands in the request, whose digest names the folder
-``runs/finetune/<task>/<encoder>/<digest>/``; SEEDS is not part of it, so more seeds join those that are there. Settings
-that only one encoder takes (`options` of its encoder.yaml) stand in its label: "<encoder> NAME=VALUE".
+Everything that decides a result is in the request, whose digest names the folder
+``runs/finetune/<task>/<encoder>/<digest>/``; the seeds are not, so more seeds join those of before. Each seed's folder
+holds its result.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import os
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
 
+from benchmarks.options import Files
+from benchmarks.results import (
+    OUTCOMES,
+    OVERALL,
+    SELECT,
+    Model,
+    Result,
+    folder_name,
+    grouped,
+    log_scores,
+    model_of,
+    others,
+    save,
+    stored,
+)
 from benchmarks.tasks import prepared, task
 from benchmarks.tasks.definition import Definition, config_of
+from core.arrays import load_arrays
 from core.files import InputError, digest, read_json, sha256, write_json
 from core.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
 from datamodules.finetune import check_text
-from datamodules.sources import fetched, place
+from datamodules.sources import fetched
+from datamodules.sources import place as raw_files
 from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder, known, options
+from experiments.machine import Machine
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
 from kg.pretrained import pretrained
-from models.metrics import bootstrap_interval, compared
 
-SETTINGS = (
-    "MODEL", "SEEDS", "CKPT", "PROFILE", "MIRROR", "DATA", "DEVICES", "PRECISION", "FRESH", "ARGS",
-)  # fmt: skip
+LOG = logging.getLogger(__name__)
 DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named
 PAPER_SEEDS = 5
 LR = "model.init_args.lr"
@@ -48,16 +63,12 @@ LR = "model.init_args.lr"
 def seeds_of(text: str) -> list[int]:
     """SEEDS=3 means 0, 1, 2; SEEDS=7,9 means these."""
     if not re.fullmatch(r"\d+(,\d+)*,?", text):
-        raise InputError(f"SEEDS={text}: wanted how many (3), or which ones (0,7; one of them: 7,)")
+        raise InputError(f"SEEDS={text}: expected how many (3), or which ones (0,7; one of them: 7,)")
     numbers = [int(n) for n in text.split(",") if n]
     seeds = numbers if "," in text else list(range(numbers[0]))
     if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(f"SEEDS={text}: wanted at least one seed, each once")
+        raise InputError(f"SEEDS={text}: expected at least one seed, each once")
     return seeds
-
-
-def folder_name(text: str) -> str:
-    return re.sub(r"[^\w.@-]+", "-", text)
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -70,53 +81,43 @@ def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def task_folder(definition: Definition, given: dict[str, str]) -> Path:
-    """The task on disk: made of the files in DATA= (or a task folder, as it is), or fetched and prepared."""
+def task_folder(definition: Definition, files: Files) -> Path:
+    """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched and prepared."""
     tasks = runs_folder() / "data" / "benchmarks" / "tasks"
     name = folder_name(definition.name)
-    if given.get("DATA"):
-        own = Path(given["DATA"]).resolve()
-        if not own.is_dir():
-            raise InputError(
-                f"DATA={given['DATA']}: no such folder; wanted {definition.name}'s files, or a task folder"
-            )
-        if not (own / "manifest.json").is_file():
-            return prepared(definition.name, own, tasks / f"{name}-{digest(str(own))[:8]}")
-        kind = load_task(own).kind
-        if kind != definition.kind:
-            raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
-        return own
-    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
-    return prepared(definition.name, fetched(definition.dataset, place(), mirrors), tasks / name)
+    if files.data is None:
+        return prepared(definition.name, fetched(definition.dataset, raw_files(), files.mirror), tasks / name)
+    own = files.data.resolve()
+    if not own.is_dir():
+        raise InputError(f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task folder")
+    if not (own / "manifest.json").is_file():
+        return prepared(definition.name, own, tasks / f"{name}-{digest(str(own))[:8]}")
+    kind = load_task(own).kind
+    if kind != definition.kind:
+        raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
+    return own
 
 
-def found_encoder(name: str, given: dict[str, str]) -> Encoder:
-    """The encoder, pre-trained first if it is a paper's and no run of it is there."""
+def trained_encoder(name: str, ckpt: str | None) -> Encoder:
+    """The encoder, pre-trained first if it is a paper's and it has no finished run."""
     try:
-        return encoder(name, given.get("CKPT"))
+        return encoder(name, ckpt)
     except NotTrained as error:
         if "/" in name:
             raise
-        print(f"{error}\nNow it is pre-trained, with PROFILE=small:", flush=True)
-        pretrain(error.paper, "small", {})
+        LOG.info(f"{error}\nIt is pre-trained first, with PROFILE=small:")
+        pretrain(error.paper)
         return encoder(name, None)
 
 
-def own_settings(chosen: Encoder, given: Mapping[str, str]) -> dict[str, float]:
-    """{setting that the encoder alone takes: its value}. Raises InputError for one that it does not take, or no number."""
-    found: dict[str, float] = {}
-    for name, papers in options().items():
-        if not given.get(name):
-            continue
-        if name not in chosen.options:
+def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
+    """Options that the encoder alone takes, whole numbers as such. Raises InputError for one that it does not take."""
+    for name, value in given.items():
+        if name.upper() not in chosen.options:
             raise InputError(
-                f"{name}={given[name]}: {chosen.name} takes no such setting; it is one of {', '.join(papers)}"
+                f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of {', '.join(options()[name.upper()])}"
             )
-        if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", given[name]):
-            raise InputError(f"{name}={given[name]}: wanted a number, such as 0.5")
-        value = float(given[name])
-        found[name] = int(value) if value.is_integer() else value
-    return found
+    return {name: int(value) if float(value).is_integer() else float(value) for name, value in given.items()}
 
 
 def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:
@@ -170,12 +171,15 @@ def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict
 def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> str:
     """The MLflow run that holds all seeds of one request; made once."""
     known = base / "mlflow.json"
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
     client = MlflowClient(tracking_uri())
     if known.is_file() and read_json(known)["tracking_uri"] == store_uri():
         try:
             there = str(client.get_run(read_json(known)["run_id"]).info.run_id)
         except MlflowException:
-            print(f"{known}: the MLflow store no longer has this run; a new one takes its place")
+            LOG.warning(f"{known}: the MLflow store no longer has this run; a new one replaces it")
         else:
             adopt(client, there)
             return there
@@ -185,55 +189,58 @@ def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> 
     return made
 
 
-def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
-    """Fine-tune and score; returns the summary that it writes. Raises InputError for what cannot be done."""
+def compute(
+    name: str, model: str | None = None, *, seeds: str | None = None, ckpt: str | None = None,
+    profile: Literal["small", "paper"] = "small", epochs: int | None = None, lr: float | None = None, fresh: bool = False,
+    args: str = "", options: Mapping[str, float] | None = None, files: Files | None = None, machine: Machine | None = None,
+) -> list[Result]:  # fmt: skip
+    """Fine-tune and score: a result a seed, saved and logged to MLflow. Raises InputError for what cannot be done.
+
+    options: those that only some encoders take (`options` of encoder.yaml), by name.  args: further words for LightningCLI.
+    """
     definition = task(name)
-    profile = given.get("PROFILE") or "small"
-    if profile not in ("small", "paper"):
-        raise InputError(f"no profile {profile!r}; choose from: small, paper")
-    seeds = seeds_of(given.get("SEEDS") or str(1 if profile == "small" else PAPER_SEEDS))
+    files, place_of_work = files or Files(), machine or Machine()
+    numbers = seeds_of(seeds or str(1 if profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)
-    folder = task_folder(definition, given)
-    model_name = given.get("MODEL") or DEFAULT[definition.language]
-    chosen = found_encoder(model_name, given)
-    own = own_settings(chosen, given)
-    chosen = chosen._replace(name=" ".join([chosen.name, *(f"{name}={value}" for name, value in own.items())]))
+    folder = task_folder(definition, files)
+    model = model or DEFAULT[definition.language]
+    chosen = trained_encoder(model, ckpt)
+    own = own_settings(chosen, options or {})
+    shown = " ".join([chosen.name, *(f"{name.upper()}={value}" for name, value in own.items())])
     hidden, parameters = encoder_shape(chosen)
     data = load_task(folder)
     check_text(data, chosen.folder)
-    devices, words = machine(given, profile)
+    devices, words = devices_of(place_of_work, profile)
     small = small_settings(config, chosen, hidden) if profile == "small" else {}
     points = grid_points(config["grid"]) if profile == "paper" else [small]
+    typed = ({"trainer.max_epochs": epochs} if epochs else {}) | ({LR: lr} if lr else {})
+    points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
     request = {
         "task": sha256(folder / "manifest.json"),
         "config": config,
         "encoder": chosen.identity,
         "points": points,
-        "args": given.get("ARGS", ""),
-    } | ({"options": own} if own else {})
-    base = runs_folder() / "finetune" / folder_name(definition.name) / folder_name(chosen.name) / digest(request)[:12]
+        "args": args,
+    } | ({"options": {name.upper(): value for name, value in own.items()}} if own else {})
+    base = runs_folder() / "finetune" / folder_name(definition.name) / folder_name(shown) / digest(request)[:12]
     base.mkdir(parents=True, exist_ok=True)
-    epochs = small.get("trainer.max_epochs", config["trainer"]["max_epochs"])
-    runs = len(seeds) + (len(points) - 1 if profile == "paper" else 0)
-    ahead = estimate(data, epochs, runs, parameters, "cuda" if devices else "cpu")
-    print(f"{definition.name} with {chosen.name}, PROFILE={profile}: {ahead}", flush=True)
-
-    experiment = definition.name
-    parent = parent_run(
-        base, experiment, chosen.name, {"profile": profile, "encoder": chosen.name, "folder": str(base)}
-    )
+    passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
+    runs = len(numbers) + (len(points) - 1 if profile == "paper" else 0)
+    ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
+    LOG.info(f"{definition.name} with {shown}, PROFILE={profile}: {ahead}")
+    parent = parent_run(base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)})
+    about = {"profile": profile, "args": args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
         arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
-        arguments += ["--seed_everything", str(seed), "--task_name", experiment, "--model_name", chosen.name]
-        arguments += ["--run_folder", str(place), "--parent", parent]
+        arguments += ["--seed_everything", str(seed), "--task_name", definition.name, "--model_name", shown]
+        arguments += ["--run_folder", str(place), "--parent", parent, "--request", json.dumps(about)]
         arguments += ["--model.init_args.encoder", chosen.folder, "--model.init_args.load", chosen.load]
         arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
         if chosen.linker:
             arguments += ["--data.init_args.linker", chosen.linker, "--data.init_args.linker_folder", chosen.folder]
-        arguments += flags({chosen.options[name]: value for name, value in own.items()})
-        arguments += [*flags(settings), *(["--fresh", "true"] if given.get("FRESH") else [])]
-        arguments += shlex.split(given.get("ARGS", ""))
+        arguments += flags({chosen.options[name.upper()]: value for name, value in own.items()})
+        arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
         return Stage(title, arguments, place.name, environment=gpu)
 
@@ -241,47 +248,54 @@ def finetune(name: str, given: dict[str, str]) -> dict[str, Any]:
         at_once = devices or min(os.cpu_count() or 1, len(stages))
         for i in range(0, len(stages), at_once):
             group = stages[i : i + at_once]
-            print(", ".join(s.title for s in group), flush=True)
+            LOG.info(", ".join(s.title for s in group))
             run_stages(group, base)
 
     settings = points[0]
     if len(points) > 1:
-        places = [base / f"grid-{digest(point)[:8]}" / f"seed{seeds[0]}" for point in points]
-        run_all([stage(str(p), place, seeds[0], p, i) for i, (p, place) in enumerate(zip(points, places, strict=True))])
+        places = [base / f"grid-{digest(point)[:8]}" / f"seed{numbers[0]}" for point in points]
+        run_all([stage(str(p), place, numbers[0], p, i) for i, (p, place) in enumerate(zip(points, places, strict=True))])
         best = max(range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json")))
         settings = points[best]
-        print(f"best on the selection split: {settings}", flush=True)
+        LOG.info(f"best on the selection split: {settings}")
     chosen_base = base / f"grid-{digest(settings)[:8]}" if len(points) > 1 else base
-    run_all([stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i) for i, seed in enumerate(seeds)])
+    run_all([stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i) for i, seed in enumerate(numbers)])
 
-    summary = summarised(chosen_base, seeds) | {
-        "task": definition.name,
-        "suite": definition.suite,
-        "model": chosen.name,
-        "profile": profile,
-        "settings": as_run(chosen_base / f"seed{seeds[0]}" / "config.yaml", settings),
-        "args": given.get("ARGS", ""),
-        "options": own,
-        "task_digest": request["task"],
-        "mlflow_run": parent,
-        "folder": str(chosen_base),
-    }
-    write_json(base / "summary.json", summary)
-    record(parent, summary, base)
-    print("\n" + report(summary))
-    for other in others(summary):
-        print(comparison_line(summary, other))
-    return summary
+    about |= {
+        "suite": definition.suite, "parent": parent,
+        "settings": as_run(chosen_base / f"seed{numbers[0]}" / "config.yaml", settings),
+    }  # fmt: skip
+    now = f"{base}@{time.time_ns()}"
+    who, data_sum, results = model_of(model, chosen), str(request["task"]), []
+    for place in (chosen_base / f"seed{seed}" for seed in numbers):
+        results.append(save(result_of(place, definition, who, own, data_sum, about, now), place))
+    record(parent, results)
+    return results
 
 
-def machine(given: dict[str, str], profile: str) -> tuple[int, list[str]]:
+def result_of(
+    run: Path, definition: Definition, model: Model, own: Mapping[str, float], data: str, about: Mapping[str, Any], request: str
+) -> Result:
+    """The result of one seed, of what its run left in its folder (experiments.finetune)."""
+    found = read_json(run / "scores.json")
+    metric = found["metric"]
+    return Result(
+        kind="finetune", task=definition.name, split=found["scored_on"], metric=metric,
+        protocol={"profile": about["profile"], "data": data, "metric": metric, "split": found["scored_on"]},
+        model=model, options=dict(own), seed=found["seed"],
+        scores={OVERALL: found["score"] | {"examples": found["examples"]}, SELECT: found["select"]},
+        tallies=load_arrays(run / OUTCOMES), data={"task": data},
+        details={**about, "selected_on": found["selected_on"], "variant": found["variant"], "epoch": found["epoch"]},
+        request=request, mlflow_run=found["mlflow_run"],
+    )  # fmt: skip
+
+
+def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
     """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed takes one device."""
-    if given.get("DEVICES") and not given["DEVICES"].isdigit():
-        raise InputError(f"DEVICES={given['DEVICES']}: wanted a number")
-    found = gpus() if given.get("DEVICES") or profile == "paper" else 0
-    devices = min(int(given.get("DEVICES") or found), found)
+    found = gpus() if machine.devices or profile == "paper" else 0
+    devices = min(machine.devices or found, found)
     words = ["--config", f"experiments/common/{'gpu' if devices else 'cpu'}.yaml", "--trainer.devices", "1"]
-    return devices, words + (["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else [])
+    return devices, words + (["--trainer.precision", machine.precision] if machine.precision else [])
 
 
 def as_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,121 +308,67 @@ def selected_score(scores: dict[str, Any]) -> float:
     return float(scores["select"][scores["metric"]])
 
 
-def tallies_of(base: Path, seeds: list[int], metric: str) -> dict[int, np.ndarray]:
-    """{seed: tallies per test example}."""
-    return {s: np.load(base / f"seed{s}" / "tallies.npz", allow_pickle=False)[metric] for s in seeds}
-
-
-def spread(values: list[float]) -> dict[str, Any]:
+def spread(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and sample standard deviation (None for one value)."""
-    return {
-        "values": values,
-        "mean": float(np.mean(values)),
-        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-    }
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def summarised(base: Path, seeds: list[int]) -> dict[str, Any]:
-    """Scores of all seeds, and the interval of their pooled counts over test examples."""
-    every = [read_json(base / f"seed{s}" / "scores.json") for s in seeds]
-    first = every[0]
-    metric = first["metric"]
-    pooled = sum(tallies_of(base, seeds, metric).values())
-    assert isinstance(pooled, np.ndarray)
-    names = [k for k in first["score"] if all(k in e["score"] for e in every)]
-    return {
-        "metric": metric,
-        "seeds": seeds,
-        "scored_on": first["scored_on"],
-        "selected_on": first["selected_on"],
-        "variant": first["variant"],
-        "examples": first["examples"],
-        "select": spread([selected_score(e) for e in every]),
-        "score": spread([e["score"][metric] for e in every]),
-        "interval": bootstrap_interval(pooled),
-        "other": {k: spread([e["score"][k] for e in every]) for k in names if k != metric},
-        "epochs": [e["epoch"] for e in every],
-    }
+def record(parent: str, results: Sequence[Result]) -> None:
+    """Log the scores of all seeds to the parent MLflow run and end it."""
+    from mlflow import MlflowClient
 
-
-def record(parent: str, summary: dict[str, Any], base: Path) -> None:
-    """Write the summary into the parent MLflow run and end it."""
-    client = MlflowClient(tracking_uri())
-    scored, metric = summary["scored_on"], summary["metric"]
-    values = {
-        f"{scored}/{metric}": summary["score"]["mean"],
-        f"{scored}/{metric}_low": summary["interval"][0],
-        f"{scored}/{metric}_high": summary["interval"][1],
-        f"select/{metric}": summary["select"]["mean"],
-    } | {f"{scored}/{k}": v["mean"] for k, v in summary["other"].items()}
-    if summary["score"]["sd"] is not None:
-        values[f"{scored}/{metric}_sd"] = summary["score"]["sd"]
-    for key, value in values.items():
-        client.log_metric(parent, key, value)
+    client, first = MlflowClient(tracking_uri()), results[0]
+    group = grouped(results)[first.label]
+    low, high = group.interval(first.metric) or (0.0, 0.0)
+    mean, sd = spread(group.values())
+    key = f"{first.split}/{first.metric}"
+    values = {key: mean, f"{key}_low": low, f"{key}_high": high, f"select/{first.metric}": spread(group.values(group=SELECT))[0]}
+    values |= {f"{first.split}/{k}": spread(group.values(k))[0] for k in other_metrics(results)}
+    log_scores(client, parent, values | ({f"{key}_sd": sd} if sd is not None else {}))
     known = client.get_run(parent).data.params
-    facts = {k: summary[k] for k in ("task", "suite", "model", "profile", "variant", "scored_on", "selected_on")}
-    for key, value in facts.items():
-        if key not in known:
-            client.log_param(parent, key, str(value))
-    client.set_tag(parent, "seeds", ",".join(map(str, summary["seeds"])))
-    client.log_artifact(parent, str(base / "summary.json"))
+    facts = {"task": first.task, "model": first.label, "scored_on": first.split} | {
+        k: first.details[k] for k in ("suite", "profile", "variant", "selected_on")
+    }
+    for name, value in facts.items():
+        if name not in known:
+            client.log_param(parent, name, str(value))
+    client.set_tag(parent, "seeds", ",".join(str(r.seed) for r in results))
     client.set_terminated(parent)
 
 
-def report(summary: dict[str, Any]) -> str:
-    """The scores as a table."""
-    metric, scored = summary["metric"], summary["scored_on"]
-    official = f", variant {summary['variant']} (not the official set)" if summary["variant"] else ""
-    select = "dev" if summary["selected_on"] == "dev" else "selection"
+def other_metrics(results: Sequence[Result]) -> list[str]:
+    """Metrics beside the task's own that every seed has."""
+    first = results[0]
+    names = [k for k in first.scores[OVERALL] if k not in (first.metric, "examples")]
+    return [k for k in names if all(k in r.scores[OVERALL] for r in results)]
+
+
+def report(results: Sequence[Result]) -> str:
+    """The scores of all seeds as a table, and other encoders on exactly the same task and profile."""
+    first = results[0]
+    group = grouped(results)[first.label]
+    details, metric, scored = first.details, first.metric, first.split
+    official = f", variant {details['variant']} (not the official set)" if details["variant"] else ""
+    select = "dev" if details["selected_on"] == "dev" else "selection"
     lines = [
-        f"{summary['task']}{official}, {metric}, {summary['model']}, PROFILE={summary['profile']}",
+        f"{first.task}{official}, {metric}, {first.label}, PROFILE={details['profile']}",
         f"{'':<16}{select:>10}{scored:>10}   best epoch",
     ]
-    for i, seed in enumerate(summary["seeds"]):
-        a, b = summary["select"]["values"][i], summary["score"]["values"][i]
-        lines.append(f"{f'seed {seed}':<16}{a:>10.4f}{b:>10.4f}   {summary['epochs'][i]}")
-    lines.append(f"{'mean':<16}{summary['select']['mean']:>10.4f}{summary['score']['mean']:>10.4f}")
-    if summary["score"]["sd"] is not None:
-        lines.append(f"{'sd':<16}{summary['select']['sd']:>10.4f}{summary['score']['sd']:>10.4f}")
-    low, high = summary["interval"]
-    lines.append(
-        f"95 % interval of the {scored} score over its {summary['examples']:,} examples: {low:.4f} to {high:.4f}"
-    )
-    shown = {k: v for k, v in summary["other"].items() if not k.startswith("f1_")}
-    lines.append(", ".join(f"{k} {v['mean']:.4f}" for k, v in shown.items()))
-    if summary["selected_on"] != "dev":
-        lines.append(f"The epoch was chosen on {summary['selected_on']} (by document); {scored} was read once.")
+    for r in results:
+        a, b = r.value(group=SELECT) or 0.0, r.value() or 0.0
+        lines.append(f"{f'seed {r.seed}':<16}{a:>10.4f}{b:>10.4f}   {r.details['epoch']}")
+    (a, a_sd), (b, b_sd) = spread(group.values(group=SELECT)), spread(group.values())
+    lines.append(f"{'mean':<16}{a:>10.4f}{b:>10.4f}")
+    if a_sd is not None and b_sd is not None:
+        lines.append(f"{'sd':<16}{a_sd:>10.4f}{b_sd:>10.4f}")
+    low, high = group.interval(metric) or (0.0, 0.0)
+    examples = int(first.scores[OVERALL]["examples"])
+    lines.append(f"95 % interval of the {scored} score over its {examples:,} examples: {low:.4f} to {high:.4f}")
+    told = [f"{k} {spread(group.values(k))[0]:.4f}" for k in other_metrics(results) if not k.startswith("f1_")]
+    lines.append(", ".join(told))
+    if details["selected_on"] != "dev":
+        lines.append(f"The epoch was chosen on {details['selected_on']} (by document); {scored} was evaluated once.")
     if scored == "dev":
-        lines.append("There is no test split here, so dev is scored; do not set this beside test scores.")
-    return "\n".join(lines) + f"\nMLflow run {summary['mlflow_run']} (make dashboard); files in {summary['folder']}"
-
-
-def others(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Summaries of other encoders on exactly the same task and profile, newest of each."""
-    place = runs_folder() / "finetune" / folder_name(summary["task"])
-    newest: dict[str, dict[str, Any]] = {}
-    for file in sorted(place.glob("*/*/summary.json"), key=lambda p: p.stat().st_mtime):
-        other = read_json(file)
-        same = all(other.get(k) == summary[k] for k in ("task_digest", "profile", "metric", "scored_on"))
-        if same and other["model"] != summary["model"]:
-            newest[other["model"]] = other
-    return list(newest.values())
-
-
-def told_p(p: float) -> str:
-    """A p-value of a t-test as text, which may be smaller than any number of digits shows."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def comparison_line(summary: dict[str, Any], other: dict[str, Any]) -> str:
-    """One line: this encoder against another one, with both tests."""
-    common = sorted(set(summary["seeds"]) & set(other["seeds"]))
-    if not common:
-        return f"against {other['model']}: no common seed"
-    metric = summary["metric"]
-    c = compared(tallies_of(Path(other["folder"]), common, metric), tallies_of(Path(summary["folder"]), common, metric))
-    seeds = "" if c.p_seeds is None else f", paired t over {len(common)} seeds {told_p(c.p_seeds)}"
-    return (
-        f"against {other['model']} ({other['score']['mean']:.4f}): {c.difference:+.4f}, 95 % interval {c.low:+.4f} to "
-        f"{c.high:+.4f}, paired bootstrap over examples p = {c.p_bootstrap:.4f}{seeds}"
-    )
+        lines.append("There is no test split here, so dev is scored; do not compare this with test scores.")
+    lines.append(f"MLflow run {details['parent']} (make dashboard); files in {Path(first.folder).parent}")
+    return "\n".join([*lines, *others(group, stored("finetune", first.task), metric)])

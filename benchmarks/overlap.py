@@ -1,11 +1,11 @@
 """How many of the annotated mentions of NER and RE sets a graph has a name for: KeBioLM's Table 1, for any graph.
 
-    python -m benchmarks.run overlap [TASK ...] [GRAPH=hpo|FOLDER] [MODEL=kebiolm] [MIRROR=FOLDER]     (make overlap)
+    kepl overlap [TASK ...] [--graph hpo|FOLDER] [--model kebiolm] [--mirror FOLDER]
 
 A mention is known when it is a name of the graph, word for word in any case (:mod:`kg.linking.tokens`: white space and the cut
 of tokens do not matter). Nothing is left out for being short or a function word, and a part of a mention is no mention:
 what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
-table has a vector for. All splits at hand are counted together, as the paper's 8.7 to 58.5 % are.
+table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
 
 In relation sets those entities count that stand in an example, once however many examples there are. GAD's
 sentences came without them.
@@ -14,12 +14,12 @@ sentences came without them.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.graphs import graph_folder
+from benchmarks.options import Files
 from benchmarks.tasks import inputs, read, task, tasks
 from benchmarks.tasks.definition import Definition
 from core.files import InputError
@@ -30,7 +30,6 @@ from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
 from kg.linking.tokens import words
 
-SETTINGS = ("GRAPH", "MODEL", "CKPT", "MIRROR")
 KINDS = ("ner", "nested", "relation")
 
 
@@ -95,31 +94,31 @@ def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:
     return Overlap(len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known))
 
 
-def known_of(given: Mapping[str, str]) -> tuple[str, set[str]]:
-    """(what is asked, the forms of its names) of GRAPH= or MODEL=."""
-    if given.get("MODEL") and given.get("GRAPH"):
-        raise InputError("GRAPH= and MODEL=: wanted one of the two")
-    if given.get("MODEL"):
-        return given["MODEL"], of_model(given["MODEL"], given.get("CKPT"))
-    name = given.get("GRAPH") or "hpo"
-    return name, of_graph(graph_folder(name))
+def known_forms(graph: str | None, model: str | None, ckpt: str | None = None) -> tuple[str, set[str]]:
+    """(what is asked, the forms of its names): a model's entities, or a graph (default: hpo). Raises InputError for both."""
+    if model and graph:
+        raise InputError("GRAPH= and MODEL=: expected one of the two")
+    if model:
+        return model, of_model(model, ckpt)
+    return graph or "hpo", of_graph(graph_folder(graph or "hpo"))
 
 
-def overlaps(names: Sequence[str], given: Mapping[str, str]) -> tuple[str, dict[str, Overlap | None], dict[str, str]]:
+def overlaps(
+    names: Sequence[str], graph: str | None = None, model: str | None = None, ckpt: str | None = None, files: Files | None = None
+) -> tuple[str, dict[str, Overlap | None], dict[str, str]]:
     """(what is asked, {task: its overlap, None without mentions}, {task: why it was not counted}).
 
     names: none means every NER and RE task. Raises InputError for a task of another kind, and when none could be read.
     """
     definitions = [task(n) for n in names] or [d for d in tasks().values() if d.kind in KINDS]
     if wrong := [d.name for d in definitions if d.kind not in KINDS]:
-        raise InputError(f"{wrong[0]}: a task without annotated mentions; wanted one of entities or relations")
-    asked, known = known_of(given)
-    mirrors = [Path(m) for m in shlex.split(given.get("MIRROR", ""))]
+        raise InputError(f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations")
+    asked, known = known_forms(graph, model, ckpt)
     found: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
         try:
-            several = mentions_of(definition, fetched(definition.dataset, place(), mirrors))
+            several = mentions_of(definition, fetched(definition.dataset, place(), files.mirror if files else ()))
         except InputError as error:
             missing[definition.name] = str(error)
             continue
@@ -129,7 +128,7 @@ def overlaps(names: Sequence[str], given: Mapping[str, str]) -> tuple[str, dict[
     return asked, found, missing
 
 
-def told(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]) -> str:
+def report(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"]
     for name, one in found.items():

@@ -1,15 +1,6 @@
 """What a masked language model knows of a graph: KeBioLM's probing (Section 4.6, Tables 5 to 7).
 
-    python -m benchmarks.run probe GRAPH=hpo MODEL=kebiolm [METHOD=beam MASKS=10 BEAM=5 LIMIT= SEED=] ...   (make probe)
-
-    GRAPH      hpo (the graph of the small profile), medlama (MIRROR= says where its files or their archive lie), or a folder:
-               a graph, or queries of `python -m datamodules.probing`
-    MODEL      kebiolm with its fused entities, or any masked LM: minilm, a folder, a hub name;  CKPT  one exact run
-    METHOD     beam (any order, BEAM beams), confidence (the most probable token first)
-    MASKS      answers of 1 to so many tokens (10);  BEAM  beams (5)
-    PROMPTS    medlama: relation (default: its name), default_prompt, human_prompt
-    SPECIAL    no (default: special and unused tokens are never guessed), yes
-    LIMIT      so many of the queries, drawn by SEED (default: all, 0);  SIZE  tokens of a batch (8192);  DEVICE  cpu, cuda
+    kepl probe --graph hpo --model kebiolm [--method beam --masks 10 --beam 5 --limit 1000 ...]
 
 A guess is right when it is a name of an answer, both in lower case and without spaces. Recall is the mean over relations
 of the share of their queries that were answered:
@@ -17,17 +8,17 @@ of the share of their queries that were answered:
     recall@5   any of the best 5 guesses of any length is right: with 10 lengths up to 50 guesses, as the paper counts
     strict     one of 5 guesses is right: the 5 different ones of the best mean log probability per token, over all lengths
 
-Both for all queries, those of Type 1 (an answer stands in the query) and of Type 2. Scores go to
-runs/probing/<stamp>/<label>/ (summary.json, guesses.parquet) and to MLflow; later runs on the same queries are compared.
+Both for all queries, those of Type 1 (an answer is in the query) and of Type 2. Beside the result lies guesses.parquet.
 """
 
 from __future__ import annotations
 
-import re
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,22 +27,22 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
-from benchmarks.linking.settings import choice, device_of, number
+from benchmarks.options import Files
+from benchmarks.results import Model, Result, differing, grouped, label, log_result, model_of, others, save, stored
+from benchmarks.results import folder_of as folder_of_result
 from core.dotted import imported
-from core.files import InputError, digest, read_json, write_json, written
-from core.tracking import commit, new_run, runs_folder
+from core.files import InputError, read_json, written
+from core.tracking import runs_folder
 from datamodules import probing as asked
 from datamodules.probing import MASK, Query
 from datamodules.tokenizers import load_tokenizer, replacements
 from experiments.encoders import encoder
+from inference.options import checked_device
 from kg.graph import fingerprint
-from models.metrics import bootstrap_interval, compared, score
+from models.metrics import score
 from models.probing import MaskedLM, fillings
 
-SETTINGS = (
-    "GRAPH", "MODEL", "CKPT", "METHOD", "MASKS", "BEAM", "PROMPTS", "SPECIAL", "LIMIT", "SEED", "SIZE", "MIRROR", "DEVICE",
-)  # fmt: skip
-METHODS = ("beam", "confidence")
+LOG = logging.getLogger(__name__)
 TYPES = {"all": "all", "type 1": "Type 1, an answer stands in the query", "type 2": "Type 2"}
 MEASURES = ("recall", "strict")
 BEST = 5  # guesses that count strictly
@@ -71,25 +62,26 @@ class Guess(NamedTuple):
 # queries
 
 
-def folder_of(given: Mapping[str, str]) -> Path:
-    """The folder of queries that GRAPH= means; they are made if they are not there. Raises InputError."""
-    name, place = given.get("GRAPH") or "hpo", runs_folder() / "data" / "probing"
-    if name != "medlama" and given.get("PROMPTS"):
-        raise InputError(
-            f"PROMPTS={given['PROMPTS']}: only GRAPH=medlama has templates; see datamodules.probing --templates"
-        )
-    if name == "medlama":
-        prompts = choice(given, "PROMPTS", (asked.TEXT, "default_prompt", "human_prompt"), asked.TEXT)
-        out = place / ("medlama" if prompts == asked.TEXT else f"medlama-{prompts}")
-        if given.get("MIRROR"):
-            return asked.medlama(given["MIRROR"], str(out), prompts)
+def folder_of(graph: str, templates: str | None = None, files: Files | None = None) -> Path:
+    """The folder of queries of a graph, made if they are not there. Raises InputError.
+
+    graph: hpo (the graph of the small profile), medlama (`files.mirror` has its files), a folder of a graph, or one of queries.
+    """
+    place, mirror = runs_folder() / "data" / "probing", files.mirror if files else ()
+    if graph != "medlama" and templates:
+        raise InputError(f"TEMPLATES={templates}: only GRAPH=medlama has templates; see datamodules.probing --templates")
+    if graph == "medlama":
+        templates = templates or asked.TEXT
+        out = place / ("medlama" if templates == asked.TEXT else f"medlama-{templates}")
+        if mirror:
+            return asked.medlama(str(mirror[0]), str(out), templates)
         if not (out / "manifest.json").is_file():
             raise InputError("GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their archive")
         return out
-    if (Path(name) / asked.FILE).is_file():
-        return Path(name)
-    graph = graph_folder(name)
-    return asked.build(str(graph), str(place / ("hpo" if name == "hpo" else fingerprint(graph)[:12])))
+    if (Path(graph) / asked.FILE).is_file():
+        return Path(graph)
+    own = graph_folder(graph)
+    return asked.build(str(own), str(place / ("hpo" if graph == "hpo" else fingerprint(own)[:12])))
 
 
 def sampled(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
@@ -203,168 +195,121 @@ def members(queries: Sequence[Query]) -> dict[str, np.ndarray]:
     return {name: rows for name, rows in every.items() if rows.any()}
 
 
-def results_of(queries: Sequence[Query], several: Sequence[Sequence[Guess]]) -> dict[str, dict[str, float]]:
-    """{type: recall and strict recall with their intervals, and counts}."""
-    found: dict[str, dict[str, float]] = {}
+def tallies_of(queries: Sequence[Query], several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
+    """{"type/measure": (m, 2) weighted hits of its queries}."""
     hit = hits(several)
-    for name, rows in members(queries).items():
-        own: dict[str, float] = {}
-        for measure in MEASURES:
-            t = tallies(queries, hit[measure], rows)
-            low, high = bootstrap_interval(t)
-            own |= {measure: score(t), f"{measure} low": low, f"{measure} high": high}
-        own |= {
-            "queries": int(rows.sum()),
-            "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r}),
-        }
-        found[name] = own
-    return found
+    return {
+        f"{name}/{measure}": tallies(queries, hit[measure], rows)
+        for name, rows in members(queries).items() for measure in MEASURES
+    }  # fmt: skip
+
+
+def scores_of(queries: Sequence[Query], found: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """{type: recall and strict recall, how many queries and relations}."""
+    return {
+        name: {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES}
+        | {"examples": int(rows.sum()), "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r})}
+        for name, rows in members(queries).items()
+    }
 
 
 # runs
 
 
-def model_of(given: Mapping[str, str]) -> tuple[str, dict[str, Any], MaskedLM, PreTrainedTokenizerFast]:
-    """(label, what decides its guesses, the model, its tokenizer) of what MODEL= names. Raises InputError."""
-    name = given.get("MODEL") or "kebiolm"
-    chosen = encoder(name, given.get("CKPT"))
+def masked_lm(name: str, ckpt: str | None = None) -> tuple[Model, dict[str, Any], MaskedLM, PreTrainedTokenizerFast]:
+    """(model, its options for the label, what fills masks, its tokenizer). Raises InputError for one that cannot be probed."""
+    chosen = encoder(name, ckpt)
     if chosen.linker is not None:
-        raise InputError(
-            f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot be probed"
-        )
+        raise InputError(f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot be probed")
     lm: MaskedLM = imported(chosen.masked_lm, "models")(chosen.folder)
-    label = chosen.name.partition("@")[0].replace("/", "-") + (" without head" if lm.headless else "")
     if lm.headless:
-        print(
-            f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word embeddings as they are"
-        )
-    return label, {"model": chosen.identity, "headless": lm.headless}, lm, load_tokenizer(chosen.folder)
+        LOG.warning(f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word embeddings as they are")
+    return model_of(name, chosen), {"head": False} if lm.headless else {}, lm, load_tokenizer(chosen.folder)
 
 
-def evaluate(given: Mapping[str, str]) -> dict[str, Any]:
-    """Probe MODEL with the queries of GRAPH; returns the summary that it writes. Raises InputError for what cannot be done."""
-    method = choice(given, "METHOD", METHODS, "beam")
-    if method == "confidence" and given.get("BEAM"):
-        raise InputError(f"BEAM={given['BEAM']}: METHOD=confidence has one beam; leave it out")
-    masks, beams = number(given, "MASKS", 10), number(given, "BEAM", 5) if method == "beam" else 1
-    limit = number(given, "LIMIT", 1) if given.get("LIMIT") else None
-    seed, size = number(given, "SEED", 0, 0), number(given, "SIZE", 8192)
-    special, device = choice(given, "SPECIAL", ("yes", "no"), "no") == "yes", device_of(given)
-    folder = folder_of(given)
+def compute(
+    model: str = "kebiolm", *, graph: str = "hpo", ckpt: str | None = None, method: Literal["beam", "confidence"] = "beam",
+    masks: int = 10, beam: int | None = None, templates: str | None = None, special_tokens: bool = False, limit: int | None = None,
+    seed: int = 0, size: int = 8192, device: str = "cpu", files: Files | None = None,
+) -> Result:  # fmt: skip
+    """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError for what cannot be done.
+
+    masks: answers of 1 to so many tokens.  limit: so many of the queries, drawn by `seed`.  size: tokens of a batch.
+    """
+    if method == "confidence" and beam is not None:
+        raise InputError(f"BEAM={beam}: METHOD=confidence has one beam; leave it out")
+    if masks < 1 or (beam is not None and beam < 1) or size < 1 or (limit is not None and limit < 1):
+        raise InputError(f"MASKS={masks}, BEAM={beam}, SIZE={size}, LIMIT={limit}: expected numbers of at least 1")
+    beams = (5 if beam is None else beam) if method == "beam" else 1
+    device = checked_device(device)
+    folder = folder_of(graph, templates, files)
     every = asked.load(folder)
     queries = sampled(every, limit, seed)
-    label, identity, lm, tokenizer = model_of(given)
-    print(
-        f"{label}: {len(queries):,} of {len(every):,} queries, 1 to {masks} masks, {beams} beam{'s' if beams > 1 else ''}"
+    who, options, lm, tokenizer = masked_lm(model, ckpt)
+    LOG.info(
+        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to {masks} masks, {beams} beam"
+        f"{'s' if beams > 1 else ''}"
     )
-    found, left_out = guesses(lm.to(device), tokenizer, queries, masks, beams, special, size)
+    found, left_out = guesses(lm.to(device), tokenizer, queries, masks, beams, special_tokens, size)
     several = by_query(found, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
-    made = {
-        "at most": masks * beams,
-        "distinct, mean": round(float(np.mean(distinct)), 2),
-        "distinct, most": max(distinct),
-    }
-    stamp = {
-        "queries": read_json(folder / "manifest.json")["sha256"], "limit": limit if len(queries) < len(every) else None,
-        "seed": seed if len(queries) < len(every) else None, "method": method, "masks": masks, "beams": beams,
-        "special": special,
-    }  # fmt: skip
-    summary: dict[str, Any] = {
-        "model": label,
-        "identity": identity,
-        "stamp": stamp,
-        "asked": str(folder),
-        "results": results_of(queries, several),
-        "guesses": made,
-        "left_out": dict(left_out),
-        "commit": commit(),
-    }  # fmt: skip
-    out = runs_folder() / "probing" / digest(stamp)[:12]
-    out /= re.sub(r"[^\w.@+-]+", "-", label) + "-" + digest(identity)[:8]
-    summary["folder"] = str(out)
+    drawn = len(queries) < len(every)
+    counted = tallies_of(queries, several)
+    result = Result(
+        kind="probing", task="probing", split="all", metric="recall", model=who, options=options,
+        protocol={
+            "queries": read_json(folder / "manifest.json")["sha256"], "limit": limit if drawn else None,
+            "seed": seed if drawn else None, "method": method, "masks": masks, "beams": beams, "special": special_tokens,
+        },
+        scores=scores_of(queries, counted), tallies=counted, data={"queries": read_json(folder / "manifest.json")["sha256"]},
+        details={
+            "asked": str(folder), "left_out": dict(left_out),
+            "guesses": {"at most": masks * beams, "distinct, mean": round(float(np.mean(distinct)), 2),
+                        "distinct, most": max(distinct)},
+        },
+    )  # fmt: skip
+    out = folder_of_result(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
-    summary["mlflow_run"] = record(summary)
-    write_json(out / "summary.json", summary)
-    print(report(summary))
-    scored = {label: several}
-    for other in others(summary):
-        theirs = by_query(read_guesses(other), len(queries))
-        scored[other["model"] if other["model"] not in scored else Path(other["folder"]).name] = theirs
-        print(against(queries, several, theirs, other))
-    print(examples(queries, scored))
-    return summary
+    return save(replace(result, mlflow_run=log_result(result, "probing")), out)
 
 
-def read_guesses(summary: Mapping[str, Any]) -> list[Guess]:
-    """The guesses that a summary was made from."""
-    return [Guess(**row) for row in pq.read_table(Path(summary["folder"]) / "guesses.parquet").to_pylist()]
+def guesses_in(folder: str | Path) -> list[Guess]:
+    """The guesses that the result in a folder was made from."""
+    return [Guess(**row) for row in pq.read_table(Path(folder) / "guesses.parquet").to_pylist()]
 
 
-def summaries() -> list[dict[str, Any]]:
-    """Everything that was probed, oldest first."""
-    files = (runs_folder() / "probing").glob("*/*/summary.json")
-    return [read_json(f) for f in sorted(files, key=lambda p: p.stat().st_mtime_ns)]
-
-
-def others(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What else was asked the same queries in the same way."""
-    return [s for s in summaries() if s["stamp"] == summary["stamp"] and s["folder"] != summary["folder"]]
-
-
-def against(
-    queries: Sequence[Query],
-    ours: Sequence[Sequence[Guess]],
-    theirs: Sequence[Sequence[Guess]],
-    other: Mapping[str, Any],
-) -> str:
-    """A line for each type and measure: our recall minus the other's, by paired bootstrap over queries."""
-    lines = []
-    after, before = hits(ours), hits(theirs)
-    for name, rows in members(queries).items():
-        for measure in MEASURES:
-            c = compared({0: tallies(queries, before[measure], rows)}, {0: tallies(queries, after[measure], rows)})
-            lines.append(
-                f"{name}, {measure}, against {other['model']} ({100 * other['results'][name][measure]:.2f}): "
-                f"{100 * c.difference:+.2f}, 95 % interval {100 * c.low:+.2f} to {100 * c.high:+.2f}, p = {c.p_bootstrap:.4f}"
-            )
-    return "\n".join(lines)
-
-
-def record(summary: Mapping[str, Any]) -> str:
-    """Log a summary to the MLflow experiment ``probing``. Returns the run's id."""
-    client, identifier = new_run("probing", summary["model"], {"commit": summary["commit"]})
-    for key, value in {**summary["stamp"], **summary["identity"], "asked": summary["asked"]}.items():
-        client.log_param(identifier, key, str(value)[:500])
-    for name, result in summary["results"].items():
-        for key, value in result.items():
-            client.log_metric(identifier, f"{name}/{key}".replace(" ", "_"), value)
-    client.set_terminated(identifier)
-    return identifier
-
-
-def report(summary: Mapping[str, Any]) -> str:
-    """The scores as a table."""
-    made, stamp = summary["guesses"], summary["stamp"]
+def report(result: Result) -> str:
+    """The scores as a table, what else was asked the same queries in the same way, and examples (Table 7)."""
+    made, mine = result.details["guesses"], grouped([result])[result.label]
     text = [
-        f"{summary['model']}: macro recall over relations; up to {made['at most']} guesses a query, {made['distinct, mean']} "
+        f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query, {made['distinct, mean']} "
         f"different ones on average, {made['distinct, most']} at most",
-        f"{'':<8}{'recall@' + str(stamp['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}{'95 % interval':>18}"
-        f"{'queries':>9}{'relations':>11}",
+        f"{'':<8}{'recall@' + str(result.protocol['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}"
+        f"{'95 % interval':>18}{'queries':>9}{'relations':>11}",
     ]
     for name in TYPES:
-        if r := summary["results"].get(name):
-            cells = [
-                f"{100 * r[m]:.2f}{100 * r[m + ' low']:>{12 - w}.2f} to {100 * r[m + ' high']:.2f}".rjust(27 + w)
-                for m, w in (("recall", 0), ("strict", 1))
-            ]
-            text.append(f"{name:<8}{cells[0]}{cells[1]}{r['queries']:>9,}{r['relations']:>11,}")
-        else:
+        if name not in result.scores:
             text.append(f"{name:<8} no query belongs to it")
-    text += [f"not asked, and counted as not answered: {n:,} {what}" for what, n in summary["left_out"].items()]
-    return "\n".join(text)
+            continue
+        cells = []
+        for measure, w in (("recall", 0), ("strict", 1)):
+            low, high = mine.interval(f"{name}/{measure}") or (0.0, 0.0)
+            value = 100 * (result.value(measure, name) or 0.0)
+            cells.append(f"{value:.2f}{100 * low:>{12 - w}.2f} to {100 * high:.2f}".rjust(27 + w))
+        own = result.scores[name]
+        text.append(f"{name:<8}{cells[0]}{cells[1]}{int(own['examples']):>9,}{int(own['relations']):>11,}")
+    left_out = result.details["left_out"].items()
+    text += [f"not asked, and counted as not answered: {n:,} {what}" for what, n in left_out]
+    pool = [r for r in stored("probing") if r.folder != result.folder and not differing(r.protocol, result.protocol)]
+    text += [line for key in result.tallies for line in others(mine, pool, key)]
+    queries = sampled(asked.load(result.details["asked"]), result.protocol["limit"], result.protocol["seed"] or 0)
+    scored = {result.label: by_query(guesses_in(result.folder), len(queries))}
+    for other in pool:
+        name = other.label if other.label not in scored else Path(other.folder).name
+        scored[name] = by_query(guesses_in(other.folder), len(queries))
+    return "\n".join([*text, examples(queries, scored)])
 
 
 def shown(own: Sequence[Guess]) -> list[str]:

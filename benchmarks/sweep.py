@@ -1,27 +1,34 @@
-"""A grid of runs under one parent: `make sweep CONFIG=<file>`.
+"""Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep CONFIG=FILE`.
 
-    command: finetune cMedQANER          # or pretrain <paper>, kg <graph>_<model>, evaluate <task>, synonyms, probe
+    command: finetune cMedQANER          # or pretrain <paper>, evaluate <task>, synonyms, probe
     settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` takes them
     grid:                                # every combination
       MODEL: [zh, embert]
       model.init_args.lr: [1.0e-4, 3.0e-4]
     runs:                                # optional: lists what does not go by a grid; each with every combination
       - {PROFILE: small}
-    at_once: 2                           # optional; AT_ONCE= wins
+    at_once: 2                           # optional; AT_ONCE= replaces it
     report: [test/entity_f1]             # optional: which metrics the table shows
 
+or, instead of grid and runs,
+
+    search: tpe                          # Optuna's tree-structured Parzen estimator
+    space: {model.init_args.lr: {log: [1.0e-5, 1.0e-3]}, EPOCHS: {from: [1, 10]}, MODEL: [zh, embert]}
+    trials: 20
+    goal: select/entity_f1               # the metric to maximise; `-` before it minimises
+
 Names in capitals are settings of the command; names with dots are settings of its configs (`ARGS="--name value"`). Every run is
-an MLflow run (with children, where the command makes some) under the sweep's own. What is finished is kept: the same
-command goes on where a killed one stopped, and runs again what failed. With several at once and a sqlite store the runs speak to an
-MLflow server on 127.0.0.1 that the sweep starts and stops, since sqlite takes one writer at a time.
+an MLflow run (with children, where the command makes some) under the sweep's own. What is finished is kept: the same command
+resumes a killed sweep, and repeats what failed. With several at once and a sqlite store the runs use an MLflow server on 127.0.0.1
+that the sweep starts and stops, since sqlite takes one writer at a time.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import json
+import logging
 import os
 import re
 import shlex
@@ -31,7 +38,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -46,50 +53,63 @@ from core.files import InputError, digest, locked, read_json, write_json, writte
 from core.tracking import ROOT, commit, new_run, runs_folder, store_uri, tracking_uri, use_experiment
 from experiments.stages import dies_with_its_parent
 
-#: command -> (what python -m runs, the MLflow experiment; both may name the command's own word)
+#: command -> (its words, the MLflow experiment; both may name the command's own word)
 COMMANDS = {
-    "pretrain": ("experiments.pretrain {0}", "{0}"),
-    "kg": ("experiments.pretrain kg/{0}", "kg"),
-    "finetune": ("benchmarks.run finetune {0}", "{0}"),
-    "evaluate": ("benchmarks.run evaluate {0}", "{0}"),
-    "synonyms": ("benchmarks.run synonyms", "synonyms"),
-    "probe": ("benchmarks.run probe", "probing"),
+    "pretrain": ("pretrain {0}", "{0}"),
+    "kg": ("pretrain kg/{0}", "kg"),
+    "finetune": ("finetune {0}", "{0}"),
+    "evaluate": ("evaluate {0}", "{0}"),
+    "synonyms": ("synonyms", "synonyms"),
+    "probe": ("probe", "probing"),
 }
-KEYS = ("command", "settings", "grid", "runs", "at_once", "report")
+KEYS = ("command", "settings", "grid", "runs", "search", "space", "trials", "goal", "at_once", "report")
+Value = str | int | float | bool
+Point = dict[str, Value]
+LOG = logging.getLogger(__name__)
+Environment = Mapping[str, str]  # variables of a process, not settings
 POINT = "sweep.point"  #: the tag that says which of the grid's settings a run has
 PATIENCE = 120.0  #: seconds that the tracking server may take to answer
 
 
+class Search(NamedTuple):
+    """A search by Optuna: choices, or (low, high, whether on a log scale) of each setting."""
+
+    space: dict[str, list[Value] | tuple[float, float, bool]]
+    trials: int
+    goal: str
+
+
 class Sweep(NamedTuple):
-    """What a sweep's file asks for."""
+    """What a sweep's file asks for; of a search, `points` are the trials so far."""
 
     name: str
     words: list[str]
     experiment: str
-    settings: dict[str, str]
-    points: list[dict[str, str]]
+    settings: Point
+    points: list[Point]
     at_once: int
     report: list[str]
+    search: Search | None = None
 
     @property
     def identity(self) -> str:
         """A digest of what is run, not of how many at once."""
-        return digest([self.words, self.settings, self.points])[:12]
+        return digest([self.words, self.settings, self.search or self.points])[:12]
 
 
-def _values(file: Path, key: str, given: Any) -> dict[str, str]:
-    """{name: value} as text. Raises InputError for what is no mapping of names to plain values."""
+def _values(file: Path, key: str, given: Any) -> Point:
+    """{name: value}. Raises InputError for what is no mapping of names to plain values."""
     if not isinstance(given, dict):
-        raise InputError(f"{file}: {key}: wanted names with values, got {given!r:.60}")
+        raise InputError(f"{file}: {key}: expected names with values, got {given!r:.60}")
     for name, value in given.items():
         if not isinstance(name, str) or not (re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)):
             raise InputError(
-                f"{file}: {key}: {name!r} is no setting; wanted a name in capitals (MODEL) or one of a config, with dots "
+                f"{file}: {key}: {name!r} is no setting; expected a name in capitals (MODEL) or one of a config, with dots "
                 "(model.init_args.lr)"
             )
         if isinstance(value, (dict, list)) or value is None:
-            raise InputError(f"{file}: {key}: {name}: wanted one value, got {value!r:.60}")
-    return {name: str(value) for name, value in given.items()}
+            raise InputError(f"{file}: {key}: {name}: expected one value, got {value!r:.60}")
+    return dict(given)
 
 
 def read_sweep(file: str | Path) -> Sweep:
@@ -98,25 +118,35 @@ def read_sweep(file: str | Path) -> Sweep:
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"CONFIG={file}: {error.strerror}. Wanted a YAML file (python -m benchmarks.sweep --help)") from error
+        raise InputError(f"CONFIG={file}: {error.strerror}. Wanted a YAML file (kepl sweep --help)") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(given, dict):
-        raise InputError(f"{file}: wanted {', '.join(KEYS)}")
+        raise InputError(f"{file}: expected {', '.join(KEYS)}")
     if unknown := [key for key in given if key not in KEYS]:
         raise InputError(f"{file}: no key {unknown[0]!r}; choose from: {', '.join(KEYS)}")
     command, *rest = shlex.split(str(given.get("command") or "")) or [""]
     if command not in COMMANDS:
-        raise InputError(f"{file}: command: wanted one of {', '.join(COMMANDS)}, got {command or 'none'!r}")
+        raise InputError(f"{file}: command: expected one of {', '.join(COMMANDS)}, got {command or 'none'!r}")
     words, experiment = COMMANDS[command]
     if len(rest) != words.count("{0}"):
-        raise InputError(f"{file}: command: wanted `{command}{' NAME' * words.count('{0}')}`, got {given['command']!r}")
+        raise InputError(f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got {given['command']!r}")
+    own = " ".join(rest)
+    settings = _values(file, "settings", given.get("settings") or {})
+    at_once, report = given.get("at_once", 1), given.get("report") or []
+    if type(at_once) is not int or at_once < 1:
+        raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
+    if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
+        raise InputError(f"{file}: report: expected a list of metrics, got {report!r:.60}")
+    whole = Sweep(file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report)
+    if "search" in given:
+        return whole._replace(search=_search(file, given))
     grid = given.get("grid") or {}
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
-        raise InputError(f"{file}: grid: wanted a list of values for every name, such as MODEL: [zh, minilm]")
+        raise InputError(f"{file}: grid: expected a list of values for every name, such as MODEL: [zh, minilm]")
     runs = given.get("runs") or [{}]
     if not isinstance(runs, list):
-        raise InputError(f"{file}: runs: wanted a list, got {runs!r:.60}")
+        raise InputError(f"{file}: runs: expected a list, got {runs!r:.60}")
     points = [
         _values(file, "runs", run) | _values(file, "grid", dict(zip(grid, values, strict=True)))
         for run in runs
@@ -129,28 +159,44 @@ def read_sweep(file: str | Path) -> Sweep:
         )
     if len({digest(p) for p in points}) < len(points):
         raise InputError(f"{file}: a run stands in it twice; each value of the grid may be named once")
-    at_once, report = given.get("at_once", 1), given.get("report") or []
-    if type(at_once) is not int or at_once < 1:
-        raise InputError(f"{file}: at_once: wanted a number, 1 or more, got {at_once!r}")
-    if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
-        raise InputError(f"{file}: report: wanted a list of metrics, got {report!r:.60}")
-    own = " ".join(rest)
-    settings = _values(file, "settings", given.get("settings") or {})
-    return Sweep(file.stem, words.format(own).split(), experiment.format(own), settings, points, at_once, report)
+    return whole._replace(points=points)
 
 
-def arguments(sweep: Sweep, point: Mapping[str, str]) -> list[str]:
-    """The words of ``python -m`` for one point: the sweep's settings, then its own; config settings go into ARGS."""
-    every = sweep.settings | dict(point)
+def _search(file: Path, given: dict[str, Any]) -> Search:
+    """The search of a sweep's file. Raises InputError for what is none."""
+    space, trials, goal = given.get("space"), given.get("trials", 20), given.get("goal")
+    if given["search"] != "tpe":
+        raise InputError(f"{file}: search: expected tpe, got {given['search']!r}")
+    if "grid" in given or "runs" in given:
+        raise InputError(f"{file}: a search has a space instead of grid and runs")
+    if not isinstance(space, dict) or not space:
+        raise InputError(f"{file}: space: expected settings with {{log: [low, high]}}, {{from: [low, high]}} or a list of values")
+    if type(trials) is not int or trials < 1 or not isinstance(goal, str):
+        raise InputError(f"{file}: trials, goal: expected a number of trials and the name of a metric, got {trials!r} and {goal!r}")
+    found: dict[str, list[Value] | tuple[float, float, bool]] = {}
+    for name, values in space.items():
+        ends = next(iter(values.values())) if isinstance(values, dict) and len(values) == 1 else None
+        if isinstance(values, list) and values:
+            found[name] = list(values)
+        elif {*values} <= {"log", "from"} and isinstance(ends, list) and [type(e) in (int, float) for e in ends] == [True, True]:
+            found[name] = (ends[0], ends[1], "log" in values)
+        else:
+            raise InputError(f"{file}: space: {name}: expected {{log: [low, high]}}, {{from: [low, high]}} or a list of values")
+    _values(file, "space", dict.fromkeys(found, 0))
+    return Search(found, trials, goal)
+
+
+def arguments(sweep: Sweep, point: Point) -> list[str]:
+    """The command's words for one point: the sweep's settings, then its own; config settings go into ARGS."""
+    every = {name: str(value) for name, value in (sweep.settings | point).items()}
     named = {k: v for k, v in every.items() if "." not in k}
     args = [word for k, v in every.items() if "." in k for word in (f"--{k}", v)]
     if args:
         named["ARGS"] = " ".join(filter(None, (named.get("ARGS", ""), shlex.join(args))))
-    profile = ["--profile", named.pop("PROFILE")] if sweep.words[0] == "experiments.pretrain" and "PROFILE" in named else []
-    return [*sweep.words, *profile, *(f"{k}={v}" for k, v in named.items())]
+    return [*sweep.words, *(f"{k}={v}" for k, v in named.items())]
 
 
-def label(point: Mapping[str, str]) -> str:
+def label(point: Point) -> str:
     return " ".join(f"{k.rpartition('.')[2]}={v}" for k, v in point.items()) or "as it is"
 
 
@@ -212,13 +258,18 @@ def parent_of(sweep: Sweep, folder: Path) -> str:
     client.update_run(made, status="RUNNING")
     client.log_param(made, "command", shlex.join(sweep.words))
     for key, value in sweep.settings.items():
-        client.log_param(made, key, value[:500])
+        client.log_param(made, key, str(value)[:500])
     write_json(known, {"run_id": made, "tracking_uri": store_uri()})
     return made
 
 
-def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environment: Mapping[str, str]) -> list[int]:
-    """The exit code of every point, in order; what is done already is not run. Output goes to a log file each."""
+def run_points(
+    sweep: Sweep, folder: Path, parent: str, at_once: int, environment: Environment, launcher: Sequence[str]
+) -> list[int]:
+    """The exit code of every point, in order; what is done already is not run. Output goes to a log file each.
+
+    launcher: the words before those of a command.
+    """
     cores = len(os.sched_getaffinity(0))
     gpus = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
     if at_once > 1 and not gpus:
@@ -236,7 +287,7 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environmen
         done, log = folder / f"{digest(point)[:12]}.json", folder / f"{digest(point)[:12]}.log"
         who = f"[{number + 1}/{len(sweep.points)}] {label(point)}"
         if done.is_file():
-            print(f"{who}: done already", flush=True)
+            LOG.info(f"{who}: done already")
             return 0
         slot = slots.get()
         own = dict(os.environ) | dict(environment)
@@ -249,11 +300,11 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environmen
         try:
             if stopped:
                 return 130
-            print(f"{who}: python -m {shlex.join(words)}", flush=True)
+            LOG.info(f"{who}: kepl {shlex.join(words)}")
             began = time.monotonic()
             with open(log, "wb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", *words], cwd=ROOT, env=own, stdout=output, stderr=subprocess.STDOUT,
+                    [*launcher, *words], cwd=ROOT, env=own, stdout=output, stderr=subprocess.STDOUT,
                     preexec_fn=dies_with_its_parent,
                 )  # fmt: skip
                 running.add(process)
@@ -262,7 +313,7 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, environmen
             seconds = round(time.monotonic() - began, 1)
         finally:
             slots.put(slot)
-        print(f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s", flush=True)
+        LOG.info(f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s")
         if code == 0:
             write_json(done, {"point": point, "words": words, "seconds": seconds})
         return code
@@ -326,9 +377,54 @@ def shown(lines: list[list[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
 
 
-def run_sweep(config: str | Path, at_once: int | None = None, fresh: bool = False) -> int:
-    """Run or go on with a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError for a wrong file."""
+def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int) -> tuple[Sweep, list[int]]:
+    """(the sweep with the points that were tried, their exit codes). Finished trials of before are told to the sampler first."""
+    import optuna
+
+    assert sweep.search is not None
+    space, trials, goal = sweep.search
+    kinds: dict[str, optuna.distributions.BaseDistribution] = {}
+    for name, values in space.items():
+        if isinstance(values, list):
+            kinds[name] = optuna.distributions.CategoricalDistribution(values)
+        elif isinstance(values[0], int) and isinstance(values[1], int):
+            kinds[name] = optuna.distributions.IntDistribution(int(values[0]), int(values[1]), log=values[2])
+        else:
+            kinds[name] = optuna.distributions.FloatDistribution(float(values[0]), float(values[1]), log=values[2])
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    points = [read_json(file)["point"] for file in sorted(folder.glob("*.json")) if file.name not in ("mlflow.json",)]
+    codes = [0] * len(points)
+    while len(points) < trials:
+        study = optuna.create_study(
+            direction="minimize" if goal.startswith("-") else "maximize", sampler=optuna.samplers.TPESampler(seed=len(points))
+        )
+        rows = results(sweep._replace(points=points), parent)
+        known = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
+        for point, code in zip(points, codes, strict=True):
+            value = known.get(digest(point))
+            if code == 0 and value is not None:
+                study.add_trial(optuna.trial.create_trial(params=point, distributions=kinds, value=value))
+        new = [study.ask(kinds).params for _ in range(min(at_once, trials - len(points)))]
+        codes += run(sweep._replace(points=new))
+        points += new
+        if not any(code == 0 for code in codes):
+            break  # nothing to learn from
+    return sweep._replace(points=points), codes
+
+
+def run_sweep(
+    config: str | Path, launcher: Sequence[str], at_once: int | None = None, fresh: bool = False,
+    check: Callable[[list[str]], object] = list,
+) -> int:  # fmt: skip
+    """Run or resume a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError for a wrong file.
+
+    launcher: the words that start a command, before its own.  check: called with each command's words before any is started.
+    """
+    if at_once is not None and at_once < 1:
+        raise InputError(f"AT_ONCE={at_once}: expected a number of at least 1")
     sweep = read_sweep(config)
+    for point in sweep.points or [{}]:
+        check(arguments(sweep, point))
     at_once = at_once or sweep.at_once
     folder = runs_folder() / "sweeps" / sweep.name / sweep.identity
     with locked(folder / "lock", "ab+", f"{folder}: another process runs this sweep. Wait for it, or stop it first."):
@@ -338,46 +434,28 @@ def run_sweep(config: str | Path, at_once: int | None = None, fresh: bool = Fals
         use_experiment(sweep.experiment)  # its files under runs/artifacts, also where a server is asked
         local = tracking_uri().startswith("sqlite:")
         parent = parent_of(sweep, folder)
-        print(f"sweep {sweep.name}: {len(sweep.points)} runs, {at_once} at once; output in {folder}", flush=True)
+        number = sweep.search.trials if sweep.search else len(sweep.points)
+        LOG.info(f"sweep {sweep.name}: {number} runs, {at_once} at once; output in {folder}")
         with contextlib.ExitStack() as stack:
-            environment: Mapping[str, str] = {}
+            environment: Environment = {}
             if local and at_once > 1:
                 files = ("--no-serve-artifacts", "--default-artifact-root", (runs_folder() / "artifacts").as_uri())
                 environment = stack.enter_context(tracking_server(folder, tracking_uri(), *files))
-            codes = run_points(sweep, folder, parent, at_once, environment)
+
+            def run(some: Sweep) -> list[int]:
+                return run_points(some, folder, parent, at_once, environment, launcher)
+
+            if sweep.search:
+                sweep, codes = searched(sweep, folder, parent, run, at_once)
+            else:
+                codes = run(sweep)
         lines = table(sweep, results(sweep, parent))
         with written(folder / "sweep.csv") as handle:
             csv.writer(handle, lineterminator="\n").writerows(lines)
         client = MlflowClient(tracking_uri())
         client.log_artifact(parent, str(folder / "sweep.csv"))
         client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
-    print("\n" + shown(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
+    print(shown(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
     if failed := sum(map(bool, codes)):
-        print(f"{failed} of {len(codes)} runs failed; the same command runs them again", file=sys.stderr)
+        LOG.error(f"{failed} of {len(codes)} runs failed; the same command repeats them")
     return int(bool(failed))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("config", help="a YAML file as above")
-    parser.add_argument("--at-once", type=int, help="runs at the same time (the file's at_once, else 1)")
-    parser.add_argument("--fresh", action="store_true", help="run again what is done (FRESH=1 in settings trains it anew, too)")
-    given = parser.parse_args()
-    if "MAKELEVEL" in os.environ:
-        dies_with_its_parent()
-    try:
-        if given.at_once is not None and given.at_once < 1:
-            raise InputError(f"--at-once {given.at_once}: wanted 1 or more")
-        sys.exit(run_sweep(given.config, given.at_once, given.fresh))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
     small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head (PairClassifier), those of
             the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
-    options  settings of `make finetune` that this encoder alone takes, numbers, and what each sets: {HITS: <config key>}
+    options  settings of `make finetune` that this encoder alone takes, numbers: {HITS: {setting: <config key>, help: …}}
 
     python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
 """
@@ -70,6 +70,23 @@ def _recipe(paper: str) -> dict[str, Any]:
     return recipe
 
 
+def default_stem(paper: str) -> str | None:
+    """The run that a paper's bare name means."""
+    return _recipe(paper).get("stem")
+
+
+class OwnOption(NamedTuple):
+    """A setting of `make finetune` that only some encoders take."""
+
+    name: str
+    help: str
+
+
+def own_options() -> list[OwnOption]:
+    """Every option that a recipe names."""
+    return [OwnOption(name, own["help"]) for paper in recipes() for name, own in _recipe(paper).get("options", {}).items()]
+
+
 def options() -> dict[str, list[str]]:
     """{setting of `make finetune` that only some encoders take: the recipes that name it}."""
     found: dict[str, list[str]] = {}
@@ -86,7 +103,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
     recipe = _recipe(paper)
     return Encoder(
         name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
-        paper, recipe.get("options", {}), recipe.get("masked_lm", MASKED_LM),
+        paper, {k: v["setting"] for k, v in recipe.get("options", {}).items()}, recipe.get("masked_lm", MASKED_LM),
     )  # fmt: skip
 
 

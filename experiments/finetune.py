@@ -4,7 +4,7 @@
         --model.init_args.encoder FOLDER --data.init_args.tokenizer FOLDER --data.init_args.task FOLDER ...
 
 ``make finetune`` starts this for every seed. The best epoch is chosen on the selection split; the scored split is read
-once, afterwards. In the run's folder: scores.json, predictions.jsonl, tallies.npz, confusion.csv, loss.png and
+once, afterwards. In the run's folder: scores.json, predictions.jsonl, outcomes.parquet, confusion.csv, loss.png and
 export/ (weights, tokenizer, manifest). A killed run goes on from its last whole epoch.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 
 from experiments.run import CLI, built  # first: it silences warnings that the imports below give
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
@@ -28,6 +27,7 @@ from safetensors.torch import save_file
 
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed
+from core.arrays import save_arrays
 from core.files import InputError, read_json, write_json, written, written_folder
 from models.metrics import bootstrap_interval
 
@@ -67,12 +67,11 @@ class FinetuneCLI(CLI):
 
 
 def write_results(folder: Path, result: dict[str, Any]) -> None:
-    """predictions.jsonl, tallies.npz and confusion.csv of a split's result (:meth:`models.finetune.Finetuning.result`)."""
+    """predictions.jsonl, outcomes.parquet (tallies) and confusion.csv of a result (:meth:`models.finetune.Finetuning.result`)."""
     with written(folder / "predictions.jsonl") as handle:
         for row in result["predictions"]:
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
-    with written(folder / "tallies.npz", "wb") as handle:
-        np.savez(handle, **result["tallies"])
+    save_arrays(folder / "outcomes.parquet", result["tallies"])
     table = result["confusion"]
     columns = sorted({c for row in table.values() for c in row} | set(table))
     with written(folder / "confusion.csv") as handle:

@@ -1,18 +1,18 @@
 """From nothing to a pre-trained model: run the stages of ``experiments/<paper>/pipeline.yaml`` one after the other.
 
-    python -m experiments.pretrain kebiolm [--profile small|paper] [NAME=VALUE ...]
-    python -m experiments.pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file
+    kepl pretrain kebiolm [--profile small|paper] [--name value ...]        make pretrain-kebiolm
+    kepl pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file (make kg-cmekg_transr)
 
 Every stage keeps what it has finished, so the same command goes on where a killed one stopped.
 """
 
 from __future__ import annotations
 
-import argparse
+import logging
 import os
 import shlex
-import sys
 import time
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
@@ -22,12 +22,10 @@ import yaml
 
 from core.files import InputError, digest, read_json
 from core.tracking import ROOT, runs_folder, use_experiment
-from experiments.stages import Stage, dies_with_its_parent, run_stages
+from experiments.machine import Inputs, Machine
+from experiments.stages import Stage, run_stages
 
-MACHINE = ("DEVICES", "NODES", "PRECISION", "WORKERS")
-SEVERAL = ("CORPUS", "LINKER", "MIRROR", "GRAPH")  #: settings that may hold several words, quoted as in a shell
-CHOICES = ("GRAPH", "UMLS", "CORPUS", "ENCODER", "LINKER")  #: each combination has a folder of its own
-INPUTS = (*CHOICES, "MIRROR", "SEED", "FRESH", "ARGS", "ARMS", "PLAN", *MACHINE)
+LOG = logging.getLogger(__name__)
 
 
 def papers() -> list[str]:
@@ -59,82 +57,79 @@ def gpus() -> int:
     return torch.cuda.device_count()
 
 
-def machine(given: dict[str, str], profile: dict[str, Any]) -> list[str]:
+def machine(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]:
     """Arguments of experiments.run that choose the machine.
 
-    A profile of the paper's size takes all GPUs; the others take a GPU only when DEVICES asks for one and there is one,
-    and otherwise run DEVICES gloo processes on the CPU. Raises InputError for a number that is none, and when GPUs are
-    wanted that are not there.
+    A profile of the paper's size (`gpu`) takes all GPUs; the others take a GPU only when `devices` asks for one and there is one,
+    and otherwise run that many gloo processes on the CPU. plan: for the machine that the stages will run on, not for this one.
+    Raises InputError when GPUs are needed and not available.
     """
-    for name in ("DEVICES", "NODES"):
-        if given.get(name) and not given[name].isdigit():
-            raise InputError(f"{name}={given[name]}: wanted a number")
-    found = gpus() if profile.get("gpu") or given.get("DEVICES") else 0
-    if profile.get("gpu") and given.get("PLAN"):  # for the machine that the stages will run on
-        found = max(found, int(given.get("DEVICES") or 1))
-    if profile.get("gpu") and not found:
+    if any(n is not None and n < 1 for n in (chosen.devices, chosen.nodes)):
+        raise InputError(f"DEVICES={chosen.devices}, NODES={chosen.nodes}: expected numbers of at least 1")
+    found = gpus() if gpu or chosen.devices else 0
+    if gpu and plan:
+        found = max(found, chosen.devices or 1)
+    if gpu and not found:
         raise InputError(
             "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small."
         )
-    devices, nodes = int(given.get("DEVICES") or found or 1), int(given.get("NODES") or 1)
+    devices, nodes = chosen.devices or found or 1, chosen.nodes or 1
     if found and devices > found:
         raise InputError(f"DEVICES={devices}, but this machine has {found} GPUs")
     kind = "cpu" if not found else "ddp" if devices * nodes > 1 else "gpu"
-    chosen = ["--config", f"experiments/common/{kind}.yaml", "--trainer.devices", str(devices)]
-    chosen += ["--trainer.num_nodes", str(nodes)] if nodes > 1 else []
-    chosen += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
-    chosen += ["--trainer.precision", given["PRECISION"]] if given.get("PRECISION") else []
-    return chosen
+    words = ["--config", f"experiments/common/{kind}.yaml", "--trainer.devices", str(devices)]
+    words += ["--trainer.num_nodes", str(nodes)] if nodes > 1 else []
+    words += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
+    return words + (["--trainer.precision", chosen.precision] if chosen.precision else [])
 
 
-def several(value: str) -> list[str]:
-    """The words of a setting that may hold several; one that is a path as it stands is one word."""
-    return [value] if value and Path(value).exists() else shlex.split(value)
-
-
-def commands(paper: str, profile_name: str, given: dict[str, str], work: Path) -> list[Stage]:
+def commands(
+    paper: str, profile_name: str, work: Path, inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
+    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False,
+) -> list[Stage]:  # fmt: skip
     """Every stage to run, in order.
 
-    Raises InputError for an unknown paper or profile, or an input that the profile needs and `given` lacks.
+    Raises InputError for an unknown paper, profile or variant, or an input that the profile needs and `inputs` lacks.
     """
+    inputs, where = inputs or Inputs(), where or Machine()
     pipeline = pipeline_of(paper)
     profiles = [k for k in pipeline if k != "report"]
     if profile_name not in profiles:
         raise InputError(f"no profile {profile_name!r}; choose from: {', '.join(profiles)}")
     profile = pipeline[profile_name]
+    given = inputs.given()
     for name, meaning in profile.get("needs", {}).items():
-        if not given.get(name) and not (name == "UMLS" and given.get("GRAPH")):
+        if name not in given and not (name == "UMLS" and "GRAPH" in given):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
-    values = {"work": str(work), "WORKERS": given.get("WORKERS") or str(os.cpu_count() or 1)}
+    values = {"work": str(work), "WORKERS": str(where.workers or os.cpu_count() or 1)}
     values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
-    values |= {"SEED": "0"} | {k: v for k, v in given.items() if v}
-    values["FRESH"] = "true" if given.get("FRESH") else "false"
-    extra = [*machine(given, profile), "--seed_everything", given.get("SEED") or "0"]
-    extra += ["--fresh", "true"] if given.get("FRESH") else []
-    extra += shlex.split(given.get("ARGS", ""))
-    arms = given.get("ARMS", "").split()
+    values |= {name: shlex.join(words) for name, words in given.items()}
+    values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
+    extra = [*machine(where, bool(profile.get("gpu")), plan), "--seed_everything", str(seed)]
+    extra += ["--fresh", "true"] if fresh else []
+    extra += shlex.split(args)
     trained = [stage["result"] for stage in profile["stages"] if "result" in stage]
-    if unknown := [arm for arm in arms if arm not in trained]:
-        raise InputError(f"ARMS: no {unknown[0]!r} here; choose from: {', '.join(trained) or 'none'}")
-    plan: list[Stage] = []
+    if unknown := [name for name in variants if name not in trained]:
+        raise InputError(f"VARIANTS: no {unknown[0]!r} here; choose from: {', '.join(trained) or 'none'}")
+    stages: list[Stage] = []
     for stage in profile["stages"]:
-        left_out = stage["result"] not in arms if arms and "result" in stage else not arms and stage.get("extra")
-        if given.get(stage.get("unless", "")) or left_out:
+        left_out = stage["result"] not in variants if variants and "result" in stage else not variants and stage.get("extra")
+        if stage.get("unless", "") in given or left_out:
             continue
         values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
         words = []
         for word in stage["run"].split():
             if word == "{machine}":
                 words += extra
-            elif (name := word.strip("{}")) in SEVERAL and (given.get(name) or not values.get(name)):
-                words += several(given.get(name, ""))
+            elif (name := word.strip("{}")) in given or (name in Inputs.SEVERAL and not values.get(name)):
+                words += given.get(name, [])
             else:
                 words.append(word.format(**values))
         if result := stage.get("result"):
             words += ["--result", str(work / f"result-{result}.json")]
         together = stage.get("together") if "experiments/common/cpu.yaml" in extra else None
-        plan.append(Stage(stage["title"], words, result, together))
-    return plan
+        stages.append(Stage(stage["title"], words, result, together))
+    return stages
 
 
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
@@ -174,71 +169,48 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
     return ", ".join(said)
 
 
-def pretrain(paper: str, profile: str, given: dict[str, str]) -> None:
-    """Run all stages, then print where checkpoints and MLflow runs are and how the metrics moved. PLAN: only print the stages."""
-    choice = {k: v for k, v in given.items() if k in CHOICES and v}
+def pretrain(
+    paper: str, profile: str = "small", inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
+    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False,
+) -> str:  # fmt: skip
+    """Run all stages; returns where checkpoints and MLflow runs are and how the metrics moved. plan: only list the stages.
+
+    variants: these of the pipeline's trainings instead of its usual ones.  args: further words for LightningCLI.
+    """
+    inputs = inputs or Inputs()
+    choice = inputs.choice()
     work = runs_folder() / "data" / f"{paper.replace('/', '-')}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
-    plan = commands(paper, profile, given, work)
+    stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     pipeline = pipeline_of(paper)
-    if (estimate := pipeline[profile].get("estimate")) and not given.get("PLAN"):
-        print(f"This is paper-sized work. {estimate}", flush=True)
-    if given.get("PLAN"):
-        for stage in plan:
-            print(f"# {stage.title}\npython -m {shlex.join(stage.words)}")
-        return
+    if plan:
+        return "\n".join(f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages)
+    if estimate := pipeline[profile].get("estimate"):
+        LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
     number = 0
-    for _, group in groupby(plan, key=lambda s: s.together or s.title):
-        stages = list(group)
-        if len(stages) > 1:
+    for _, group in groupby(stages, key=lambda s: s.together or s.title):
+        several = list(group)
+        if len(several) > 1:
             use_experiment(paper)  # of two processes that make the MLflow store at the same time one fails
         started = time.monotonic()
-        for stage in stages:
+        for stage in several:
             number += 1
-            beside = f" (beside it; output in {work / stage.log})" if stage is not stages[0] else ""
-            print(f"[{number}/{len(plan)}] {stage.title}{beside}", flush=True)
-        run_stages(stages, work)
-        print(f"      {time.monotonic() - started:.0f} s", flush=True)
-    results: dict[str, dict[str, Any]] = {
-        s.result: read_json(work / f"result-{s.result}.json") for s in plan if s.result
-    }
+            beside = f" (at the same time; output in {work / stage.log})" if stage is not several[0] else ""
+            LOG.info(f"[{number}/{len(stages)}] {stage.title}{beside}")
+        run_stages(several, work)
+        LOG.info(f"      {time.monotonic() - started:.0f} s")
+    results: dict[str, dict[str, Any]] = {s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result}
     if not results:
-        print(f"\nWhat was made is in {work}. Trained tables are MLflow runs of the experiment kg (make dashboard).")
-        return
-    print()
-    for name, run in results.items():
-        print(
-            f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
-            f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
-        )
+        return f"What was made is in {work}. Trained tables are MLflow runs of the experiment kg (make dashboard)."
+    lines = [
+        f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
+        f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
+        for name, run in results.items()
+    ]
     report = pipeline["report"]
     held_out = counts(report["held_out"], results)
-    print(f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n")
     rows = report["rows"]
-    if given.get("ARMS"):  # a metric may be one of the trainings that were left out
+    if variants:  # a metric may be one of the trainings that were left out
         rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}
-    print(table(rows, results, report["column"]))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.pretrain", description=__doc__)
-    parser.add_argument("paper", help=f"one of: {', '.join(papers() + graph_embeddings())}")
-    parser.add_argument("--profile", default="small")
-    parser.add_argument("settings", nargs="*", help=f"NAME=VALUE with NAME one of {', '.join(INPUTS)}")
-    options = parser.parse_intermixed_args()  # settings may stand behind --profile, as the Makefile writes them
-    if "MAKELEVEL" in os.environ:
-        dies_with_its_parent()
-    try:
-        given = dict(s.split("=", 1) if "=" in s else (s, "") for s in options.settings)
-        if unknown := sorted(set(given) - set(INPUTS)):
-            raise InputError(f"no setting {unknown[0]!r}; choose from: {', '.join(INPUTS)}")
-        pretrain(options.paper, options.profile, given)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()
+    lines += [f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n", table(rows, results, report["column"])]
+    return "\n".join(lines)

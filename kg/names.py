@@ -14,12 +14,14 @@ import hashlib
 import re
 import string
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from core.files import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _PUNCTUATION = re.compile(rf"[\s{re.escape(string.punctuation)}]+")
 SYMBOLS = r"""[\s,.;{}\[\]()+\-_*/?!`"'=%><]+"""  #: as a pattern, for Arrow too
@@ -66,20 +68,24 @@ def one_name(names: Sequence[str], rule: str, key: str = "") -> str:
     return min(names, key=lambda name: (hashlib.blake2b(f"{key}\t{name}".encode(), digest_size=8).digest(), name))
 
 
-def top_k(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def top_k(scores: csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(scores (q, k), columns (q, k)) of the k highest of each row of (q, n); of equal ones the lowest columns.
 
-    k is cut to n.
+    scores has no negative values and is never made dense; its empty cells are zeros. k is cut to n.
     """
-    k = min(k, scores.shape[1])
-    if k == 0:
-        return scores[:, :0], np.zeros((len(scores), 0), np.int64)
-    last = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
-    columns = np.empty((len(scores), k), np.int64)
-    for row, (values, threshold) in enumerate(zip(scores, last, strict=True)):
-        at = np.flatnonzero(values >= threshold)  # ascending: the stable sort keeps equal ones in this order
-        columns[row] = at[np.argsort(-values[at], kind="stable")][:k]
-    return np.take_along_axis(scores, columns, axis=1), columns
+    rows, k = scores.shape[0], min(k, scores.shape[1])
+    best, columns = np.zeros((rows, k), scores.dtype), np.empty((rows, k), np.int64)
+    for row in range(rows):
+        own = slice(scores.indptr[row], scores.indptr[row + 1])
+        values, numbers = scores.data[own], scores.indices[own]
+        if len(values) > k > 0:
+            kept = values >= np.partition(values, len(values) - k)[len(values) - k]
+            values, numbers = values[kept], numbers[kept]
+        order = np.lexsort((numbers, -values))[:k]
+        best[row, : len(order)], columns[row, : len(order)] = values[order], numbers[order]
+        if len(order) < k:  # of names that score nothing the first ones
+            columns[row, len(order) :] = np.setdiff1d(np.arange(k + len(order)), numbers[order])[: k - len(order)]
+    return best, columns
 
 
 class TfIdf:
@@ -90,20 +96,22 @@ class TfIdf:
     """
 
     def __init__(self, names: Sequence[str], block: int = 256) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer  # slow to import, and only this class needs it
+
         self.block = block
         self.vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False, dtype=np.float32)
         try:
             matrix = self.vectors.fit_transform([name.ljust(3) for name in names])
         except ValueError as error:
             raise InputError("TF-IDF: no name to search. Check the dictionary.") from error
-        self.columns: sparse.csc_matrix = matrix.T.tocsr()
+        self.columns = matrix.T.tocsr()
 
     def search(self, queries: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines (q, k), numbers of names (q, k)), best first; equal ones by number. Unlike names score 0."""
         found = []
         for start in range(0, len(queries), self.block):
             part = self.vectors.transform([q.ljust(3) for q in queries[start : start + self.block]])
-            found.append(top_k((part @ self.columns).toarray(), k))
+            found.append(top_k((part @ self.columns).tocsr(), k))
         if not found:
             return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
         scores, numbers = zip(*found, strict=True)

@@ -12,17 +12,15 @@ ids        a concept is right under any of its ids
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from core.files import InputError
 from datamodules.linking import Dictionary, Mention
 from inference.linkers import DEPTH, Names, Ranking
-from models.metrics import bootstrap_interval, score
+from models.metrics import score
 
-COMPOSITE, NIL = ("union", "each"), ("wrong", "left out")
 METRICS = ("acc@1", "acc@5", "mrr")
 
 
@@ -57,10 +55,6 @@ def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
 
 def scores(ranks: np.ndarray) -> dict[str, float]:
     return {metric: score(t) for metric, t in tallies(ranks).items()} if len(ranks) else {}
-
-
-def interval(ranks: np.ndarray, metric: str = "acc@1") -> tuple[float, float]:
-    return bootstrap_interval(tallies(ranks)[metric])
 
 
 # sub-populations (GenBioEL, Table 8)
@@ -151,61 +145,3 @@ def _owned(names: Names) -> dict[str, list[str]]:
             made[concept].append(name)
         kept = names.__dict__["_owned"] = dict(made)
     return kept
-
-
-# the protocol stamp
-
-
-class Result(NamedTuple):
-    """A score in a table. A measured one has a stamp; one `as published` has none."""
-
-    task: str
-    model: str
-    scores: Mapping[str, float]
-    stamp: Mapping[str, Any] | None
-    interval: tuple[float, float] | None = None
-
-
-#: What a stamp says of the linker, not of the protocol: it may differ within a column.
-OWN = ("linker",)
-
-
-def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """The parts in which two stamps differ."""
-    return sorted(k for k in set(first) | set(second) if k not in OWN and first.get(k) != second.get(k))
-
-
-def table(results: Sequence[Result], metric: str = "acc@1") -> str:
-    """Models (rows) by tasks (columns), in order of appearance; published numbers marked.
-
-    Raises InputError when two measured scores of one column have different stamps, saying in which part.
-    """
-    columns: dict[str, Result] = {}
-    for result in results:
-        if result.stamp is None:
-            continue
-        first = columns.setdefault(result.task, result)
-        assert first.stamp is not None
-        if parts := differing(first.stamp, result.stamp):
-            told = "; ".join(f"{p}: {first.stamp.get(p)!r} and {result.stamp.get(p)!r}" for p in parts)
-            raise InputError(
-                f"{result.task}: {first.model} and {result.model} were measured by different protocols ({told}). "
-                "Measure both by one protocol, or put them in two tables."
-            )
-    tasks = list(dict.fromkeys(r.task for r in results))
-    cells = {(r.model, r.task): r for r in results}
-    models = list(dict.fromkeys(r.model for r in results))
-    lines = [["", *tasks]]
-    for model in models:
-        row = [model]
-        for task in tasks:
-            r = cells.get((model, task))
-            row.append("" if r is None else f"{100 * r.scores[metric]:.1f}" + ("" if r.stamp else " as published"))
-        lines.append(row)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(tasks) + 1)]
-    text = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))).rstrip()
-            for line in lines]  # fmt: skip
-    closed = [
-        f"{t}: {r.stamp['not_comparable']}" for t, r in columns.items() if r.stamp and r.stamp.get("not_comparable")
-    ]
-    return "\n".join([*text, *closed])

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.linking.evaluate import prepared_folds
+from benchmarks.options import Files
 from benchmarks.tasks.linking import task
 from datamodules.linking import Linking, load_linking
 
 
-def sizes(name: str, given: Mapping[str, str]) -> dict[str, int]:
+def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
     """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is scored with.
 
     Distinct names; of a task in folds the mean over them, rounded. A split that is not at hand is left out. Raises
     InputError where the data set is not at hand.
     """
     each: list[dict[str, int]] = []
-    for fold in prepared_folds(task(name), given):
+    for fold in prepared_folds(task(name), files, graph):
         loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
         last = loaded.get("test") or loaded["dev"]
         found = {"names": len(set(last.dictionary.names)), "concepts": len(set(last.dictionary.ids))}

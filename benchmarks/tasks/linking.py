@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 from core.files import InputError, read_json, sha256, write_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.linking import formats as read
-from datamodules.linking.layperson import hpo_layperson
 from kg.graph import fingerprint
-from kg.sources import hpo
 
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then built again.
 READERS = 1
@@ -37,9 +35,6 @@ class Part(NamedTuple):
     splits: dict[str, list[Mention]]
     dictionaries: dict[str, Dictionary]
     documents: dict[str, str]
-
-
-Given = Mapping[str, str]
 
 
 class Task(NamedTuple):
@@ -175,6 +170,8 @@ def _folds(folder: str, stem: str) -> Callable[..., list[Part]]:
 
 
 def _hpo(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    from datamodules.linking.layperson import hpo_layperson
+
     dictionary, splits = hpo_layperson(data, found)
     own = graph or dictionary
     return [Part(splits, {"dev": own, "test": own}, {})]
@@ -227,6 +224,8 @@ def task(name: str) -> Task:
 def _inputs(definition: Task, data: Path) -> dict[str, str]:
     """{file or folder: its sum}. Raises InputError for one that is missing."""
     if definition.dataset is None:
+        from kg.sources import hpo
+
         return {p.name: sha256(p) for p in hpo.files(data)[:1]}
     sums = {}
     folders = {NCBI_BIOSYN: "ncbi-disease", BC5CDR_BIOSYN: "bc5cdr-disease"}
@@ -253,7 +252,12 @@ def prepared(name: str, data: Path | None, out: Path, graph: Path | None = None)
             f"{name}: its dictionary needs a licence. Build {definition.needs_graph} as a knowledge graph and give its "
             "folder: GRAPH=<folder>" + (", or take COMETA:closed" if name == "COMETA-EL" else "")
         )
-    place = data if data is not None else hpo.files()[0].parent
+    if data is None:
+        from kg.sources import hpo
+
+        place = hpo.files()[0].parent
+    else:
+        place = data
     made_of = {"name": name, "readers": READERS, "inputs": _inputs(definition, place),
                "graph": fingerprint(graph) if graph else None}  # fmt: skip
     if (out / "parts.json").is_file():

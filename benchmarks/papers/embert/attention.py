@@ -1,6 +1,6 @@
 """What two encoders' attention does with entities: two figures, and what they show over many sentences.
 
-    python -m benchmarks.run figures embert [MODEL= BASE= LINKED= GRAPH= THESAURUS= SEGMENTS= SENTENCES=500 OUT=FOLDER ...]
+    kepl figures embert [--model embert --base zh --linked-text FOLDER --sentences 500 --out FOLDER ...]
 
     figure2.png, figure2.csv   the weights between an entity and its context when the entity is as it stands, replaced by a
                                synonym, and by a random entity of the same type and length: one sentence drawn; of every
@@ -9,13 +9,6 @@
                                every sentence the share of the entity's weights that stays inside it, and the share that its
                                adjective (all pieces but the last) gives to its atomic part (the last)
     summary.json               means with 95 % intervals, and paired differences
-
-    MODEL, BASE      two encoders, as `make finetune` takes them, each a BERT;  CKPT  one exact run of MODEL
-    LINKED           folder of `python -m kg.linking`;  GRAPH, THESAURUS, SEGMENTS  folders of the graph, its synonyms, its
-                     segmented names
-    SENTENCES        how many (500), of an entity one at most;  WINDOW  characters of a sentence (128);  LEAST  of its context (10)
-    LAYER2, LAYER3   layers of the two figures, from 1; without them the share of the encoder's depth that figures.yaml says
-    PICK2, PICK3     the row of the sentence to draw; without them the one whose difference is the median of all
 
 Figure 2 compares weights of context tokens alone, without [CLS] and [SEP], which get much and from every entity the same.
 Figure 3 counts shares twice: among all tokens, and among those of the text. Intervals and tests are bootstraps over
@@ -35,25 +28,19 @@ import torch
 from transformers import BertModel
 
 from benchmarks.fonts import chinese_font, label
-from benchmarks.linking.settings import device_of, number
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
 from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
 from core.files import InputError, write_json, written
-from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
+from inference.options import checked_device
 from kg.graph import KnowledgeGraph
 from kg.segment import Segmenter
 from kg.thesaurus import Thesaurus
 from models.encoders import load_bert
 from models.metrics import bootstrap_interval, compared
 
-FOLDERS = ("LINKED", "GRAPH", "THESAURUS", "SEGMENTS")
-SETTINGS = (
-    "MODEL", "CKPT", "BASE", *FOLDERS, "SENTENCES", "WINDOW", "LEAST", "LAYER2", "LAYER3", "PICK2", "PICK3", "SEED", "OUT",
-    "DEVICE",
-)  # fmt: skip
 Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
 #: For which sentences figure2 tells means: a synonym that is longer or shorter than the name moves what stands behind it to
@@ -381,53 +368,39 @@ def report(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def figures(
-    given: Mapping[str, str],
-    model: str,
-    base: str,
-    out: str,
-    folders: Mapping[str, str],
-    depth: Mapping[str, tuple[int, int]],
-) -> dict[str, Any]:
-    """Draw both figures; returns what summary.json says. Raises InputError.
+def draw(
+    model: str, base: str, ckpt: str | None, folders: Mapping[str, Path], depth: Mapping[str, tuple[int, int]], target: Path,
+    sentences: int, window: int, least: int, layers_given: Mapping[str, int | None], picks: Mapping[str, int | None], seed: int,
+    device: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Draw both figures; returns what summary.json holds. Raises InputError.
 
-    model, base: the encoders where MODEL= and BASE= name none. out: folder in runs/figures. folders: {LINKED, …: folder in
-    runs/data}. depth: {figure2, figure3: (layer, of how many)}.
+    folders: {linked_text, graph, thesaurus, segments: folder}.  depth: {figure2, figure3: (layer, of how many)} where
+    `layers_given` names none.
     """
-    places = {name: Path(given.get(name) or runs_folder() / "data" / folders[name]) for name in FOLDERS}
-    count, window, least = (number(given, *s) for s in (("SENTENCES", 500), ("WINDOW", 128), ("LEAST", 10)))
-    seed = number(given, "SEED", 0, 0)
-    picks = {name: number(given, name, 0, 0) if given.get(name) else None for name in ("PICK2", "PICK3")}
-    chinese_font()  # told before the work, not after it
-    device = device_of(given)
-    readers = [
-        reader(given.get("MODEL") or model, given.get("CKPT"), device),
-        reader(given.get("BASE") or base, None, device),
-    ]
+    device = checked_device(device)
+    chinese_font()  # an error comes before the work
+    readers = [reader(model, ckpt, device), reader(base, None, device)]
     if readers[0].name == readers[1].name:
         raise InputError(f"MODEL and BASE both mean {readers[0].name}: give another BASE=")
     room = min(int(one.bert.config.max_position_embeddings) for one in readers) - 2
     if window > room:
         raise InputError(f"WINDOW={window}: the encoders hold {room} tokens beside [CLS] and [SEP]")
-    layers = {
-        key: [number(given, setting, 0) if given.get(setting) else layer_of(*depth[key], one.layers) for one in readers]
-        for key, setting in (("figure2", "LAYER2"), ("figure3", "LAYER3"))
-    }
-    kinds, pool = pools(KnowledgeGraph.load(places["GRAPH"]))
-    options: dict[str, int] = {"number": count, "window": window, "least": least, "seed": seed}
-    names = Thesaurus.load(places["THESAURUS"])
-    swapped, without2 = swaps(mentions(places["LINKED"]), names.names, kinds, pool, **options)
-    long, without3 = halves(mentions(places["LINKED"]), Segmenter.load(places["SEGMENTS"]).pieces, **options)
-    for what, sentences, without in (("synonym", swapped, without2), ("long entity", long, without3)):
-        if not sentences:
+    layers = {key: [layers_given[key] or layer_of(*depth[key], one.layers) for one in readers] for key in depth}
+    kinds, pool = pools(KnowledgeGraph.load(folders["graph"]))
+    options: dict[str, int] = {"number": sentences, "window": window, "least": least, "seed": seed}
+    names = Thesaurus.load(folders["thesaurus"])
+    swapped, without2 = swaps(mentions(folders["linked_text"]), names.names, kinds, pool, **options)
+    long, without3 = halves(mentions(folders["linked_text"]), Segmenter.load(folders["segments"]).pieces, **options)
+    for what, kept, without in (("synonym", swapped, without2), ("long entity", long, without3)):
+        if not kept:
             told = "; ".join(f"{n:,} {why}" for why, n in without.items()) or "no mention at all"
-            raise InputError(f"{places['LINKED']}: no sentence with a {what} ({told})")
-    target = Path(given.get("OUT") or runs_folder() / "figures" / out)
+            raise InputError(f"{folders['linked_text']}: no sentence with a {what} ({told})")
     summary = {
         "model": readers[0].name, "base": readers[1].name, "window": window, "least": least, "seed": seed,
-        "folders": {name: str(place) for name, place in places.items()},
-        "figure2": figure2(readers, layers["figure2"], swapped, target, picks["PICK2"]) | {"left out": dict(without2)},
-        "figure3": figure3(readers, layers["figure3"], long, target, picks["PICK3"]) | {"left out": dict(without3)},
+        "folders": {name: str(place) for name, place in folders.items()},
+        "figure2": figure2(readers, layers["figure2"], swapped, target, picks["figure2"]) | {"left out": dict(without2)},
+        "figure3": figure3(readers, layers["figure3"], long, target, picks["figure3"]) | {"left out": dict(without3)},
     }  # fmt: skip
     write_json(target / "summary.json", summary)
     print(report(summary))

@@ -34,7 +34,7 @@ def texts(linked: Path) -> Iterator[str]:
     """The texts in a folder of linked text. Raises InputError when it has none."""
     parts = sorted(linked.glob("part-*.jsonl"))
     if not parts:
-        raise InputError(f"LINKED={linked}: no linked text here (part-*.jsonl). Run: python -m kg.linking --help")
+        raise InputError(f"LINKED_TEXT={linked}: no linked text here (part-*.jsonl). Run: python -m kg.linking --help")
     for part in parts:
         for _, line in lines(part):
             yield json.loads(line)["text"]
@@ -149,8 +149,8 @@ def composed(
 
 def trained(
     kind: str, unit: str, linked: Path, seed: int
-) -> tuple[str, dict[str, Any], Callable[[Sequence[str]], np.ndarray]]:
-    """(label, what decides the vectors, names -> (n, SIZE) vectors) of sgns or glove on the text in folder `linked`."""
+) -> tuple[dict[str, Any], Callable[[Sequence[str]], np.ndarray]]:
+    """(what decides the vectors, names -> (n, SIZE) vectors) of sgns or glove on the text in folder `linked`."""
     if unit not in UNITS:
         raise InputError(f"MODEL={kind}:{unit}: choose from: {', '.join(f'{kind}:{u}' for u in UNITS)}")
     own = word_vectors(kind, "char", linked, seed)
@@ -159,4 +159,4 @@ def trained(
         "vectors": kind, "unit": unit, "text": sha256(linked / "manifest.json"), "seed": seed, "size": SIZE,
         "window": WINDOW, "least": LEAST,
     }  # fmt: skip
-    return f"{kind} {unit}", identity, lambda names: composed(names, own, words_of)
+    return identity, lambda names: composed(names, own, words_of)

@@ -1,0 +1,47 @@
+"""`kepl graph`: build a graph of any source, or count what is in one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def build(words: Sequence[str]) -> int:
+    """`kepl graph build SOURCE [PATH] --out FOLDER`: python -m kg.build, with NAME=value for --name value. Returns the exit code."""
+    from kg.build import main
+
+    plain = []
+    for word in words:
+        setting = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S)
+        plain += [f"--{setting[1].lower().replace('_', '-')}", setting[2]] if setting else [word]
+    return main(plain)
+
+
+def graph_info(folder: Path) -> dict[str, Any]:
+    """Counts of a graph, of its types and relations; where it comes from. Raises InputError."""
+    from kg.graph import KnowledgeGraph
+
+    graph = KnowledgeGraph.load(folder)
+    about = {k: v for k, v in graph.manifest.items() if k in ("source", "version", "licence")}
+    counts = {
+        "types": Counter(graph.entities["type"].to_pylist()),
+        "relations of triples": Counter(graph.triples["relation"].to_pylist()),
+        "languages": Counter(graph.names["language"].to_pylist()),
+    }  # fmt: skip
+    return about | graph.counts() | {name: dict(counter.most_common()) for name, counter in counts.items()}
+
+
+def format_info(info: dict[str, Any], most: int = 20) -> str:
+    """The counts as aligned lines; of types and relations the `most` frequent ones."""
+    lines = []
+    for key, value in info.items():
+        if not isinstance(value, dict):
+            lines.append(f"{key:<20}{value:,}" if isinstance(value, int) else f"{key:<20}{value}")
+            continue
+        shown = list(value.items())
+        lines += [f"{key}:", *(f"  {count:>12,}  {name}" for name, count in shown[:most])]
+        lines += [f"  {'':>12}  and {len(shown) - most:,} more"] if len(shown) > most else []
+    return "\n".join(lines)

@@ -1,0 +1,535 @@
+"""The commands of `kepl`: typed functions whose parameters are options and whose docstrings are help. See app.cli."""
+
+from __future__ import annotations
+
+import json as jsons
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.options import Choices, Files, Protocol
+from core.files import InputError
+from experiments.machine import Inputs, Machine
+from inference.options import LinkerOptions
+
+Profile = Literal["small", "paper"]
+Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
+
+
+# --- graphs and pre-training ------------------------------------------------------------------------------------------
+
+
+def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> None:
+    """Build a graph (kepl graph build SOURCE --help), or count what is in one.
+
+    Args:
+        what: build or info.
+        folder: Folder of the graph.
+        json: Print one JSON object.
+
+    Examples:
+      kepl graph build hpo --out graph
+      kepl graph build medic CTD_diseases.tsv.gz --out medic
+      kepl graph info graph --json
+    """
+    from app.graphs import format_info, graph_info
+
+    info = graph_info(folder)
+    print(jsons.dumps(info, ensure_ascii=False) if json else format_info(info))
+
+
+def pretrain(
+    paper: str, profile: Profile = "small", seed: int = 0, fresh: bool = False, variants: Sequence[str] = (), args: str = "",
+    plan: bool = False, *, inputs: Inputs, machine: Machine,
+) -> None:  # fmt: skip
+    """Pre-train a paper's model: graph, embeddings, linked corpus, training; scores on held-out text.
+
+    Args:
+        paper: Paper, initial encoder (zh), or kg/<graph>_<model>.
+        profile: Settings and data for a laptop (small), or the paper's.
+        seed: Seed of training.
+        fresh: Train again what is finished.
+        variants: Train these variants of the pipeline (ablations among them) instead of its usual ones.
+        args: Further words for LightningCLI, such as "--trainer.max_steps 100".
+        plan: Only list the stages.
+
+    Examples:
+      make pretrain-kebiolm
+      kepl pretrain kebiolm --variants mlm wem --seed 1
+      kepl pretrain kebiolm --graph my_graph --corpus my_texts.jsonl
+    """
+    from experiments.pretrain import pretrain as run
+
+    print(run(paper, profile, inputs, machine, seed, fresh, variants, args, plan))
+
+
+def finetune(
+    task: str, model: str | None = None, seeds: str | None = None, ckpt: str | None = None, profile: Profile = "small",
+    epochs: int | None = None, lr: float | None = None, fresh: bool = False, args: str = "",
+    options: Mapping[str, float] | None = None, *, files: Files, machine: Machine,
+) -> None:  # fmt: skip
+    """Fine-tune an encoder on a task and score it, or a linker on a linking task (see the end).
+
+    Args:
+        task: Task (kepl tasks lists them).
+        model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where that is missing.
+        seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
+        ckpt: Folder of one exact run of the encoder.
+        profile: Settings for a laptop (small), or the paper's, with its grid.
+        epochs: Passes over the training data. Default: as the task's YAML says.
+        lr: Learning rate. Default: as the task's YAML says, for the encoder's width.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+
+    Examples:
+      make finetune TASK=cMedQANER
+      kepl finetune NCBI --model minilm --seeds 3 --mirror downloads/
+      kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
+    """
+    from benchmarks.finetune import compute, report
+
+    results = compute(
+        task, model, seeds=seeds, ckpt=ckpt, profile=profile, epochs=epochs, lr=lr, fresh=fresh, args=args, options=options,
+        files=files, machine=machine,
+    )  # fmt: skip
+    print(report(results))
+
+
+def finetune_linker(
+    task: str, model: str = "sapbert", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
+    folds: Sequence[int] = (), graph: Path | None = None, profile: Profile = "small", epochs: int | None = None, seed: int = 0,
+    fresh: bool = False, args: str = "", options: Mapping[str, Any] | None = None, *, protocol: Protocol, linker: LinkerOptions,
+    files: Files, machine: Machine,
+) -> None:  # fmt: skip
+    """Fine-tune a linker on a linking task and score it, without and with dictionary back-off.
+
+    Args:
+        task: Linking task.
+        model: Linker to start from: a paper's run, or an encoder of its kind.
+        ckpt: Folder of one exact run.
+        split: Split to score. Default: test, or dev where there is no test.
+        folds: Folds of a task that has several. Default: all.
+        graph: Folder of a graph that replaces the task's dictionary.
+        profile: Settings for a laptop (small), or the paper's.
+        epochs: Passes over the training data. Default: as the paper's YAML says.
+        seed: Seed of training.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+    """
+    from benchmarks.linking.evaluate import report
+    from benchmarks.linking.finetune import compute
+
+    for results in compute(
+        task, model, ckpt=ckpt, split=split, folds=folds, graph=graph, profile=profile, epochs=epochs, seed=seed, fresh=fresh,
+        args=args, options=options, protocol=protocol, linker=linker, files=files, machine=machine,
+    ):  # fmt: skip
+        print(report(results))
+
+
+# --- use --------------------------------------------------------------------------------------------------------------
+
+
+def link(
+    graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
+    nil: float | None = None, top: int = 5, format: Format | None = None,
+    to: Literal["jsonl", "pubtator", "bioc", "biocjson"] | None = None, encoding: str = "utf-8",
+    empty: Literal["error", "skip"] = "error", fresh: bool = False, json: bool = False, *, linker: LinkerOptions,
+) -> None:  # fmt: skip
+    """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
+
+    Args:
+        graph: Folder of a graph (kepl graph build).
+        chain: What detects mentions, finds candidates and ranks them again; see the end.
+        text: One text.
+        input: Files or folders with JSON lines, plain text (a document a line), PubTator, PubMed XML or BioC.
+        output: File for the result of --input; a killed run is resumed by the same command.
+        nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
+        top: Candidates that are kept for each mention.
+        format: Format of --input. Default: by the file's name.
+        to: Format of --output. Default: by the file's name.
+        encoding: Encoding of text files.
+        empty: What happens with documents that have no text.
+        fresh: Start again instead of resuming.
+        json: Print JSON lines.
+
+    Examples:
+      kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
+      echo "Marfan syndrome" | kepl link --graph graph --json
+      kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert" --nil 0.8
+    """
+    from dataclasses import asdict
+
+    from inference.chain import Pipeline, as_record
+    from inference.stream import format_of, link_files
+    from kg.graph import fingerprint
+
+    if text is not None and input:
+        raise InputError("--text and --input: expected one of the two")
+    if bool(input) != bool(output):
+        raise InputError("--input and --output go together; the answer to --text goes to standard output")
+    if output:
+        format_of(output, to)
+    pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
+    if input and output:
+        made_of = {
+            "graph": fingerprint(graph), "chain": chain, "models": pipeline.identities, "nil": nil, "top": top,
+            "options": {k: str(v) for k, v in asdict(linker).items() if k != "device"},
+        }  # fmt: skip
+        counts = link_files(pipeline, input, output, made_of, format, to, encoding, empty, fresh)
+        told = {"output": str(output)} | counts._asdict()
+        print(jsons.dumps(told) if json else f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, "
+              f"{counts.linked:,} linked")  # fmt: skip
+        return
+    texts = read_texts(text)
+    for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
+        if json:
+            print(jsons.dumps({"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]}, ensure_ascii=False))
+            continue
+        print(own)
+        for m in mentions:
+            meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
+            score = "" if m.score is None else f"  {m.score:.3f}"
+            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}")
+
+
+def serve(
+    graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
+    max_bytes: int = 1 << 20, max_seconds: float = 30.0, *, linker: LinkerOptions,
+) -> None:  # fmt: skip
+    """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
+
+    Args:
+        graph: Folder of a graph (kepl graph build).
+        chain: What detects mentions, finds candidates and ranks them again; see the end.
+        nil: Least score of a linked mention.
+        top: Candidates that are kept for each mention.
+        host: Address; the default is this machine alone.
+        port: Port; 0 takes a free one and prints it.
+        max_bytes: Limit of a request's body.
+        max_seconds: Limit of a request's wait.
+
+    Examples:
+      kepl serve --graph graph
+      KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
+      curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan syndrome"]}'
+    """
+    import socket
+    from dataclasses import asdict
+
+    import uvicorn
+
+    from app.serve import Limits, create_app
+    from inference.chain import Pipeline
+
+    if max_bytes < 1 or max_seconds <= 0:
+        raise InputError(f"--max-bytes {max_bytes}, --max-seconds {max_seconds}: expected more than 0")
+    app = create_app(
+        Pipeline(graph, chain, nil, top, **asdict(linker)), os.environ.get("KEPL_TOKEN") or None,
+        Limits(bytes=max_bytes, seconds=max_seconds),
+    )  # fmt: skip
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--host {host} --port {port}: {error}. Choose another port, or --port 0.") from error
+    address, number = listening.getsockname()[:2]
+    print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+
+
+def embed(
+    model: str, text: str | None = None, input: Path | None = None, output: Path | None = None,
+    pooling: Literal["cls", "mean", "text"] | None = None, max_length: int = 25, device: str = "cpu", json: bool = False,
+) -> None:  # fmt: skip
+    """Vectors of names or short texts. Without --text and --input, the lines of standard input are texts.
+
+    Args:
+        model: Encoder: a paper, paper/stem, minilm, a folder or a hub name.
+        text: One text.
+        input: File with a text on each line.
+        output: Safetensors file: vectors (n, H), in the order of the lines.
+        pooling: Vector of a text. Default: the model's own.
+        max_length: Tokens of a text.
+        device: cpu or cuda.
+        json: Print JSON lines instead of writing a file.
+
+    Examples:
+      kepl embed --model sapbert --text "heart attack" --json
+      kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors
+    """
+    from experiments.encoders import encoder
+
+    if bool(output) == json:
+        raise InputError("--output FILE or --json: expected one of the two")
+    texts = read_texts(text, input)
+    if not texts:
+        raise InputError("no text; give --text, --input, or lines on standard input")
+    chosen = encoder(model)
+    from core.files import written
+    from inference.encoders import embedder
+
+    own = embedder(chosen, LinkerOptions(pooling=pooling, max_length=max_length, device=device))
+    vectors = own(texts)
+    if json:
+        for one, vector in zip(texts, vectors.tolist(), strict=True):
+            print(jsons.dumps({"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False))
+        return
+    from safetensors.torch import save
+
+    assert output is not None
+    with written(output, "wb") as handle:
+        handle.write(save({"vectors": vectors.contiguous()}, metadata={k: str(v) for k, v in own.settings.items()}))
+    print(f"{output}: {len(texts):,} vectors of {vectors.shape[1]} by {chosen.name}")
+
+
+def read_texts(text: str | None, file: Path | None = None) -> list[str]:
+    """One text, a file's lines, or those of standard input."""
+    if text is not None:
+        return [text]
+    if file is not None:
+        from core.files import lines
+
+        return [line for _, line in lines(file) if line.strip()]
+    return [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def evaluate(
+    task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
+    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, *, protocol: Protocol, linker: LinkerOptions,
+    files: Files,
+) -> None:  # fmt: skip
+    """Score a linker on a linking task, beside exact match and TF-IDF.
+
+    Args:
+        task: Linking task.
+        model: exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder or a hub name.
+        ckpt: Folder of one exact run of the encoder.
+        split: Split to score. Default: test, or dev where there is no test.
+        folds: Folds of a task that has several. Default: all.
+        backoff: An exact match comes before what the model finds.
+        graph: Folder of a graph that replaces the task's dictionary.
+
+    Examples:
+      make evaluate TASK=HPO-EL MODEL=sapbert
+      kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
+    """
+    from benchmarks.linking.evaluate import compute, report
+
+    results = compute(
+        task, model, ckpt=ckpt, split=split, folds=folds, backoff=backoff, graph=graph, protocol=protocol, linker=linker,
+        files=files,
+    )  # fmt: skip
+    print(report(results))
+
+
+def compare(
+    task: str, profile: Profile = "small", base: str | None = None, samples: Path | None = None,
+    split: Literal["dev", "test"] | None = None,
+) -> None:  # fmt: skip
+    """Every system that was scored on a task, best first, with paired tests.
+
+    Args:
+        task: Task, linking task, or synonyms.
+        profile: Profile of fine-tuning.
+        base: System that all others are compared with. Default: the best.
+        samples: Folder of the samples of synonym retrieval. Default: those of the newest score.
+        split: Split of a linking task. Default: that of the newest score.
+    """
+    from benchmarks.compare import compare as run
+
+    print(run(task, profile, base, samples, split))
+
+
+def table(
+    paper: str, table: str, out: Path | None = None, run: bool = False, seeds: str | None = None, *, choices: Choices, files: Files,
+) -> None:  # fmt: skip
+    """A paper's table, reported beside measured; as Markdown and CSV.
+
+    Args:
+        paper: Paper.
+        table: Number of the table.
+        out: Folder for the files. Default: runs/tables.
+        run: First make the results that are missing; each prints how long it takes.
+        seeds: Seeds of the missing fine-tunings.
+    """
+    from benchmarks.tables import write_table
+
+    text, paths = write_table(paper, table, choices, files, out, run, seeds)
+    print(f"{text}\n\nwritten to {paths[0]} and {paths[1].name}")
+
+
+def figures(paper: str) -> None:
+    """A paper's figures; `kepl figures PAPER --help` has the settings of each.
+
+    Args:
+        paper: Paper.
+    """
+
+
+def cases(
+    task: str, of: str | None = None, split: Literal["dev", "test"] | None = None, top: int = 20, folds: Sequence[int] = (),
+    graph: Path | None = None, *, files: Files,
+) -> None:  # fmt: skip
+    """What a scored linker gets wrong, most frequent first; all cases go to cases.csv.
+
+    Args:
+        task: Linking task.
+        of: Label or folder of a result. Default: the newest.
+        split: Split of the result.
+        top: Cases to print.
+        folds: Folds of the result.
+        graph: Folder of a graph that was the dictionary.
+    """
+    from benchmarks.linking.cases import scored_run, write_cases
+
+    print(write_cases(scored_run(task, of, split, folds, graph, files), top))
+
+
+def synonyms(
+    model: str = "zh", ckpt: str | None = None, samples: Path | None = None, linked_text: Path | None = None, frequent: int = 200,
+    seed: int = 0, pooling: Literal["cls", "mean", "text"] = "text", similarity: Literal["cosine", "dot"] = "cosine",
+    max_length: int | None = None, precision: Literal["fp32", "bf16"] = "fp32", knowledge: bool = True, device: str = "cpu",
+) -> None:  # fmt: skip
+    """Which of 20 names means the same (SMedBERT, Table 1), by an encoder or by word vectors.
+
+    Args:
+        model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
+        ckpt: Folder of one exact run of the encoder.
+        samples: Folder of datamodules.synonyms build. Default: that of make pretrain-smedbert.
+        linked_text: Text that word vectors are trained on and whose mentions are counted. Default: beside the samples.
+        frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.
+        seed: Seed of word vectors.
+        pooling: Vector of a name.
+        similarity: Similarity of two vectors.
+        max_length: Tokens of a name (default 25).
+        precision: Arithmetic of the model.
+        knowledge: Whether an encoder that reads linked mentions gets them.
+        device: cpu or cuda.
+    """
+    from benchmarks.synonyms import compute, report
+
+    options = LinkerOptions(
+        pooling=pooling, similarity=similarity, max_length=max_length, precision=precision, knowledge=knowledge, device=device
+    )
+    print(report(compute(model, ckpt=ckpt, samples=samples, linked_text=linked_text, frequent=frequent, seed=seed, linker=options)))
+
+
+def probe(
+    model: str = "kebiolm", graph: str = "hpo", ckpt: str | None = None, method: Literal["beam", "confidence"] = "beam",
+    masks: int = 10, beam: int | None = None,
+    templates: Literal["relation", "default_prompt", "human_prompt"] | None = None, special_tokens: bool = False,
+    limit: int | None = None, seed: int = 0, size: int = 8192, device: str = "cpu", *, files: Files,
+) -> None:  # fmt: skip
+    """Fill-in queries of a graph's triples, answered by a masked language model (KeBioLM, Tables 5 to 7).
+
+    Args:
+        model: KeBioLM, or any masked language model.
+        graph: hpo, medlama (its files come from --mirror), or a folder of a graph or of queries.
+        ckpt: Folder of one exact run.
+        method: Search of answers with several tokens.
+        masks: Answers of 1 to so many tokens.
+        beam: Beams of the search (default 5).
+        templates: Templates of MedLAMA's queries. Default: relation.
+        special_tokens: Whether special and unused tokens may be guessed.
+        limit: So many of the queries, drawn by --seed. Default: all.
+        seed: Seed of the queries drawn.
+        size: Tokens of a batch.
+        device: cpu or cuda.
+    """
+    from benchmarks.probing import compute, report
+
+    result = compute(
+        model, graph=graph, ckpt=ckpt, method=method, masks=masks, beam=beam, templates=templates, special_tokens=special_tokens,
+        limit=limit, seed=seed, size=size, device=device, files=files,
+    )  # fmt: skip
+    print(report(result))
+
+
+def overlap(
+    task: Sequence[str] = (), graph: str | None = None, model: str | None = None, ckpt: str | None = None, *, files: Files,
+) -> None:  # fmt: skip
+    """Annotated mentions of NER and relation sets that a graph has a name for.
+
+    Args:
+        task: Tasks. Default: all of NER and relations.
+        graph: hpo, or a folder of a graph (default hpo).
+        model: A KeBioLM whose entities are counted, instead of a graph's.
+        ckpt: Folder of one exact run of it.
+    """
+    from benchmarks.overlap import overlaps, report
+
+    print(report(*overlaps(task, graph, model, ckpt, files)))
+
+
+def counts(task: Sequence[str] = (), *, files: Files) -> None:
+    """Sizes of every available split, beside the papers'.
+
+    Args:
+        task: Tasks. Default: all.
+    """
+    from benchmarks.counts import count_rows, counts_table
+    from benchmarks.tasks import task as task_of
+    from benchmarks.tasks import tasks as all_tasks
+    from datamodules.sources import fetched, place
+
+    chosen = [task_of(name) for name in task] or list(all_tasks().values())
+    print(counts_table(count_rows(lambda d: fetched(d.dataset, place(), files.mirror), chosen)))
+
+
+def data(task: str, *, files: Files) -> None:
+    """Fetch and verify a task's files.
+
+    Args:
+        task: Task, linking task or data set.
+    """
+    from benchmarks.tasks.fetch import fetch_files
+
+    print(fetch_files(task, files))
+
+
+def tasks() -> None:
+    """List the tasks: fine-tuning and linking."""
+    from benchmarks.tasks import tasks as all_tasks
+    from benchmarks.tasks.linking import tasks as linking_tasks
+
+    for task in all_tasks().values():
+        also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
+        print(f"{task.name:<20}{task.suite:<14}{task.kind:<10}{task.metric}{also}")
+    for name in linking_tasks():
+        print(f"{name:<20}{'linking':<14}{'linking':<10}acc@1")
+
+
+def sweep(config: Path, at_once: int | None = None, fresh: bool = False) -> int:
+    """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed by the same command.
+
+    Args:
+        config: YAML file of the sweep (benchmarks/sweeps has one).
+        at_once: Runs at the same time. Default: as the file says.
+        fresh: Run again what is done.
+    """
+    from app.cli import arguments
+    from benchmarks.sweep import run_sweep
+
+    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, lambda words: arguments(words[0], words[1:]))
+
+
+def dashboard(port: int = 5000) -> int:
+    """Compare runs in MLflow, on this machine alone.
+
+    Args:
+        port: Port on 127.0.0.1.
+    """
+    from app.dashboard import serve as serve_mlflow
+
+    return serve_mlflow(port)
+
+
+def migrate() -> None:
+    """Convert the scores of earlier versions (summary.json) into results, once."""
+    from benchmarks.migrate import migrate as run
+
+    print(", ".join(f"{count} {kind}" for kind, count in run().items()) + " results written")

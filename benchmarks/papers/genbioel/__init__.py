@@ -1,0 +1,28 @@
+"""GenBioEL's tables and figures (Yuan et al., NAACL 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.options import Files
+
+
+def figures(
+    task: str = "COMETA:closed", of: str | None = None, split: str | None = None, folds: Sequence[int] = (),
+    graph: Path | None = None, out: Path | None = None, *, files: Files,
+) -> None:  # fmt: skip
+    """Figure 2: accuracy of a scored linker by the similarity of mention and target name.
+
+    Args:
+        task: Linking task. The paper's figure is of COMETA, whose whole dictionary needs a licence.
+        of: Label or folder of a result. Default: the newest of the task.
+        split: Split of the result: dev or test.
+        folds: Folds of the result. Default: all.
+        graph: Folder of a graph that was the dictionary.
+        out: Folder for the figure. Default: that of the result.
+    """
+    from benchmarks.linking.cases import scored_run
+    from benchmarks.papers.genbioel.similarity import draw
+
+    draw(scored_run(task, of, split, folds, graph, files), out)

@@ -1,0 +1,106 @@
+"""SMedBERT's Figures 3 and 4: a task's score by one setting, drawn from results. figures.yaml has the lines."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from benchmarks.results import folder_name
+from benchmarks.tables.measured import System, fine_tuned
+from benchmarks.tasks import task
+from core.files import InputError, written
+from core.tracking import runs_folder
+
+LOG = logging.getLogger(__name__)
+
+
+class Point(NamedTuple):
+    """One place on a line: the scores of its seeds or runs, and the interval of a single one."""
+
+    line: str
+    x: float
+    scores: list[float]
+    interval: tuple[float, float] | None
+    model: str
+
+    @property
+    def mean(self) -> float:
+        return sum(self.scores) / len(self.scores)
+
+
+def points(
+    lines: Mapping[str, Mapping[float, Any]], name: str, profile: Literal["small", "paper"] | None
+) -> tuple[list[Point], list[str]]:
+    """(what is scored of the `lines`, the commands for what is not). Raises InputError for scores that do not go together."""
+    places = [(line, float(x), System(given)) for line, own in lines.items() for x, given in sorted(own.items())]
+    results = fine_tuned(name, [system for *_, system in places], profile)
+    found, missing = [], []
+    for line, x, system in places:
+        words = " ".join([system.model, *(f"{k.upper()}={v}" for k, v in system.options.items())])
+        if group := system.group(results):
+            single = len(group.results) == 1
+            interval = group.interval(group.results[0].metric) if single else None
+            found.append(Point(line, x, group.values(), interval, words))
+        else:
+            missing.append(f"make finetune TASK={name} MODEL={words}" + (f" PROFILE={profile}" if profile else ""))
+    return found, list(dict.fromkeys(missing))
+
+
+def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
+    """The lines as a PNG. Text is ASCII: no font is asked for more."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    for line in dict.fromkeys(p.line for p in found):
+        own = [p for p in found if p.line == line]
+        low = [p.mean - (p.interval[0] if p.interval else min(p.scores)) for p in own]
+        high = [(p.interval[1] if p.interval else max(p.scores)) - p.mean for p in own]
+        bars = [[100 * max(v, 0.0) for v in side] for side in (low, high)]
+        axis.errorbar([p.x for p in own], [100 * p.mean for p in own], yerr=bars, marker="o", capsize=3, label=line)
+    axis.set(xlabel=x, ylabel=y, title=title)
+    axis.legend()
+    with written(file, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=110)
+
+
+def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | None) -> list[Path]:
+    """Draw every figure of which anything is scored; returns the PNG files. Raises InputError when there is nothing at all.
+
+    figures.yaml: {file name: {title, x, lines: {line: {x: model, or {model, its options}}}}}. Bars are the 95 % interval of a
+    single score, and lowest to highest of several.
+    """
+    definition = task(name)
+    name = definition.name
+    drawn = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text())
+    out = out or runs_folder() / "figures" / folder_name(name)
+    made, wanted = [], []
+    for file, one in drawn.items():
+        found, missing = points(one["lines"], name, profile)
+        wanted += missing
+        if not found:
+            continue
+        with written(out / f"{file}.csv") as handle:
+            writer = csv.writer(handle, lineterminator="\n")
+            writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
+            for p in found:
+                ends = p.interval or (min(p.scores), max(p.scores))
+                numbers = [f"{v:.4f}" for v in (p.mean, *ends)]
+                writer.writerow([p.line, f"{p.x:g}", *numbers, " ".join(f"{s:.4f}" for s in p.scores), p.model])
+                print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
+        draw(out / f"{file}.png", found, one["x"], f"{definition.metric}, %", f"{name}: {one['title']}")
+        made.append(out / f"{file}.png")
+        print(out / f"{file}.png")
+    told = "\n  ".join(dict.fromkeys(wanted))
+    if not made:
+        raise InputError(f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {told}")
+    if told:
+        LOG.warning(f"not scored, so not drawn:\n  {told}")
+    return made

@@ -1,0 +1,430 @@
+"""The one record of a score, its store, and what is printed of several: comparisons and reports.
+
+An evaluator returns a :class:`Result` for every seed and saves it with :func:`save`: result.json, and outcomes.parquet with
+what each example counts (tallies, models.metrics), in the run's folder. Everything that compares scores reads
+:func:`stored` and works on fields. A label is printed from a result and never parsed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from core.arrays import load_arrays, save_arrays
+from core.files import InputError, digest, read_json, sha256, write_json
+from core.tracking import commit, new_run, runs_folder
+from experiments.encoders import Encoder, recipes
+from models.metrics import Comparison, bootstrap_interval, compared, score
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LOG = logging.getLogger(__name__)
+FILE, OUTCOMES = "result.json", "outcomes.parquet"
+KINDS = ("finetune", "linking", "synonyms", "probing")
+OVERALL, SELECT = "overall", "select"  #: groups of scores: all examples; the split that chose the epoch
+
+
+class Model(NamedTuple):
+    """What was scored: the name as MODEL= takes it, the run that CKPT= named ("<hash>-seed<k>", or nothing), its checksum."""
+
+    name: str
+    run: str = ""
+    identity: str = ""
+
+
+def model_of(name: str, chosen: Encoder) -> Model:
+    """The model that `name` means; a folder is called by its own name and a digest."""
+    base, _, run = chosen.name.partition("@")
+    typed = base in (name, name.replace("/", "-"), name.replace("/", "--"))
+    return Model(name if typed else base, run, chosen.identity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One score, of one seed.
+
+    kind      finetune, linking, synonyms or probing
+    metric    the task's own;  split  the split that it is of
+    protocol  what scores of one column must have in common, by name
+    options   what tells the system from others of the same model; it is in the label
+    scores    {group of examples: {metric: value, examples: how many}}; "overall" is all of them
+    tallies   {"metric", or "group/metric" of a part: (n, k) counts per example}
+    data      {what was read: its checksum}
+    details   what is reported and not compared
+    request   results of one request (several seeds) share it
+    """
+
+    kind: str
+    task: str
+    split: str
+    metric: str
+    protocol: Mapping[str, Any]
+    model: Model
+    scores: Mapping[str, Mapping[str, float]]
+    tallies: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    data: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    request: str = ""
+    commit: str = ""
+    created: str = ""
+    mlflow_run: str = ""
+    folder: str = ""
+
+    @property
+    def label(self) -> str:
+        return label(self.model.name, self.options)
+
+    def value(self, metric: str | None = None, group: str = OVERALL) -> float | None:
+        """A score, None where there is none; metric None: the task's own."""
+        found = self.scores.get(group, {}).get(metric or self.metric)
+        return None if found is None else float(found)
+
+
+#: How options are shown in a label, in this order; others follow as NAME=value.
+_WORDS = {
+    "pooling": " {}", "similarity": " {}", "by": " {}", "unit": " {}", "head": " without head", "knowledge": " without knowledge",
+    "finish": ", {}", "score": ", {}", "candidates": ", {}", "names": ", names {}", "backoff": " + back-off",
+}  # fmt: skip
+
+
+def label(model: str, options: Mapping[str, Any]) -> str:
+    """How a system is called in tables: "sapbert fine-tuned mean + back-off", "smedbert-pretrain_k5 HITS=0.5".
+
+    options: finetuned holds the options of the fine-tuning, {} for none.
+    """
+    text = model.replace("/", "-" if model.partition("/")[0] in recipes() else "--")
+    if "finetuned" in options:
+        text += " fine-tuned" + "".join(f", {name} {value}" for name, value in options["finetuned"].items())
+    for name, template in _WORDS.items():
+        if name in options:
+            text += template.format(str(options[name]).replace(":", " "))
+    return text + "".join(f" {name.upper()}={value}" for name, value in options.items() if name not in (*_WORDS, "finetuned"))
+
+
+# the store
+
+
+def save(result: Result, folder: str | Path) -> Result:
+    """Write result.json and outcomes.parquet into `folder`; returns the result with folder, commit and time."""
+    folder = Path(folder)
+    result = replace(
+        result, folder=str(folder), commit=result.commit or commit(),
+        created=result.created or datetime.now(UTC).isoformat(timespec="microseconds"),
+    )  # fmt: skip
+    if result.tallies:
+        save_arrays(folder / OUTCOMES, result.tallies)
+    record = {k: v for k, v in asdict(replace(result, tallies={})).items() if k not in ("tallies", "folder")}
+    record["model"] = result.model._asdict()
+    record["outcomes"] = sha256(folder / OUTCOMES) if (folder / OUTCOMES).is_file() else None
+    write_json(folder / FILE, record)
+    return result
+
+
+class _Tallies(Mapping[str, np.ndarray]):
+    """Tallies that are read when they are first asked for, and verified against the record's checksum."""
+
+    def __init__(self, file: Path, checksum: str | None) -> None:
+        self.file, self.checksum, self.read = file, checksum, None  # type: Path, str | None, dict[str, np.ndarray] | None
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        if self.read is None:
+            if self.checksum is None:
+                self.read = {}
+            elif not self.file.is_file() or sha256(self.file) != self.checksum:
+                raise InputError(f"{self.file}: missing, or not the file that {FILE} beside it describes. Score again.")
+            else:
+                self.read = load_arrays(self.file)
+        return self.read
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        return self._arrays()[key]
+
+    def __iter__(self) -> Any:
+        return iter(self._arrays())
+
+    def __len__(self) -> int:
+        return len(self._arrays())
+
+
+def load(folder: str | Path) -> Result:
+    """The result in a folder. Raises InputError where there is none, or it is damaged."""
+    folder = Path(folder)
+    record = read_json(folder / FILE)
+    try:
+        outcomes = record.pop("outcomes")
+        record["model"] = Model(**record["model"])
+        return Result(**record, tallies=_Tallies(folder / OUTCOMES, outcomes), folder=str(folder))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{folder / FILE}: not a result ({error}). Score again.") from error
+
+
+def stored(kind: str, task: str | None = None) -> list[Result]:
+    """Every result of a kind (of one task), oldest first."""
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r}: expected one of {', '.join(KINDS)}")
+    place = runs_folder() / kind
+    place = place / folder_name(task) if task and kind in ("finetune", "linking") else place
+    found = [load(file.parent) for file in sorted(place.glob(f"**/{FILE}"))]
+    _remind_of_old(place)
+    return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
+
+
+def _remind_of_old(place: Path) -> None:
+    old = [f for f in place.glob("**/summary.json") if not (f.parent / "migrated.json").is_file()]
+    if old:
+        LOG.warning(f"{place}: {len(old)} results of an earlier version are not read. Convert them: kepl migrate")
+
+
+def folder_name(text: str) -> str:
+    """A text as part of a path."""
+    return re.sub(r"[^\w.@+-]+", "-", text)
+
+
+def folder_of(result: Result) -> Path:
+    """Where the result of a linker, of synonyms or of probing is kept: by protocol, label and what decides it."""
+    place = runs_folder() / result.kind / (folder_name(result.task) if result.kind == "linking" else "")
+    own = digest([result.model.identity, dict(result.options), result.details.get("linker"), result.seed])[:8]
+    return place / digest(dict(result.protocol))[:12] / f"{folder_name(result.label)}-{own}"
+
+
+# groups: the seeds of one system
+
+
+class Group(NamedTuple):
+    """Results of one system; `kind` says what its seeds are of: "fine-tuning" or "pre-training"."""
+
+    label: str
+    kind: str
+    results: list[Result]
+
+    def values(self, metric: str | None = None, group: str = OVERALL) -> list[float]:
+        """A score for each seed; of several fine-tunings of one pre-training run their mean."""
+        runs: dict[Any, list[float]] = defaultdict(list)
+        for i, result in enumerate(self.results):
+            if (value := result.value(metric, group)) is not None:
+                runs[result.model.run if self.kind == "pre-training" and self.results[0].kind == "finetune" else i].append(value)
+        return [float(np.mean(several)) for several in runs.values()]
+
+    def tallies(self, key: str) -> dict[int, np.ndarray]:
+        """{seed: tallies}, summed over what shares a seed. Linkers are compared as one system: all under seed 0."""
+        found: dict[int, np.ndarray] = {}
+        for result in self.results:
+            if key not in result.tallies:
+                continue
+            run = seed_of(result.model.run)
+            seed = 0 if result.kind == "linking" else result.seed if run is None and result.kind == "finetune" else run or 0
+            own = np.asarray(result.tallies[key])
+            newest_counts = result.kind != "synonyms"  # of two scores of one seed the newer one counts
+            found[seed] = found[seed] + own if seed in found and newest_counts else own
+        return found
+
+    def interval(self, key: str) -> tuple[float, float] | None:
+        """95 % bootstrap interval of the pooled tallies over examples."""
+        several = list(self.tallies(key).values())
+        return bootstrap_interval(np.sum(several, axis=0)) if several else None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """MLflow runs, or folders where there are none, each once."""
+        return tuple(dict.fromkeys(r.details.get("parent") or r.mlflow_run or r.folder for r in self.results))
+
+
+def seed_of(run: str) -> int | None:
+    """The seed in the name of a pre-training's run, "seed1" or "<hash>-seed1"; None for another name."""
+    found = re.search(r"(?:^|-)seed(\d+)$", run)
+    return int(found[1]) if found else None
+
+
+def grouped(results: Iterable[Result]) -> dict[str, Group]:
+    """{label: its results}.
+
+    Of a fine-tuned encoder the newest request counts. Where single runs of a pre-training were fine-tuned (CKPT=), these are
+    the group, a seed each. Raises InputError for runs of several pre-trainings.
+    """
+    labels: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        labels[result.label].append(result)
+    return {name: _group(name, several) for name, several in labels.items()}
+
+
+def _group(name: str, several: list[Result]) -> Group:
+    seeds_are_runs = any(seed_of(r.model.run) is not None for r in several)
+    if several[0].kind != "finetune":
+        return Group(name, "pre-training" if seeds_are_runs else "fine-tuning", several)
+    newest: dict[str, str] = {r.model.run: r.request for r in several}  # oldest first: the last one stays
+    kept = [r for r in several if r.request == newest[r.model.run]]
+    runs = sorted({r.model.run for r in kept if r.model.run})
+    if len(settings := sorted({run.rpartition("-")[0] for run in runs})) > 1:
+        raise InputError(
+            f"{several[0].task}: {name} was fine-tuned from runs of several pre-trainings ({', '.join(settings)}), which are not "
+            f"seeds of one. Move those aside that are not meant, in {runs_folder() / 'finetune'}."
+        )
+    kept = [r for r in kept if bool(r.model.run) == bool(runs)]
+    kept.sort(key=lambda r: (r.model.run, r.seed))
+    return Group(name, "pre-training" if runs else "fine-tuning", kept)
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """The parts in which two protocols differ."""
+    return sorted(k for k in set(first) | set(second) if first.get(k) != second.get(k))
+
+
+def check_protocol(where: str, results: Iterable[Result], varies: Sequence[str] = (), choose: str = "") -> None:
+    """Raise InputError when results have several protocols, with the parts that differ; `varies` may.
+
+    choose: the settings that tell them apart, for the message.
+    """
+    groups: dict[str, tuple[Result, list[str]]] = {}
+    for result in results:
+        key = digest({k: v for k, v in result.protocol.items() if k not in varies})
+        groups.setdefault(key, (result, []))[1].append(result.label)
+    if len(groups) < 2:
+        return
+    firsts = [first for first, _ in groups.values()]
+    parts = [p for p in differing(firsts[0].protocol, firsts[1].protocol) if p not in varies]
+    told = "; ".join(
+        f"{', '.join(dict.fromkeys(who))}: " + ", ".join(f"{p} {first.protocol.get(p)!r}" for p in parts)
+        for first, who in groups.values()
+    )
+    place = runs_folder() / firsts[0].kind
+    raise InputError(
+        f"{where}: results of different protocols cannot be in one column ({told}). {choose}"
+        f"{' Or move' if choose else 'Move'} those aside that are not meant, in {place}."
+    )
+
+
+# comparison and report
+
+
+class Style(NamedTuple):
+    """How scores of a kind are printed: times `scale` with `digits`; what the bootstrap samples."""
+
+    scale: float
+    digits: int
+    over: str
+
+
+STYLES = {
+    "finetune": Style(1, 4, "examples"), "linking": Style(100, 2, "mentions"), "synonyms": Style(100, 2, "samples"),
+    "probing": Style(100, 2, "queries"),
+}  # fmt: skip
+
+
+def p_value(p: float) -> str:
+    """A p-value of a t-test as text, which may be smaller than any number of digits shows."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
+    """(first minus other over the seeds that they share, how many seeds); None without a common seed, or other examples."""
+    own, theirs = one.tallies(key), other.tallies(key)
+    if one.kind != other.kind and one.results[0].kind != "linking":
+        return None
+    common = sorted(set(own) & set(theirs))
+    if not common or any(own[s].shape != theirs[s].shape for s in common):
+        return None
+    return compared({s: theirs[s] for s in common}, {s: own[s] for s in common}), len(common)
+
+
+def difference(one: Group, other: Group, key: str, style: Style, brackets: bool = False) -> str | None:
+    """The difference of two systems as text, with both tests; None where they cannot be paired."""
+    found = paired(one, other, key)
+    if found is None:
+        return None
+    c, seeds = found
+    s, d = style.scale, style.digits
+    ends = (f"{s * c.low:+.{d}f}", f"{s * c.high:+.{d}f}")
+    told = f"[{ends[0]}, {ends[1]}]" if brackets else f"95 % interval {ends[0]} to {ends[1]}"
+    t = "" if c.p_seeds is None else f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
+    first = f"{s * c.difference:+.{d}f}"
+    return f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {style.over} p = {c.p_bootstrap:.4f}{t}"
+
+
+def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
+    """A line for each other system of the same protocol: mine minus its score, with both tests."""
+    first = mine.results[0]
+    style = STYLES[first.kind]
+    folders = {r.folder for r in mine.results}
+    same = [r for r in pool if not differing(first.protocol, r.protocol) and r.folder not in folders]
+    group, _, metric = key.rpartition("/")
+    lines = []
+    for label_, one in grouped(same).items():
+        if label_ == mine.label and first.kind == "finetune":
+            continue
+        values = one.values(metric, group or OVERALL)
+        if not values:
+            continue
+        told = difference(mine, one, key, style) or "no common seed"
+        lines.append(f"{f'{group}, ' if group else ''}against {label_} ({style.scale * np.mean(values):.{style.digits}f}): {told}")
+    return lines
+
+
+def versus(title: str, groups: Sequence[Group], key: str, base: str | None = None) -> str:
+    """A line for every system, best first, and one for each pair, with both tests: the best against each other, or each
+    against the system `base`. Raises InputError when there is no such system.
+    """
+    scores = {one.label: [score(t) for _, t in sorted(one.tallies(key).items())] for one in groups}
+    order = sorted(groups, key=lambda one: -float(np.mean(scores[one.label])))
+    lines = [f"{title}, {len(next(iter(order[0].tallies(key).values()))):,} examples, the same for all"]
+    width = max(30, 2 + max(len(one.label) for one in order))
+    for one in order:
+        own = scores[one.label]
+        sd = f" ± {np.std(own, ddof=1):.4f}" if len(own) > 1 else ""
+        low, high = one.interval(key) or (float("nan"), float("nan"))
+        seeds = ",".join(map(str, sorted(one.tallies(key))))
+        lines.append(
+            f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  {one.kind} seeds {seeds}"
+        )
+    for one, other in _pairs(order, base):
+        told = difference(one, other, key, STYLES["finetune"]) or "no common seed"
+        separator = ": "
+        lines.append(f"{one.label} against {other.label}{separator}{told}")
+    return "\n".join(lines)
+
+
+def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]]:
+    if base is None:
+        return [(order[0], other) for other in order[1:]]
+    named = [one for one in order if one.label == base.replace("/", "-")]
+    if not named:
+        raise InputError(f"BASE={base}: not scored here; choose from: {', '.join(sorted(s.label for s in order))}")
+    return [(one, named[0]) for one in order if one is not named[0]]
+
+
+# MLflow
+
+
+def log_result(result: Result, experiment: str, tags: Mapping[str, str] | None = None) -> str:
+    """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics. Returns its id."""
+    client, run = new_run(experiment, result.label, {"kind": result.kind, "commit": result.commit or commit(), **(tags or {})})
+    for key, value in {**result.protocol, "model": result.model.identity, **result.options}.items():
+        client.log_param(run, _key(key), str(value)[:500])
+    log_scores(client, run, {_name(result, g, m): v for g, own in result.scores.items() for m, v in own.items()})
+    client.set_terminated(run)
+    return run
+
+
+def _name(result: Result, group: str, metric: str) -> str:
+    return f"{result.split if group == OVERALL else group}/{metric}"
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[^\w./ -]+", "_", text).replace(" ", "_")
+
+
+def log_scores(client: MlflowClient, run: str, values: Mapping[str, float]) -> None:
+    """Metrics of an MLflow run; signs that it does not take become underscores."""
+    for key, value in values.items():
+        client.log_metric(run, _key(key), float(value))
+

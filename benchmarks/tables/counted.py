@@ -1,0 +1,59 @@
+"""Tables of counts, and of several measures a row: lines of text, the first one their heads."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from benchmarks.counts import split_sizes
+from benchmarks.linking.sizes import sizes as linking_sizes
+from benchmarks.options import Choices, Files
+from benchmarks.results import OVERALL
+from benchmarks.tables.cells import spread
+from benchmarks.tables.measured import System, Table, linked
+from core.files import InputError
+
+LOG = logging.getLogger(__name__)
+
+
+def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]:
+    """Groups of mentions by systems, on one task."""
+    results = linked(table["task"], table["split"], choices)
+    columns = {name: System(c["measured"]).of(results) if "measured" in c else [] for name, c in table["columns"].items()}
+    kinds = ("as published", "measured")
+    lines = [["", "mentions as published", "mentions", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    for row in table["rows"]:
+        group = OVERALL if row["population"] == "overall" else row["population"]
+        sizes = [int(r.scores[group]["examples"]) for r in results if group in r.scores]
+        line = [row["name"], str(row.get("mentions", "")), f"{sizes[0]:,}" if sizes else ""]
+        for name, own in columns.items():
+            value = row["reported"].get(name)
+            values = [100 * v for r in own if (v := r.value(group=group)) is not None]
+            line += ["" if value is None else f"{value:.1f}", spread(values)]
+        lines.append(line)
+    return lines
+
+
+def sizes(table: Table, choices: Choices, files: Files) -> list[list[str]]:
+    """Sizes of tasks as published, beside those of the available files."""
+    graph = Path(choices.graph) if choices.graph else None
+    columns = table["columns"]
+    here: dict[str, dict[str, int]] = {}
+    for name, column in columns.items():
+        here[name] = {}
+        if "task" not in column:
+            continue
+        try:
+            unit = column.get("unit")
+            here[name] = split_sizes(column["task"], unit, files) if unit else linking_sizes(column["task"], files, graph)
+        except InputError as error:  # a data set that is not available leaves its cells empty
+            LOG.warning(f"{name}: not counted: {error}")
+    kinds = ("as published", "here")
+    lines = [["", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    for row in table["rows"]:
+        line = [row["name"]]
+        for name in columns:
+            published, counted = row.get("reported", {}).get(name), here[name].get(row["counts"])
+            line += [f"{n:,}" if isinstance(n, int) else "" for n in (published, counted)]
+        lines.append(line)
+    return lines

@@ -1,0 +1,266 @@
+"""Tables of scores: what a paper reports beside the results here, as cells."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.options import Choices
+from benchmarks.results import (
+    OVERALL,
+    SELECT,
+    Group,
+    Result,
+    Style,
+    check_protocol,
+    difference,
+    grouped,
+    p_value,
+    seed_of,
+    stored,
+)
+from benchmarks.synonyms import samples_checksum
+from benchmarks.tables.cells import Cell
+from core.files import InputError, read_json
+from core.tracking import ROOT, runs_folder
+from experiments.encoders import default_stem
+from models.metrics import one_sample
+
+LOG = logging.getLogger(__name__)
+BASELINES = ("exact", "tfidf")  #: every evaluation of a linker measures them beside it: one result is enough
+Table = Mapping[str, Any]
+
+
+class System:
+    """What a row or column measures: a model and its options."""
+
+    def __init__(self, given: str | Mapping[str, Any]) -> None:
+        own = {"model": given} if isinstance(given, str) else dict(given)
+        self.model: str = own.pop("model")
+        self.options: dict[str, Any] = own
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, System) and (self.model, self.options) == (other.model, other.options)
+
+    def of(self, results: Iterable[Result]) -> list[Result]:
+        """The results of this system."""
+        return [r for r in results if r.model.name == self.model and dict(r.options) == self.options]
+
+    def group(self, results: Iterable[Result]) -> Group | None:
+        """Its results as seeds, None where there are none."""
+        own = self.of(results)
+        return next(iter(grouped(own).values())) if own else None
+
+
+def systems(table: Table) -> list[System]:
+    """What a table measures, in order, each once: of its rows, or of its columns."""
+    found: list[System] = []
+    for one in (*table["rows"], *table["columns"].values()):
+        if "measured" in one and (system := System(one["measured"])) not in found:
+            found.append(system)
+    return found
+
+
+# results of a table
+
+
+def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) -> list[Result]:
+    """Results of a linking task's split, all of one protocol but for `varies`; of each baseline the last one alone."""
+    folds = ",".join(map(str, choices.folds)) or "all"
+    split = choices.split or split
+    found = [r for r in stored("linking", task) if r.split == split and r.protocol["fold_numbers"] == folds]
+    check_protocol(task, found, varies, "Say which with SPLIT= or FOLDS=.")
+    last = {r.model.name: r for r in found if r.model.name in BASELINES}
+    return [r for r in found if r.model.name not in BASELINES or last[r.model.name] is r]
+
+
+def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
+    """Results of a fine-tuning task, all of one protocol."""
+    found = [r for r in stored("finetune", task) if profile in (None, r.protocol["profile"])]
+    kept = [r for system in wanted if (group := system.group(found)) for r in group.results]
+    check_protocol(task, kept, (), "Say which with PROFILE=.")
+    return kept
+
+
+def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
+    """Results of synonym retrieval on the samples with this checksum, or on the only ones there are."""
+    found = [r for r in stored("synonyms") if samples in (None, r.protocol["samples"])]
+    kept = [r for system in wanted for r in system.of(found)]
+    check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
+    return kept
+
+
+def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
+    """Results of probing with the queries and in the way that `choices` say, or in the only way there is."""
+    keys = {"limit": "limit", "seed": "seed", "method": "method", "masks": "masks", "beam": "beams"}
+    chosen = {own: getattr(choices, name) for name, own in keys.items() if getattr(choices, name) is not None}
+
+    def fits(result: Result) -> bool:
+        graph = choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
+        return graph and all(result.protocol[own] == value for own, value in chosen.items())
+
+    kept = [r for system in wanted for r in system.of(filter(fits, stored("probing")))]
+    check_protocol("probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=.")
+    return kept
+
+
+def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
+    """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a paper's newest pre-training.
+
+    model: as MODEL= takes it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
+    """
+    paper, _, stem = model.partition("/")
+    if not (ROOT / "experiments" / paper / "encoder.yaml").is_file():
+        return None, []
+    finished = [*(runs_folder() / paper / (stem or default_stem(paper) or "")).glob("*/seed*/finished.json")]
+    if not finished:
+        return None, []
+    folder = max(finished, key=lambda p: p.stat().st_mtime_ns).parents[1]
+    runs = sorted((p.parent for p in finished if p.parents[1] == folder), key=lambda p: seed_of(p.name) or 0)
+    return folder, [read_json(run / "end.json") for run in runs]
+
+
+# cells
+
+
+def scores(table: Table, choices: Choices) -> list[Cell]:
+    """Linkers by tasks, each in several metrics."""
+    columns, metrics, varies = table["columns"], table["metrics"], table.get("varies", ())
+    results = {name: linked(c["task"], c["split"], choices, varies) for name, c in columns.items()}
+    rival = rival_of(table)
+    cells = []
+    for row in table["rows"]:
+        system = System(row["measured"]) if "measured" in row else None
+        for name in columns:
+            reported = row.get("reported", {}).get(name) or [None] * len(metrics)
+            own = system.group(results[name]) if system else None
+            baseline = system is not None and system.model in BASELINES
+            for metric, value in zip(metrics, reported, strict=True):
+                interval, tests = None, ()
+                if own and metric == "acc@1":
+                    interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
+                    tests = () if baseline else _against(rival, row, own, results[name], metric, "mentions")
+                values = [100 * v for v in own.values(metric)] if own else []
+                places = own.places if own and not baseline else ()
+                shown = f"{name} {metric.removeprefix('acc')}"
+                cells.append(Cell(row["name"], shown, value, tuple(values), interval, tests, places, digits=1))
+    return cells
+
+
+def finetune(table: Table, choices: Choices) -> list[Cell]:
+    """Encoders by fine-tuning tasks, and by metrics of their pre-training."""
+    tasks = dict.fromkeys(column["task"] for column in table["columns"].values() if "task" in column)
+    results = {task: fine_tuned(task, systems(table), choices.profile) for task in tasks}
+    for task in tasks:
+        for line in remarks(task, results[task]):
+            LOG.warning(line)
+    rival, baseline = rival_of(table), row_of(table, "baseline")
+    cells = []
+    for row in table["rows"]:
+        system = System(row["measured"]) if "measured" in row else None
+        for name, column in table["columns"].items():
+            values: list[float] = []
+            interval, tests, places = None, (), ()  # type: tuple[float, float] | None, tuple[str, ...], tuple[str, ...]
+            if system and "task" in column and (own := system.group(results[column["task"]])):
+                first, metric = own.results[0], column.get("metric")
+                group = OVERALL if column["split"] == first.split else SELECT
+                asked = metric or first.metric
+                if group == OVERALL or (column["split"] == first.details["selected_on"] and asked == first.metric):
+                    values = [100 * v for v in own.values(asked, group)]
+                scored = group == OVERALL and asked == first.metric
+                interval = _percent(own.interval(asked)) if values and scored and len(own.results) == 1 else None
+                places = own.places if values else ()
+                if values and baseline and baseline["name"] != row["name"]:
+                    tests += _below(baseline["name"], values, baseline["reported"].get(name))
+                if metric is None and group == OVERALL:
+                    tests += _against(rival, row, own, results[column["task"]], asked, "examples")
+            elif system and "pretraining" in column:
+                folder, ends = pretrained(system.model)
+                metric, scale = column["pretraining"], column.get("scale", 1)
+                values = [scale * end[metric] for end in ends if metric in end]
+                places = (str(folder),) if values else ()
+            reported = row.get("reported", {}).get(name)
+            cells.append(Cell(row["name"], name, reported, tuple(values), interval, tests, places))
+    return cells
+
+
+def synonyms(table: Table, choices: Choices) -> list[Cell]:
+    """Encoders by D1, D2 and D3."""
+    found = retrieved(systems(table), samples_checksum(choices.samples))
+    return _by_group(table, found, {name: (name, "acc@1") for name in table["columns"]})
+
+
+def probing(table: Table, choices: Choices) -> list[Cell]:
+    """Masked language models by types of queries."""
+    found = probed(systems(table), choices)
+    return _by_group(table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()})
+
+
+def _by_group(table: Table, results: Sequence[Result], columns: Mapping[str, tuple[str, str]]) -> list[Cell]:
+    """Cells of columns that are each a (group of examples, metric)."""
+    cells = []
+    for row in table["rows"]:
+        own = System(row["measured"]).group(results) if "measured" in row else None
+        for name, (group, metric) in columns.items():
+            values = [100 * v for v in own.values(metric, group)] if own else []
+            single = own and len(own.results) == 1 and values
+            interval = _percent(own.interval(f"{group}/{metric}")) if own and single else None
+            places = own.places if own and values else ()
+            cells.append(Cell(row["name"], name, row.get("reported", {}).get(name), tuple(values), interval, (), places))
+    return cells
+
+
+def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (100 * interval[0], 100 * interval[1])
+
+
+def remarks(task: str, results: Sequence[Result]) -> list[str]:
+    """What a reader of a column must know of its scores: the variant of the data, and ARGS= that some were made with."""
+    variants = {r.details["variant"] for r in results if r.details["variant"]}
+    lines = [f"{task}: variant {variant} (not the official set)" for variant in sorted(variants)]
+    own = {r.label: r.details["args"] for r in results if r.details["args"]}
+    return lines + [f"{task}: {label} was fine-tuned with ARGS={args!r}" for label, args in own.items()]
+
+
+# tests
+
+
+def row_of(table: Table, key: str) -> Mapping[str, Any] | None:
+    """The row that the table's `key` names. Raises InputError when it names none."""
+    if key not in table:
+        return None
+    found = [row for row in table["rows"] if row["name"] == table[key]]
+    if len(found) != 1:
+        raise InputError(f"{table['title']}: {key}: no row {table[key]!r}; expected the name of one")
+    return dict(found[0])
+
+
+def rival_of(table: Table) -> Mapping[str, Any] | None:
+    """The row that `against` names. Raises InputError when nothing is measured in it."""
+    found = row_of(table, "against")
+    if found is not None and "measured" not in found:
+        raise InputError(f"{table['title']}: against: nothing is measured in row {found['name']!r}")
+    return found
+
+
+def _below(name: str, values: Sequence[float], reported: float | None) -> tuple[str, ...]:
+    """One-sample t of seeds against a number that a paper reports."""
+    if reported is None or len(values) < 2:
+        return ()
+    t, p = one_sample(values, reported)
+    return (f"one-sample t against {name} as published ({reported:.2f}): {np.mean(values) - reported:+.2f}, "
+            f"t = {t:.2f}, {p_value(p)}, {len(values)} seeds",)  # fmt: skip
+
+
+def _against(
+    rival: Mapping[str, Any] | None, row: Mapping[str, Any], own: Group, results: Sequence[Result], metric: str, over: str
+) -> tuple[str, ...]:
+    """Both paired tests against the table's rival."""
+    if rival is None or rival["name"] == row["name"] or (other := System(rival["measured"]).group(results)) is None:
+        return ()
+    told = difference(own, other, metric, Style(100, 2, over), brackets=True)
+    return (f"against {rival['name']}: {told}",) if told else ()

@@ -1,0 +1,128 @@
+"""RUN=1: the results that a table's empty cells need, made before the table is: from the fields of what is measured to a call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from benchmarks.finetune import compute as finetune
+from benchmarks.finetune import seeds_of
+from benchmarks.linking.evaluate import compute as evaluate
+from benchmarks.linking.finetune import compute as finetune_linking
+from benchmarks.options import Choices, Files, Protocol
+from benchmarks.probing import compute as probe
+from benchmarks.results import label
+from benchmarks.synonyms import WORDS, samples_checksum
+from benchmarks.synonyms import compute as synonyms
+from benchmarks.tables.measured import BASELINES, System, Table, fine_tuned, linked, probed, retrieved, systems
+from core.files import InputError
+from inference.options import LinkerOptions
+
+LOG = logging.getLogger(__name__)
+
+
+class Missing(NamedTuple):
+    """A result that is missing: what it is of, and the call that makes it."""
+
+    title: str
+    call: Callable[[], Any]
+
+
+def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
+    """Every row by every task."""
+    wanted = systems(table)
+    tasks = dict.fromkeys(column["task"] for column in table["columns"].values() if "task" in column)
+    found = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
+    return [
+        Missing(
+            f"finetune {task} {label(s.model, s.options)}",
+            partial(finetune, task, s.model, seeds=seeds, profile=choices.profile or "small", options=s.options, files=files),
+        )
+        for s in wanted for task in tasks if not s.of(found[task])
+    ]  # fmt: skip
+
+
+def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
+    """Every row by every task, or every column on the table's one task. Each run scores both baselines beside its linker."""
+    tasks = {c["task"]: c["split"] for c in table["columns"].values() if "task" in c} or {table["task"]: table["split"]}
+    plan: dict[str, Missing] = {}
+    covered: set[str] = set()  # tasks on which a run of this plan measures the baselines
+    for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
+        for task, split in tasks.items():
+            baseline = system.model in BASELINES
+            if system.of(linked(task, split, choices, table.get("varies", ()))) or (baseline and task in covered):
+                continue
+            own = dict(system.options)
+            tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
+            common: dict[str, Any] = {
+                "split": choices.split or split, "folds": choices.folds, "files": files,
+                "protocol": Protocol(names=own.pop("names", "all")), "linker": LinkerOptions(**own),
+            }  # fmt: skip
+            covered.add(task)
+            shown = f"{task} {label(system.model, {k: v for k, v in system.options.items() if k != 'backoff'})}"
+            if tuned is None:
+                title = f"evaluate {shown}{' + back-off' if backoff else ''}"
+                plan[title] = Missing(title, partial(evaluate, task, system.model, backoff=backoff, **common))
+                continue
+            for seed in seeds_of(seeds) if seeds else [0]:  # fine-tuning scores without and with back-off
+                title = f"finetune {shown}, seed {seed}"
+                more = {"options": tuned, "seed": seed, "profile": choices.profile or "small"}
+                plan[title] = Missing(title, partial(finetune_linking, task, system.model, **common, **more))
+    return list(plan.values())
+
+
+def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
+    """Every row on one set of samples."""
+    found = retrieved(systems(table), samples_checksum(choices.samples))
+    plan = []
+    for s in systems(table):
+        model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
+        own = {k: v for k, v in s.options.items() if k != "unit"}
+        if not s.of(found):
+            call = partial(synonyms, model, samples=choices.samples, linker=LinkerOptions(**own))
+            plan.append(Missing(f"synonyms {label(s.model, s.options)}", call))
+    return plan
+
+
+def probings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
+    """Every row by one set of queries, asked in one way."""
+    found = probed(systems(table), choices)
+    names = ("graph", "limit", "seed", "method", "masks", "beam")
+    how: dict[str, Any] = {name: getattr(choices, name) for name in names if getattr(choices, name) is not None}
+    return [
+        Missing(f"probe {label(s.model, s.options)}", partial(probe, s.model, files=files, **how))
+        for s in systems(table) if not s.of(found)
+    ]  # fmt: skip
+
+
+PLANS: dict[str, Callable[[Table, Choices, Files, str | None], list[Missing]]] = {
+    "finetune": fine_tunings, "scores": linkings, "populations": linkings, "synonyms": retrievals, "probing": probings,
+}  # fmt: skip
+
+
+def plan(table: Table, choices: Choices, files: Files, seeds: str | None = None) -> list[Missing]:
+    """A call for every measured cell without a score. Raises InputError for a table of counts."""
+    kind = table.get("kind", "scores")
+    if kind not in PLANS:
+        raise InputError(f"RUN=1 makes the results that a table's cells need, and this table only counts ({kind}). Leave RUN out.")
+    return PLANS[kind](table, choices, files, seeds)
+
+
+def run_missing(table: Table, choices: Choices, files: Files, seeds: str | None = None) -> list[str]:
+    """Make the results of :func:`plan`, one after the other; returns the titles of those that failed. What is done is kept."""
+    every = plan(table, choices, files, seeds)
+    LOG.info(f"{len(every)} runs are missing; fine-tunings print beforehand how long they take")
+    failed = []
+    for number, one in enumerate(every, start=1):
+        LOG.info(f"[{number}/{len(every)}] {one.title}")
+        try:
+            one.call()
+        except (InputError, SystemExit) as error:  # a training that failed has printed why
+            LOG.error(f"not run: {one.title}: {error}")
+            failed.append(one.title)
+    return failed
+
+
+__all__ = ["Missing", "System", "plan", "run_missing"]

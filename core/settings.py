@@ -1,0 +1,317 @@
+"""Settings of a command: the parameters of a typed function, from the command line, from `make` and from a YAML file.
+
+    kepl finetune NCBI --epochs 3        kepl finetune NCBI EPOCHS=3        make finetune TASK=NCBI EPOCHS=3
+
+name the same option. A parameter that is a dataclass stands for its fields, so commands share groups of options. The function
+must be importable without model libraries: help and errors need its signature alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import json
+import re
+import shlex
+import textwrap
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import docstring_parser
+
+from core.files import InputError
+
+FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
+MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")  #: make's own names, which no command takes
+
+#: The environment holds credentials, stores and launchers, never settings of a run.
+ENVIRONMENT = {
+    "KEPL_RUNS": "folder of runs, their data and the MLflow store (default: runs/ of the checkout)",
+    "KEPL_TOKEN": "token that `kepl serve` asks every client for",
+    "KEPL_STORE, KEPL_TAGS": "set by `kepl sweep` for its runs: the store behind its tracking server, tags of their MLflow runs",
+    "MLFLOW_TRACKING_URI, MLFLOW_TRACKING_*": "MLflow server or store, and its credentials",
+    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "the Hugging Face hub",
+    "CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS": "devices and threads of a process",
+    "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_*": "set by torchrun",
+    "SLURM_*": "set by srun",
+}
+
+
+class Option(NamedTuple):
+    """An option of a command."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+
+class Parsed(NamedTuple):
+    """Arguments of the function, and the options that only the recipes of models name (:func:`parse`, `extra`)."""
+
+    arguments: dict[str, Any]
+    extra: dict[str, Any]
+
+
+# --- make -----------------------------------------------------------------------------------------------------------
+
+
+def make_words(flags: str) -> list[str]:
+    """The settings NAME=value in MAKEFLAGS, as typed behind `make`.
+
+    GNU make puts them after a word of two dashes, blanks and backslashes escaped by a backslash and $ doubled; no shell has read
+    them. The last one typed comes first. Make's own names are left out.
+    """
+    words = [re.sub(r"\\(.)", r"\1", word, flags=re.S).replace("$$", "$") for word in re.findall(r"(?:\\.|[^ \\])+", flags, re.S)]
+    settings = words[words.index("--") + 1 :] if "--" in words else []
+    return [word for word in reversed(settings) if word.partition("=")[0] not in MAKE]
+
+
+# --- parsing --------------------------------------------------------------------------------------------------------
+
+
+def groups_of(function: Callable[..., Any]) -> dict[str, type]:
+    """{parameter: its dataclass} of the parameters that stand for several options."""
+    hints = get_type_hints(function)
+    return {
+        name: hints[name] for name in inspect.signature(function).parameters
+        if name in hints and isinstance(hints[name], type) and dataclasses.is_dataclass(hints[name])
+    }  # fmt: skip
+
+
+def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> dict[str, Option]:
+    """Every option of a command, by name, with its help from the docstrings' Args."""
+    groups, found = groups_of(function), {}
+    for owner in (function, *groups.values()):
+        told = {p.arg_name: p.description or "" for p in docstring_parser.parse(inspect.getdoc(owner) or "").params}
+        hints = get_type_hints(owner)
+        for name, parameter in inspect.signature(owner).parameters.items():
+            if owner is function and (name in groups or name == "options"):
+                continue
+            default = parameter.default
+            found[name] = Option(name, hints[name], default, " ".join(told.get(name, "").split()))
+    return found | {option.name: option for option in extra}
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
+    close = difflib.get_close_matches(word, known, 1, 0.6) or difflib.get_close_matches(word.lower(), known, 1, 0.6)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def _typed_as(form: str, name: str) -> str:
+    """An option's name in the form that its user types: EPOCHS or --epochs."""
+    return name.upper() if form == "make" else "--" + name.replace("_", "-")
+
+
+def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequence[str], what: str) -> dict[str, tuple[str, Any]]:
+    """{option: (as it was typed, its text or texts)} of command-line words. Raises InputError for a word that means nothing.
+
+    positions: the options that plain words give, in order.  what: the command, for messages.
+    """
+    found: dict[str, tuple[str, Any]] = {}
+    waiting = list(positions)
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        setting = re.match(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S)
+        if setting or word.startswith("--"):
+            form = "make" if setting else "flag"
+            name, value = (setting[1], setting[2]) if setting else (word[2:].partition("=")[0], None)
+            key = name.lower().replace("-", "_")
+            if key not in options or (form == "flag" and name != name.lower()):
+                raise InputError(unknown(form, name, options, what))
+            option = options[key]
+            if form == "flag" and "=" in word:
+                value = word.partition("=")[2]
+            if form == "make":
+                assert value is not None
+                if not value:
+                    continue  # NAME= is a setting that was not given
+                content: Any = _listed(value, option.type) if is_list(option.type) else value
+            elif value is not None:
+                content = _listed(value, option.type) if is_list(option.type) else value
+            elif is_list(option.type):
+                content = []
+                while words and not _is_option(words[0]):
+                    content += _listed(words.pop(0), option.type) if _numbers(option.type) else [words.pop(0)]
+            elif is_bool(option.type):
+                content = words.pop(0) if words and words[0].lower() in TRUTH else "true"
+            elif not words or (words[0].startswith("--") and len(words[0]) > 2):
+                raise InputError(f"{word}: expected a value: {expected(option.type)}")
+            else:
+                content = words.pop(0)
+            found[key] = (_typed_as(form, key), content)
+        elif waiting:
+            key = waiting.pop(0)
+            if is_list(options[key].type):
+                word = [word, *(words.pop(0) for _ in range(len(words)) if words and not _is_option(words[0]))]  # type: ignore[assignment]
+            found[key] = (key.upper(), word)
+        else:
+            raise InputError(f"{what}: unexpected {word!r}; options are typed as --name value or NAME=value")
+    return found
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("--") or bool(re.match(r"[A-Z][A-Z0-9_]*=", word))
+
+
+def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> str:
+    """The message for an option that there is not, with the nearest one that there is, or its new name."""
+    key = name.lower().replace("-", "_")
+    if key in RENAMED and RENAMED[key] in options:
+        return f"{_typed_as(form, key)}: this setting is now called {_typed_as(form, RENAMED[key])}"
+    known = [_typed_as(form, option) for option in options]
+    shown = _typed_as(form, key) if form == "make" else f"--{name}"
+    return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
+
+
+#: Names of before, refused with their present ones.
+RENAMED = {"arms": "variants", "set": "", "linked": "linked_text", "prompts": "templates", "special": "special_tokens"}
+
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def several(value: str) -> list[str]:
+    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it stands is one word."""
+    if Path(value).exists():
+        return [value]
+    words = shlex.shlex(value, posix=True)
+    words.whitespace_split, words.commenters, words.escape = True, "", ""  # a backslash stays as it is typed
+    try:
+        return list(words)
+    except ValueError as error:
+        raise InputError(f"{value!r}: {error}; quote a word with blanks, as in a shell") from error
+
+
+def _numbers(kind: Any) -> bool:
+    return any(get_args(t) == (int,) for t in _parts(kind))
+
+
+def _listed(value: str, kind: Any) -> list[Any]:
+    """The parts of a list's text: numbers with commas (0,2), or words."""
+    if _numbers(kind):
+        parts = [part for part in re.split(r"[,\s]+", value) if part]
+        return [int(part) if part.isdigit() else part for part in parts]
+    return several(value)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """The types of a union without None; of another type itself."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return tuple(t for t in get_args(kind) if t is not type(None))
+    return (kind,)
+
+
+def is_list(kind: Any) -> bool:
+    return any(get_origin(t) in (list, Sequence) for t in _parts(kind))
+
+
+def is_bool(kind: Any) -> bool:
+    return _parts(kind) == (bool,)
+
+
+def expected(kind: Any) -> str:
+    """What values a type takes, in words."""
+    told = []
+    for t in _parts(kind):
+        name = getattr(t, "__name__", str(t))
+        if get_origin(t) is Literal:
+            told.append("one of " + ", ".join(map(str, get_args(t))))
+        elif is_list(t):
+            told.append("whole numbers, with commas" if _numbers(t) else "one or several words")
+        else:
+            told.append(
+                {"int": "a whole number", "PositiveInt": "a whole number, 1 or more", "NonNegativeInt": "a whole number, 0 or more",
+                 "float": "a number", "PositiveFloat": "a number above 0", "bool": "yes or no", "Path": "a path", "str": "a text",
+                 "ClosedUnitInterval": "a number from 0 to 1"}.get(name, name)
+            )  # fmt: skip
+    return " or ".join(told)
+
+
+def shown(value: Any) -> str:
+    """A default in help."""
+    if value is None or value == () or value is inspect.Parameter.empty:
+        return ""
+    if isinstance(value, bool):
+        return " (default: yes)" if value else " (default: no)"
+    return f" (default: {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value})"
+
+
+def help_text(what: str, about: str, options: Mapping[str, Option], positions: Sequence[str], more: str = "") -> str:
+    """A command's help: each option with its meaning, what it takes and its default."""
+    words = "".join(f" [{p.upper()}]" for p in positions)
+    about = inspect.cleandoc(about).partition("\nArgs:")[0].strip()
+    lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
+    for option in options.values():
+        head = f"  --{option.name.replace('_', '-')}"
+        told = f"{option.help.rstrip('.')}. Takes {expected(option.type)}{shown(option.default)}."
+        lines += textwrap.wrap(told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24)
+    lines.append(f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace its own.")
+    lines.append(f"{'  --verbose, --quiet':<22}  Say more, or only errors, on standard error.")
+    return "\n".join([*lines, *(["", more.strip()] if more else [])])
+
+
+def parse(
+    function: Callable[..., Any], words: Sequence[str], positions: Sequence[str] = (), what: str = "", extra: Sequence[Option] = (),
+) -> Parsed:
+    """The arguments of `function` that the words of a command line mean.
+
+    positions: options that plain words give, in order.  extra: options that no signature has, which recipes of models name.
+    Raises InputError for an unknown option, a value of another type, and a missing option that has no default.
+    """
+    from jsonargparse import ArgumentError, ArgumentParser
+
+    options = options_of(function, extra)
+    known = dict(options)
+    if "config" not in options:  # the sweep's own file is named so
+        known["config"] = Option("config", Path, None, "")
+    given = collect(words, known, positions, what)
+    parser = ArgumentParser(exit_on_error=False, default_env=False)
+    for option in options.values():
+        default = None if option.default is inspect.Parameter.empty else option.default
+        parser.add_argument(f"--{option.name}", type=option.type if default is not None else option.type | None, default=default)
+    if "config" not in options:
+        parser.add_argument("--config", action="config")
+    typed = {name: form for name, (form, _) in given.items()}
+    arguments = []
+    for name, (form, content) in sorted(given.items(), key=lambda item: item[0] != "config"):
+        if is_bool(known[name].type):
+            if str(content).lower() not in TRUTH:
+                raise InputError(_wrong(form, content, known[name]))
+            content = str(TRUTH[str(content).lower()]).lower()
+        arguments.append(f"--{name}={json.dumps(content) if isinstance(content, list) else content}")
+    try:
+        values = vars(parser.parse_args(arguments))
+    except ArgumentError as error:
+        patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
+        name = next((found[1] for found in (re.search(p, str(error)) for p in patterns) if found), "")
+        if name in typed and name != "config":
+            raise InputError(_wrong(typed[name], given[name][1], known[name])) from error
+        file = given["config"][1] if "config" in given else what
+        if name in known:
+            raise InputError(f"{file}: {name}: expected {expected(known[name].type)}") from error
+        if name:
+            raise InputError(unknown("flag", name, options, str(file))) from error
+        raise InputError(f"{file}: {' '.join(str(error).split())}") from error
+    for name, option in options.items():
+        if option.default is inspect.Parameter.empty and values.get(name) is None:
+            raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
+    given_names = set(typed) | ({k for k, v in values.items() if v != options[k].default} if "config" in given else set())
+    own = {option.name: values[option.name] for option in extra if values.get(option.name) is not None}
+    groups = groups_of(function)
+    arguments_of: dict[str, Any] = {}
+    for name, kind in groups.items():
+        arguments_of[name] = kind(**{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in given_names})
+    for name in inspect.signature(function).parameters:
+        if name in values and name not in groups:
+            arguments_of[name] = values[name]
+    return Parsed(arguments_of, own)
+
+
+def _wrong(form: str, content: Any, option: Option) -> str:
+    shown_value = " ".join(map(str, content)) if isinstance(content, list) else content
+    return f"{form}{'=' if form.isupper() else ' '}{shown_value}: expected {expected(option.type)}"
