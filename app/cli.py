@@ -127,6 +127,10 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         (check_linking if linker else check)(given["task"])
+    papers = {p.parent.name for p in (Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")}
+    if verb == "table" and given["paper"] not in papers:
+        known = sorted(papers)
+        raise InputError(f"no tables of paper {given['paper']!r}; {nearest(given['paper'], known)}Choose from: {', '.join(known)}")
     model = given.get("model")
     if verb in ("finetune", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
         from experiments.encoders import NotTrained, encoder

@@ -10,10 +10,10 @@ from typing import Any
 
 
 def build(words: Sequence[str]) -> int:
-    """`kepl graph build SOURCE [PATH] --out FOLDER`: python -m kg.build, with NAME=value for --name value. Returns the exit code."""
+    """`kepl graph build SOURCE [PATH] --out FOLDER`: python -m kg.build, NAME=value being --name value. Returns the exit code."""
     from kg.build import main
 
-    plain = []
+    plain: list[str] = []
     for word in words:
         setting = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S)
         plain += [f"--{setting[1].lower().replace('_', '-')}", setting[2]] if setting else [word]

@@ -84,8 +84,10 @@ def groups_of(function: Callable[..., Any]) -> dict[str, type]:
 
 def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> dict[str, Option]:
     """Every option of a command, by name, with its help from the docstrings' Args."""
-    groups, found = groups_of(function), {}
-    for owner in (function, *groups.values()):
+    groups = groups_of(function)
+    found: dict[str, Option] = {}
+    owners: list[Callable[..., Any]] = [function, *groups.values()]
+    for owner in owners:
         told = {p.arg_name: p.description or "" for p in docstring_parser.parse(inspect.getdoc(owner) or "").params}
         hints = get_type_hints(owner)
         for name, parameter in inspect.signature(owner).parameters.items():

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from core.files import InputError, digest, read_json
+from core.settings import nearest
 from core.tracking import ROOT, runs_folder, use_experiment
 from experiments.machine import Inputs, Machine
 from experiments.stages import Stage, run_stages
@@ -45,7 +46,7 @@ def pipeline_of(name: str) -> dict[str, Any]:
         if name.startswith("kg/"):
             choice = ", ".join(g.removeprefix("kg/") for g in graph_embeddings())
             raise InputError(f"no graph embedding {name.removeprefix('kg/')!r}; choose from: {choice}")
-        raise InputError(f"no paper {name!r}; choose from: {', '.join(papers())}")
+        raise InputError(f"no paper {name!r}; {nearest(name, papers())}Choose from: {', '.join(papers())}")
     file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
     pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
     return pipeline

@@ -86,7 +86,8 @@ def chosen_options(recipe: Mapping[str, Any], given: Mapping[str, Any]) -> tuple
     if unknown := sorted(name for name in given if name.upper() not in known):
         told = ", ".join(known) or "none"
         raise InputError(f"{unknown[0].upper()}={given[unknown[0]]}: this model has no such option; it has: {told}")
-    settings, others = {}, {}
+    settings: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, option in known.items():
         values = {str(value): meaning for value, meaning in option["values"].items()}
         default = next(iter(values))

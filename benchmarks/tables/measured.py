@@ -140,7 +140,8 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
             own = system.group(results[name]) if system else None
             baseline = system is not None and system.model in BASELINES
             for metric, value in zip(metrics, reported, strict=True):
-                interval, tests = None, ()
+                interval: tuple[float, float] | None = None
+                tests: tuple[str, ...] = ()
                 if own and metric == "acc@1":
                     interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
                     tests = () if baseline else _against(rival, row, own, results[name], metric, "mentions")

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.tasks import blurb, chineseblue
 from benchmarks.tasks.definition import Definition, Splits, made
 from core.files import InputError, read_json, sha256
+from core.settings import nearest
 from datamodules.formats import NoLabels
 from datamodules.tasks import SPLITS, save_task
 
@@ -28,7 +29,7 @@ def task(name: str) -> Definition:
     for definition in known.values():
         if name in (definition.name, *definition.aliases):
             return definition
-    raise InputError(f"no task {name!r}; choose from: {', '.join(known)}")
+    raise InputError(f"no task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}")
 
 
 def inputs(definition: Definition, data: Path) -> dict[str, list[Path]]:

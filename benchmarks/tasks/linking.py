@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.files import InputError, read_json, sha256, write_json
+from core.settings import nearest
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.linking import formats as read
 from kg.graph import fingerprint
@@ -217,7 +218,7 @@ def task(name: str) -> Task:
     """The task of a name. Raises InputError with the list for any other."""
     known = tasks()
     if name not in known:
-        raise InputError(f"no linking task {name!r}; choose from: {', '.join(known)}")
+        raise InputError(f"no linking task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}")
     return known[name]
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -130,7 +130,7 @@ def draw(
     out = out or runs_folder() / "figures" / "sapbert"
     out.mkdir(parents=True, exist_ok=True)
     after = embedder(encoder(model, ckpt), options)
-    before = embedder(encoder(base), replace(options, pooling=after.pooling))  # the one difference is the training
+    before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))  # the one difference is the training
     names, owners = chosen_names(pairs, concepts, seed)
     result: dict[str, Any] = {"before": base, "after": model, "pooling": after.pooling, "pairs": str(folder),
                               "names": len(names), "concepts": len(set(owners)), "method": method, "seed": seed}  # fmt: skip
