@@ -3,7 +3,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 ACCEL ?= cpu
-PROFILE ?= small
 VENV := $(CURDIR)/.venv
 VENV_PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-$(ACCEL)
@@ -15,13 +14,13 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
-GENERATOR := TARGET PROMPT NAMES BEAMS FINISH SCORE CANDIDATES TOKENS BY
-FINETUNE := $(foreach v,$(GENERATOR) HITS K MODEL SEEDS SEED CKPT PROFILE FOLDS EPOCHS MIRROR DATA DEVICES PRECISION FRESH ARGS,$(if $($(v)),$(v)="$($(v))"))
-EVALUATE := $(foreach v,$(filter-out TARGET PROMPT,$(GENERATOR)) MODEL CKPT SPLIT POOLING SIMILARITY MAX_LENGTH PRECISION BACKOFF NORMALISE ABBREVIATIONS TRAIN_NAMES COMPOSITE NIL GRAPH BACKEND INDEX FOLDS MIRROR DATA DEVICE,$(if $($(v)),$(v)="$($(v))"))
-FIGURES := $(if $(filter command,$(firstword $(origin PROFILE))),PROFILE="$(PROFILE)") $(foreach v,TASK OF SPLIT MIRROR MODEL CKPT BASE PAIRS LINKED GRAPH THESAURUS SEGMENTS SENTENCES WINDOW LEAST LAYER2 LAYER3 PICK2 PICK3 OUT METHOD POOLING CONCEPTS BATCHES SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
-SETTINGS := $(foreach v,GRAPH UMLS CORPUS ENCODER LINKER MIRROR SEED FRESH ARMS DEVICES NODES PRECISION WORKERS ARGS PLAN,$(if $($(v)),$(v)="$($(v))"))
+# Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` tells kepl to read them, and
+# neither a shell nor a list in this file is between. Unexported, since make itself would run a $(shell ...) in an exported value.
+$(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
+KEPL := $(VENV_PYTHON) -m app.cli
 
-.PHONY: help setup finetune evaluate table figures cases synonyms probe sweep data compare counts overlap dashboard speed test test-slow lint types contracts check docs
+VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate
+.PHONY: help setup $(VERBS) speed test test-slow lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -39,53 +38,36 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
 
-pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper, GRAPH UMLS CORPUS ENCODER MIRROR DEVICES NODES PRECISION SEED FRESH ARMS ARGS; PLAN=1 only prints the stages)
-	@$(VENV_PYTHON) -m experiments.pretrain $* --profile $(PROFILE) $(SETTINGS)
+pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper; PLAN=1 only lists the stages)
+	@$(KEPL) pretrain $* @make
 
-kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them (PROFILE=small|paper GRAPH SEED FRESH)
-	@$(VENV_PYTHON) -m experiments.pretrain kg/$* --profile $(PROFILE) $(SETTINGS)
+kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them
+	@$(KEPL) pretrain kg/$* @make
 
-finetune: $(STAMP)  ## fine-tune and score an encoder on a task (TASK= MODEL= SEEDS= PROFILE=small|paper MIRROR= DATA= CKPT= HITS= K= DEVICES= PRECISION= FRESH ARGS)
-	@$(VENV_PYTHON) -m benchmarks.run finetune $(TASK) $(FINETUNE)
-
-evaluate: $(STAMP)  ## score an entity linker beside both string floors (TASK= MODEL= POOLING=cls|mean SPLIT= BACKOFF= TRAIN_NAMES= GRAPH= MIRROR= …)
-	@$(VENV_PYTHON) -m benchmarks.run evaluate $(TASK) $(EVALUATE)
-
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE= SPLIT= FOLDS= PROFILE= SAMPLES= GRAPH= MIRROR= …; RUN=1 SEEDS= first makes the missing runs)
-	@$(VENV_PYTHON) -m benchmarks.run table $(PAPER) $(TABLE) $(foreach v,SPLIT FOLDS PROFILE SAMPLES GRAPH MODEL CKPT LIMIT SEED METHOD MASKS BEAM MIRROR OUT RUN SEEDS,$(if $($(v)),$(v)="$($(v))"))
-
-cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF=<label> SPLIT= TOP= MIRROR=)
-	@$(VENV_PYTHON) -m benchmarks.run cases $(TASK) $(foreach v,OF SPLIT TOP FOLDS GRAPH MIRROR DATA,$(if $($(v)),$(v)="$($(v))"))
-
-figures: $(STAMP)  ## a paper's figures (PAPER= MODEL= BASE= PAIRS= OUT= METHOD=tsne|umap; LINKED= SENTENCES= PICK2= …; or TASK= OF= PROFILE= of scored runs)
-	@$(VENV_PYTHON) -m benchmarks.run figures $(PAPER) $(FIGURES)
-
-synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES= LINKED= KNOWLEDGE=no)
-	@$(VENV_PYTHON) -m benchmarks.run synonyms $(foreach v,MODEL CKPT SAMPLES LINKED POOLING SIMILARITY PRECISION KNOWLEDGE FREQUENT SEED DEVICE,$(if $($(v)),$(v)="$($(v))"))
-
-probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked LM (GRAPH=hpo|medlama|<folder> MODEL= METHOD=beam|confidence MASKS= BEAM= LIMIT= SEED= MIRROR=)
-	@$(VENV_PYTHON) -m benchmarks.run probe $(foreach v,GRAPH MODEL CKPT METHOD MASKS BEAM PROMPTS SPECIAL LIMIT SEED SIZE MIRROR DEVICE,$(if $($(v)),$(v)="$($(v))"))
-
-sweep: $(STAMP)  ## a grid of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE= FRESH=)
-	@$(VENV_PYTHON) -m benchmarks.sweep "$(CONFIG)" $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(FRESH),--fresh)
-
+finetune: $(STAMP)  ## fine-tune and score an encoder or a linker on a task (TASK= MODEL= SEEDS= MIRROR=)
+predict: $(STAMP)  ## a fine-tuned model on new text (MODEL=TASK/encoder TEXT= INPUT= OUTPUT=)
+link: $(STAMP)  ## entities of a graph in text (GRAPH= CHAIN= TEXT= INPUT= OUTPUT=)
+embed: $(STAMP)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)
+evaluate: $(STAMP)  ## score an entity linker beside both baselines (TASK= MODEL= SPLIT= MIRROR=)
+compare: $(STAMP)  ## every system scored on a task, with paired tests (TASK=<task>|synonyms BASE=)
+table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE=; RUN=1 SEEDS= first makes the missing results)
+figures: $(STAMP)  ## a paper's figures (PAPER= OUT=)
+cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF= TOP=)
+synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES=)
+probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked language model (GRAPH= MODEL=)
+overlap: $(STAMP)  ## annotated mentions of NER and relation sets that a graph knows (TASK= GRAPH=)
+counts: $(STAMP)  ## sizes of every available split beside the papers' (TASK= MIRROR=)
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
-	@$(VENV_PYTHON) -m datamodules.sources $(TASK) $(foreach m,$(MIRROR),--mirror "$(m)")
-
-compare: $(STAMP)  ## every encoder scored on a task, with paired tests (TASK=<task>|synonyms BASE=<encoder> PROFILE= SAMPLES=)
-	@$(VENV_PYTHON) -m benchmarks.run compare $(TASK) $(foreach v,PROFILE SAMPLES BASE,$(if $($(v)),$(v)="$($(v))"))
-
-counts: $(STAMP)  ## sizes of every split at hand beside the papers' (MIRROR=)
-	@$(VENV_PYTHON) -m benchmarks.run counts $(TASK) MIRROR="$(MIRROR)"
-
-overlap: $(STAMP)  ## annotated mentions of NER and RE sets that a graph knows (TASK= GRAPH=hpo|<folder>, or MODEL=kebiolm, MIRROR=)
-	@$(VENV_PYTHON) -m benchmarks.run overlap $(TASK) $(foreach v,GRAPH MODEL CKPT MIRROR,$(if $($(v)),$(v)="$($(v))"))
-
+sweep: $(STAMP)  ## a grid or a search of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE=)
+serve: $(STAMP)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
-	@MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(VENV)/bin/mlflow ui --workers 1 --host 127.0.0.1 --port $(or $(PORT),5000) \
-	  --backend-store-uri "$$($(VENV_PYTHON) -c 'from core.tracking import tracking_uri; print(tracking_uri())')"
+tasks: $(STAMP)  ## list the tasks
+migrate: $(STAMP)  ## convert the scores of earlier versions into results, once
 
-speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|entity_softmax|finetune_batches|miner|retrieval|...; all without)
+$(VERBS):
+	@$(KEPL) $@ @make
+
+speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
 
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build

@@ -17,7 +17,18 @@ from typing import Any, Literal, NamedTuple
 
 from app import verbs
 from core.files import InputError
-from core.settings import ENVIRONMENT, FROM_MAKE, Option, Parsed, help_text, make_words, nearest, options_of, parse
+from core.settings import (
+    ENVIRONMENT,
+    FROM_MAKE,
+    MAKE,
+    Option,
+    Parsed,
+    help_text,
+    make_words,
+    nearest,
+    options_of,
+    parse,
+)
 
 CHAINS = """Chains:
   dictionary                      names of the graph, longest match
@@ -110,10 +121,10 @@ def linker_options() -> list[Option]:
     return list(found.values())
 
 
-def arguments(verb: str, words: Sequence[str]) -> tuple[Verb, Parsed]:
+def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> tuple[Verb, Parsed]:
     """The command and its arguments. Raises InputError for what it does not take."""
     command, words, extra = resolve(verb, words)
-    parsed = parse(command.function, words, command.positions, f"kepl {verb}", extra)
+    parsed = parse(command.function, words, command.positions, f"kepl {verb}", extra, ignored)
     _check_names(verb, parsed.arguments)
     return command, parsed
 
@@ -168,10 +179,11 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
+    ignored: Sequence[str] = ()
     if FROM_MAKE in words:
         from experiments.stages import dies_with_its_parent
 
-        words = [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
+        ignored, words = MAKE, [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
         dies_with_its_parent()
     from core.logs import set_up
 
@@ -190,7 +202,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if "--help" in rest or "-h" in rest:
             print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
             return 0
-        command, parsed = arguments(verb, rest)
+        command, parsed = arguments(verb, rest, ignored)
         more = {"options": parsed.extra} if parsed.extra else {}
         return int(command.function(**parsed.arguments, **more) or 0)
     except InputError as error:

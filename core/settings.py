@@ -63,11 +63,10 @@ def make_words(flags: str) -> list[str]:
     """The settings NAME=value in MAKEFLAGS, as typed behind `make`.
 
     GNU make puts them after a word of two dashes, blanks and backslashes escaped by a backslash and $ doubled; no shell has read
-    them. The last one typed comes first. Make's own names are left out.
+    them. The last one typed comes first.
     """
     words = [re.sub(r"\\(.)", r"\1", word, flags=re.S).replace("$$", "$") for word in re.findall(r"(?:\\.|[^ \\])+", flags, re.S)]
-    settings = words[words.index("--") + 1 :] if "--" in words else []
-    return [word for word in reversed(settings) if word.partition("=")[0] not in MAKE]
+    return words[: words.index("--") : -1] if "--" in words else []
 
 
 # --- parsing --------------------------------------------------------------------------------------------------------
@@ -259,11 +258,13 @@ def help_text(what: str, about: str, options: Mapping[str, Option], positions: S
 
 def parse(
     function: Callable[..., Any], words: Sequence[str], positions: Sequence[str] = (), what: str = "", extra: Sequence[Option] = (),
-) -> Parsed:
+    ignored: Sequence[str] = (),
+) -> Parsed:  # fmt: skip
     """The arguments of `function` that the words of a command line mean.
 
     positions: options that plain words give, in order.  extra: options that no signature has, which recipes of models name.
-    Raises InputError for an unknown option, a value of another type, and a missing option that has no default.
+    ignored: names of settings that are left out where the command has no such option (MAKE). Raises InputError for an unknown
+    option, a value of another type, and a missing option that has no default.
     """
     from jsonargparse import ArgumentError, ArgumentParser
 
@@ -271,6 +272,7 @@ def parse(
     known = dict(options)
     if "config" not in options:  # the sweep's own file is named so
         known["config"] = Option("config", Path, None, "")
+    words = [word for word in words if (name := word.partition("=")[0]) not in ignored or name.lower() in options]
     given = collect(words, known, positions, what)
     parser = ArgumentParser(exit_on_error=False, default_env=False)
     for option in options.values():
