@@ -199,6 +199,8 @@ def compute(
     options: those that only some encoders take (`options` of encoder.yaml), by name.  args: further words for LightningCLI.
     """
     definition = task(name)
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     files, place_of_work = files or Files(), machine or Machine()
     numbers = seeds_of(seeds or str(1 if profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)

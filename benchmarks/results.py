@@ -7,6 +7,7 @@ what each example counts (tallies, models.metrics), in the run's folder. Everyth
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import defaultdict
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from core.arrays import load_arrays, save_arrays
-from core.files import InputError, digest, read_json, sha256, write_json
+from core.files import InputError, digest, read_json, sha256, written
 from core.tracking import commit, new_run, runs_folder
 from experiments.encoders import Encoder, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
@@ -127,7 +128,8 @@ def save(result: Result, folder: str | Path) -> Result:
     record = {k: v for k, v in asdict(replace(result, tallies={})).items() if k not in ("tallies", "folder")}
     record["model"] = result.model._asdict()
     record["outcomes"] = sha256(folder / OUTCOMES) if (folder / OUTCOMES).is_file() else None
-    write_json(folder / FILE, record)
+    with written(folder / FILE) as handle:  # in the order of its fields: that of the options is seen in the label
+        handle.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return result
 
 

@@ -110,6 +110,8 @@ def compute(
     options: those of the paper's finetune.yaml, by name.  args: further words for LightningCLI. Raises InputError.
     """
     definition = task(name)
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     protocol, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
     chosen = trained_encoder(model, ckpt)
     path, recipe = recipe_of(chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,16 +9,20 @@ import numpy as np
 import pytest
 import yaml
 
-from benchmarks import similarity, table
+from app.cli import main
+from benchmarks import tables
 from benchmarks.linking import finetune as module
-from benchmarks.linking.evaluate import evaluate
-from benchmarks.run import main
+from benchmarks.linking.evaluate import BASELINES
+from benchmarks.options import Choices
+from benchmarks.papers.sapbert import similarity
+from benchmarks.results import stored
 from benchmarks.tasks.linking import task
-from core.files import InputError, read_json, write_json
+from core.files import read_json
 from datamodules.sapbert.pairs import Pairs
 from experiments.encoders import encoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
+from tests.fakes import results as fake
 from tests.fakes.sapbert import Folders
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +53,11 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
         "ARGS=--data.init_args.batch_size 1 --data.init_args.eval_batch_size 4",
     ]
     assert main(["finetune", "AAP-EL", f"DATA={own}", *more]) == 0, capsys.readouterr().err
-    printed = capsys.readouterr().out
-    assert "fold 0: " in printed and "fold 3: " in printed and "fine-tuned cls + back-off" in printed
-    found = sorted((runs / "linking" / "AAP-EL").glob("*/*/summary.json"))
-    summaries = [read_json(f) for f in found]
-    assert len(summaries) == 2 and {s["stamp"]["fold_numbers"] for s in summaries} == {"0,3"}
-    assert {s["stamp"]["folds"] for s in summaries} == {2} and len({s["stamp_digest"] for s in summaries}) == 1
+    said = capsys.readouterr()
+    assert "fold 0: " in said.err and "fold 3: " in said.err and "fine-tuned cls + back-off" in said.out
+    found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    assert len(found) == 2 and {r.protocol["fold_numbers"] for r in found} == {"0,3"} and found[0].protocol == found[1].protocol
+    assert found[0].protocol["folds"] == 2 and [r.options.get("backoff", False) for r in found] == [False, True]
     exports = sorted((runs / "sapbert" / "finetune").glob("*/seed0/export"))
     assert len(exports) == 2  # one for each fold, from that fold's train split
     trained = [yaml.safe_load((e.parent / "config.yaml").read_text()) for e in exports]
@@ -66,9 +68,9 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     place = [f"DATA={own}", "FOLDS=0", "MODEL=sapbert/finetune"]
     for export in exports:  # runs of one label, whichever run it was: seeds of a table's row
         assert main(["evaluate", "AAP-EL", *place, f"CKPT={export}"]) == 0
-    alone = [read_json(f) for f in (runs / "linking" / "AAP-EL").glob("*/*/summary.json")]
-    assert [s["model"] for s in alone if s["stamp"]["fold_numbers"] == "0"] == ["sapbert-finetune cls"] * 2
-    text = table.markdown("sapbert", "2", {"FOLDS": "0,3"})
+    alone = [r for r in stored("linking", "AAP-EL") if r.protocol["fold_numbers"] == "0" and r.model.name not in BASELINES]
+    assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len({r.model.run for r in alone}) == 2
+    text = tables.markdown("sapbert", "2", Choices(folds=[0, 3]))
     assert "AskAPatient @1 measured" in text and "TF-IDF" in text
 
 
@@ -76,18 +78,18 @@ def test_what_fine_tuning_refuses(data: Path, tiny: str, runs: Path, capsys: pyt
     place = f"DATA={data / 'AAP-EL'}"
     for words, message in (
         ([f"MODEL={tiny}", "FOLDS=10"], "there are 10 folds, 0 to 9"),
-        ([f"MODEL={tiny}", "FOLDS=x"], "wanted numbers of folds"),
-        ([f"MODEL={tiny}", "EPOCHS=0"], "EPOCHS=0: wanted a number"),
-        ([f"MODEL={tiny}", "SEED=x"], "SEED=x: wanted a number"),
-        ([f"MODEL={tiny}", "BACKOFF=yes"], "fine-tuning scores both"),
-        ([f"MODEL={tiny}", "PROFILE=big"], "no profile 'big'"),
+        ([f"MODEL={tiny}", "FOLDS=x"], "FOLDS=x: expected whole numbers"),
+        ([f"MODEL={tiny}", "EPOCHS=0"], "EPOCHS=0: expected a number of at least 1"),
+        ([f"MODEL={tiny}", "SEED=x"], "SEED=x: expected a whole number"),
+        ([f"MODEL={tiny}", "BACKOFF=yes"], "no setting BACKOFF"),
+        ([f"MODEL={tiny}", "PROFILE=big"], "PROFILE=big: expected one of small, paper"),
         (["MODEL=sapbert/nothing"], "no finished run in runs/sapbert/nothing"),
     ):
         assert main(["finetune", "AAP-EL", place, *words]) == 2, words
         assert message in capsys.readouterr().err
     _, recipe = module.recipe_of(encoder(tiny))
     for name, epochs in (("COMETA:closed", 10), ("NCBI-EL", 3)):
-        assert module.task_settings(recipe, name, "paper", {}) == {"trainer.max_epochs": epochs}
+        assert module.task_settings(recipe, name, "paper") == {"trainer.max_epochs": epochs}
 
 
 def test_figures(
@@ -112,8 +114,9 @@ def test_figures(
     shares = np.loadtxt(tmp_path / "figure2.csv", skiprows=1)
     assert shares.shape == (80, 10) and np.allclose(shares[:, 2].sum(), 1, atol=1e-4)
     assert said["before natural negative"]["pairs"] >= said["before mined negative"]["pairs"] > 0
-    for words, message in ((["figures"], "wanted one PAPER"), (["figures", "sapbert", "METHOD=pca"], "METHOD=pca: choose from"),
-                           (["figures", "sapbert", "BATCHES=0"], "BATCHES=0: wanted"),
+    for words, message in ((["figures"], "expected a paper with figures"),
+                           (["figures", "sapbert", "METHOD=pca"], "expected one of tsne"),
+                           (["figures", "sapbert", "BATCHES=x"], "BATCHES=x: expected a whole number"),
                            (["figures", "sapbert", f"MODEL={tiny}"], "give BASE= and PAIRS=")):  # fmt: skip
         assert main(words) == 2 and message in capsys.readouterr().err
 
@@ -142,45 +145,31 @@ def test_similarities_of_pairs_by_hand(fake_sapbert: Folders) -> None:
     assert similarity.overlap(np.array([0.1, 0.2]), np.array([0.2, 0.9])) == pytest.approx(0.5)
 
 
-def test_a_table_sets_reported_beside_measured(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_reported_beside_measured(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = f"DATA={data / 'NCBI-EL'}"
     assert main(["evaluate", "NCBI-EL", place]) == 0
-    summary_file = next((runs / "linking" / "NCBI-EL").glob("*/*/summary.json"))
-    summary = read_json(summary_file)
-    for seed, score in enumerate((0.9, 0.92)):  # two seeds of one label
-        summary["model"] = "sapbert cls"
-        summary["results"]["sapbert cls"] = {"acc@1": score, "acc@5": 0.95, "mrr": 0.9, "low": 0.8, "high": 0.99}
-        (summary_file.parent.parent / f"s{seed}").mkdir()
-        write_json(summary_file.parent.parent / f"s{seed}" / "summary.json", summary)
+    protocol = dict(stored("linking")[-1].protocol)
+    fake.linked("sapbert", 0.9, 0.92, options={"pooling": "cls"}, like=protocol)  # two seeds of one system
     capsys.readouterr()
     assert main(["table", "sapbert", "2"]) == 0
     text = capsys.readouterr().out
     lines = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
     assert "| 91.1 |" in lines["supervised SOTA"] and "91.0 ± 1.4 (2)" in lines["MiniLM + SapBERT on HPO, [CLS]"]
-    assert "66.7 [" in lines["exact match"] and "COMETA @1 measured" not in text  # a column without runs stays out
+    assert "66.7 [" in lines["exact match"] and "COMETA @1 measured" not in text  # a column without results is left out
     assert main(["evaluate", "NCBI-EL", place, "TRAIN_NAMES=yes"]) == 0
     capsys.readouterr()
-    assert main(["table", "sapbert", "2"]) == 2 and "runs of different protocols" in capsys.readouterr().err
+    assert main(["table", "sapbert", "2"]) == 2 and "results of different protocols" in capsys.readouterr().err
     assert main(["table", "sapbert", "9"]) == 2 and "choose from: 1, 2, 3" in capsys.readouterr().err
-    assert main(["table", "sapbert"]) == 2
+    assert main(["table", "sapbert"]) == 2 and "TABLE is missing" in capsys.readouterr().err
 
 
 def test_the_reported_numbers_are_whole() -> None:
     """Every row of every table names known columns and gives each metric a number or nothing."""
     for number in "123":
-        definition = table.definition_of("sapbert", number)
+        definition = tables.definition_of("sapbert", number)
         assert all(task(c["task"]) for c in definition["columns"].values())
         for row in definition["rows"]:
             reported = row.get("reported", {})
             assert set(reported) <= set(definition["columns"]) and (reported or row["measured"])
             assert all(len(v) == len(definition["metrics"]) for v in reported.values())
             assert all(x is None or 20 < x < 100 for v in reported.values() for x in v)
-
-
-def test_folds_of_evaluate(data: Path, runs: Path) -> None:
-    one = evaluate("AAP-EL", {"DATA": str(data / "AAP-EL"), "FOLDS": "2"})
-    every = evaluate("AAP-EL", {"DATA": str(data / "AAP-EL")})
-    assert (one["stamp"]["folds"], every["stamp"]["folds"]) == (1, 10) and one["stamp_digest"] != every["stamp_digest"]
-    assert json.dumps(one["stamp"]["fold_numbers"]) == '"2"'
-    with pytest.raises(InputError, match="wanted numbers of folds"):
-        evaluate("AAP-EL", {"DATA": str(data / "AAP-EL"), "FOLDS": "1-2"})

@@ -48,7 +48,8 @@ def fine_tuned(
 
 def linked(
     model: str, *scores: float, name: str = "NCBI-EL", split: str = "test", folds: str = "all",
-    options: Mapping[str, Any] | None = None, groups: Mapping[str, float] | None = None, **protocol: Any,
+    options: Mapping[str, Any] | None = None, groups: Mapping[str, float] | None = None,
+    like: Mapping[str, Any] | None = None, **protocol: Any,
 ) -> list[Result]:  # fmt: skip
     """A result for each score, as `kepl evaluate` saves them of several runs."""
     made = []
@@ -58,7 +59,7 @@ def linked(
         result = Result(
             kind="linking", task=name, split=split, metric="acc@1", model=Model(model, "", f"{model}{number}"),
             options=options or {},
-            protocol={"task": name, "split": split, "fold_numbers": folds, "mentions": 100} | protocol, scores=every,
+            protocol={"task": name, "split": split, "fold_numbers": folds, "mentions": 100} | dict(like or {}) | protocol, scores=every,
             tallies={"acc@1": hits(value)}, details={"linker": f"{model}{number}", "reasons": {}}, created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
         )  # fmt: skip

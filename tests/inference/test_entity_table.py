@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.run import main
+from app.cli import main
 from benchmarks.tasks.linking import task
 from core.files import InputError, write_json
 from datamodules.contexts import marked
@@ -84,7 +84,7 @@ def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
 ) -> None:
     rows = [("E1", "kidney failing"), ("D2", "heart lesion"), ("D3", "Heart Lesion"), ("D9", "unknown")]
     dictionary = Names(Dictionary([i for i, _ in rows], [n for _, n in rows]), "lower")
-    linker = reader(model, fake_kebiolm).on(dictionary, {})
+    linker = reader(model, fake_kebiolm).on(dictionary)
     assert linker.means == [[("E1", "kidney failing")], [("D2", "heart lesion"), ("D3", "heart lesion")], [], []]
     assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().err
     (ranking,) = linker.link(["cardiac lesion"], [context("cardiac lesion")])
@@ -92,7 +92,7 @@ def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
     by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
     assert [c.concept for c in ranking] == by_hand
     with pytest.raises(InputError, match="none of the dictionary's 1 concepts"):
-        reader(model, fake_kebiolm).on(Names(Dictionary(["Z"], ["zzz"]), "lower"), {})
+        reader(model, fake_kebiolm).on(Names(Dictionary(["Z"], ["zzz"]), "lower"))
 
 
 def export_of(folders: Folders, folder: Path) -> Path:
@@ -137,4 +137,4 @@ def test_evaluate_links_with_the_table_and_by_names(
 def test_another_way_of_linking_is_one_error(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     assert main(["evaluate", "HPO-EL", "MODEL=minilm", "BYE=names"]) == 2
-    assert "no setting 'BYE'" in capsys.readouterr().err
+    assert "no setting BYE; did you mean BY?" in capsys.readouterr().err

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.linking.evaluate import with_one_name
-from benchmarks.run import main
-from core.files import InputError, read_json
+from app.cli import main
+from benchmarks.linking.evaluate import BASELINES, with_one_name
+from benchmarks.results import stored
+from core.files import InputError
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.mentions import standing
 from datamodules.genbioel.names import name_set
@@ -70,7 +71,7 @@ def every_score(one: Generator, mention: str, context: str | None, strings: list
 @pytest.mark.parametrize("prompt", [True, False])
 def test_rankings_are_those_of_brute_force_and_concepts_are_whole(bart: str, prompt: bool) -> None:
     dictionary, one = names(), generator(bart, prompt, beams=7)
-    found = one.on(dictionary, {}).link(MENTIONS, CONTEXTS)
+    found = one.on(dictionary).link(MENTIONS, CONTEXTS)
     for mention, context, ranking in zip(MENTIONS, CONTEXTS, found, strict=True):
         scores = every_score(one, mention, context, dictionary.strings)
         order = sorted(scores, key=lambda s: -scores[s])
@@ -83,8 +84,8 @@ def test_rankings_are_those_of_brute_force_and_concepts_are_whole(bart: str, pro
 
 def test_the_same_whatever_the_batch(bart: str) -> None:
     dictionary = names()
-    whole = generator(bart, beams=3).on(dictionary, {}).link(MENTIONS, CONTEXTS)
-    single = generator(bart, beams=3, tokens=1).on(dictionary, {}).link(MENTIONS[::-1], CONTEXTS[::-1])[::-1]
+    whole = generator(bart, beams=3).on(dictionary).link(MENTIONS, CONTEXTS)
+    single = generator(bart, beams=3, tokens=1).on(dictionary).link(MENTIONS[::-1], CONTEXTS[::-1])[::-1]
     for one, other in zip(whole, single, strict=True):
         assert [c.concept for c in one] == [c.concept for c in other]
         assert np.allclose([c.score for c in one], [c.score for c in other], atol=1e-4)
@@ -93,7 +94,7 @@ def test_the_same_whatever_the_batch(bart: str) -> None:
 def test_candidates_restrict_each_mention(bart: str) -> None:
     dictionary = names()
     mentions, contexts = ["renal failure now", "nasal region", "qqq"], [None, None, None]
-    found = generator(bart, beams=5, candidates=("tfidf", 2)).on(dictionary, {}).link(mentions, contexts)
+    found = generator(bart, beams=5, candidates=("tfidf", 2)).on(dictionary).link(mentions, contexts)
     nearest = NearestByTfIdf(dictionary).tfidf
     for mention, ranking in zip(mentions, found, strict=True):
         scores, rows = nearest.search([mention], 2)
@@ -105,7 +106,7 @@ def test_candidates_restrict_each_mention(bart: str) -> None:
 def test_a_name_that_cannot_be_written_is_counted(bart: str, capsys: pytest.CaptureFixture[str]) -> None:
     long = " ".join(["renal"] * 60)
     dictionary = Names(Dictionary(["A", "B"], ["renal failure", long]), "lower+punctuation")
-    linker = generator(bart).on(dictionary, {})
+    linker = generator(bart).on(dictionary)
     assert linker.skipped == 1 and "1 names of the dictionary cannot be written" in capsys.readouterr().err
     assert [c.concept for c in linker.link(["b"], [None])[0]] == ["A"]
 
@@ -139,40 +140,38 @@ def test_fine_tuning_and_evaluation_by_command(
     assert main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=shortest", "PROMPT=no", *more]) == 0, (
         capsys.readouterr().err
     )
-    found = [read_json(f) for f in (runs / "linking" / "AAP-EL").glob("*/*/summary.json")]
-    labels = {s["model"].partition(" fine-tuned")[2] for s in found}
+    found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    labels = {r.label.partition(" fine-tuned")[2] for r in found}
     assert labels == {", target shortest, prompt no", ", target shortest, prompt no + back-off"}
-    assert {s["stamp"]["linker"]["prompt"] for s in found} == {False}
+    assert {r.details["linker"]["prompt"] for r in found} == {False}
     export = next((runs / "genbioel" / "finetune").glob("*/seed0/export"))
     words = ["MODEL=genbioel/finetune", f"CKPT={export}", *place]
     assert main(["evaluate", "AAP-EL", *words, "NAMES=shortest", "BEAMS=2", "SCORE=sum", "CANDIDATES=tfidf:3"]) == 0
-    said = [read_json(f) for f in (runs / "linking" / "AAP-EL").glob("*/*/summary.json")]
-    (one,) = (s for s in said if s["stamp"].get("names"))
-    assert one["model"] == "genbioel-finetune, sum, tfidf 3, names shortest"
-    assert one["stamp"]["names"] == "one a concept: shortest"
-    assert one["stamp"]["dictionary_names"] == one["stamp"]["dictionary_concepts"]
-    assert one["stamp"]["linker"]["candidates"] == {"by": "tfidf", "names": 3}
+    (one,) = (r for r in stored("linking") if r.protocol.get("names") and r.model.name not in BASELINES)
+    assert one.label == "genbioel-finetune, sum, tfidf 3, names shortest"
+    assert one.protocol["names"] == "one a concept: shortest"
+    assert one.protocol["dictionary_names"] == one.protocol["dictionary_concepts"]
+    assert one.details["linker"]["candidates"] == {"by": "tfidf", "names": 3}
     capsys.readouterr()
-    for setting, message in (("FINISH=soon", "FINISH=soon: choose from"), ("CANDIDATES=tfidf", "wanted all, tfidf:50"),
-                             ("BEAMS=0", "BEAMS=0: wanted a number"), ("NAMES=best", "NAMES=best: choose from"),
-                             ("SCORE=most", "SCORE=most: choose from")):  # fmt: skip
+    for setting, message in (("FINISH=soon", "FINISH=soon: expected one of"), ("CANDIDATES=tfidf", "expected all, tfidf:50"),
+                             ("BEAMS=0", "beams 0: expected a number"), ("NAMES=best", "NAMES=best: expected one of"),
+                             ("SCORE=most", "SCORE=most: expected one of")):  # fmt: skip
         assert main(["evaluate", "AAP-EL", *words, setting]) == 2 and message in capsys.readouterr().err
     assert main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=longest"]) == 2
-    assert "TARGET=longest: choose from: tfidf, shortest, sample" in capsys.readouterr().err
+    assert "TARGET=longest: expected one of tfidf, shortest, sample" in capsys.readouterr().err
 
 
 def test_candidates_of_an_encoder(bart: str, fake_sapbert: sapbert.Folders, runs: Path) -> None:
     """The K nearest names by the encoder, and nothing else, are what the search may write."""
     dictionary = names()
-    given = {"CANDIDATES": f"{fake_sapbert.bert}:2"}
-    by, nearest = restriction(given)
+    by, nearest = restriction(f"{fake_sapbert.bert}:2")
     assert nearest is not None and by == (fake_sapbert.bert, 2)
-    found = generator(bart, beams=8, candidates=by, nearest=nearest).on(dictionary, {}).link(["renal"], [None])
+    found = generator(bart, beams=8, candidates=by, nearest=nearest).on(dictionary).link(["renal"], [None])
     vectors = nearest(dictionary.strings) @ nearest(["renal"])[0]
     best = {dictionary.strings[i] for i in vectors.argsort(descending=True)[:2]}
     assert {c.name for c in found[0]} <= best and {c.concept for c in found[0]} == {
         c for name in best for c in dictionary.concepts[name]
     }
-    assert restriction({}) == (None, None)
-    with pytest.raises(InputError, match="wanted all, tfidf:50"):
-        restriction({"CANDIDATES": "sapbert"})
+    assert restriction("all") == (None, None)
+    with pytest.raises(InputError, match="expected all, tfidf:50"):
+        restriction("sapbert")
