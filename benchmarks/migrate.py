@@ -135,7 +135,8 @@ def _linkers(file: Path, old: Mapping[str, Any]) -> Iterator[tuple[Result, Path]
             kind="linking", task=old["task"], split=old["stamp"]["split"], metric="acc@1", protocol=protocol,
             model=Model(model, run, identity), options=options, scores=scores, tallies=tallies(ranks) if ours else {},
             data={"mentions": protocol["mentions_digest"], "dictionary": protocol["dictionary"]},
-            details={"linker": linker, "seconds": own["seconds"], "reasons": old["reasons"] if ours else {}},
+            details={"linker": linker, "seconds": own["seconds"], "reasons": old["reasons"] if ours else {}}
+            | ({} if ours else {"interval": [own["low"], own["high"]]}),
             commit=old["commit"], created=_time(file), mlflow_run=old["mlflow_run"] if ours else "",
         )  # fmt: skip
         yield result, file.parent if ours else folder_of(result)

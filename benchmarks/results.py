@@ -234,7 +234,10 @@ class Group(NamedTuple):
     def interval(self, key: str) -> tuple[float, float] | None:
         """95 % bootstrap interval of the pooled tallies over examples."""
         several = list(self.tallies(key).values())
-        return bootstrap_interval(np.sum(several, axis=0)) if several else None
+        if several:
+            return bootstrap_interval(np.sum(several, axis=0))
+        known = self.results[0].details.get("interval")  # of a result of before, which kept no tallies
+        return (float(known[0]), float(known[1])) if known and len(self.results) == 1 else None
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -56,13 +56,19 @@ class System:
         return next(iter(grouped(own).values())) if own else None
 
 
-def systems(table: Table) -> list[System]:
-    """What a table measures, in order, each once: of its rows, or of its columns."""
+def distinct(wanted: Iterable[System]) -> list[System]:
+    """The systems, each once."""
     found: list[System] = []
-    for one in (*table["rows"], *table["columns"].values()):
-        if "measured" in one and (system := System(one["measured"])) not in found:
+    for system in wanted:
+        if system not in found:
             found.append(system)
     return found
+
+
+def systems(table: Table) -> list[System]:
+    """What a table measures, in order: of its rows, or of its columns."""
+    places = (*table["rows"], *table["columns"].values())
+    return distinct(System(one["measured"]) for one in places if "measured" in one)
 
 
 # results of a table
@@ -81,7 +87,7 @@ def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
     """Results of a fine-tuning task, all of one protocol."""
     found = [r for r in stored("finetune", task) if profile in (None, r.protocol["profile"])]
-    kept = [r for system in wanted if (group := system.group(found)) for r in group.results]
+    kept = [r for system in distinct(wanted) if (group := system.group(found)) for r in group.results]
     check_protocol(task, kept, (), "Say which with PROFILE=.")
     return kept
 
@@ -89,7 +95,7 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
 def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there are."""
     found = [r for r in stored("synonyms") if samples in (None, r.protocol["samples"])]
-    kept = [r for system in wanted for r in system.of(found)]
+    kept = [r for system in distinct(wanted) for r in system.of(found)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
     return kept
 
@@ -103,7 +109,8 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
         graph = choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
         return graph and all(result.protocol[own] == value for own, value in chosen.items())
 
-    kept = [r for system in wanted for r in system.of(filter(fits, stored("probing")))]
+    found = [r for r in stored("probing") if fits(r)]
+    kept = [r for system in distinct(wanted) for r in system.of(found)]
     check_protocol("probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=.")
     return kept
 

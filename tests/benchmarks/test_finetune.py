@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -12,15 +13,18 @@ import pytest
 import yaml
 
 import benchmarks.finetune as module
-from benchmarks.finetune import finetune, flags, grid_points, report, seeds_of
-from benchmarks.run import main
-from benchmarks.scored import comparison
+from app.cli import main
+from benchmarks.compare import compare
+from benchmarks.finetune import compute, flags, grid_points, report, seeds_of
+from benchmarks.options import Files
+from benchmarks.results import SELECT, Result, grouped
 from benchmarks.tasks import tasks as all_tasks
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
 from datamodules.tasks import Tagged, save_task
 from experiments.encoders import NotTrained, encoder, options, recipes
 from tests.fakes import bert, tasks
+from tests.fakes import results as fake
 
 
 @pytest.fixture(scope="module")
@@ -28,47 +32,48 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(bert.write(tmp_path_factory.mktemp("bert"), tasks.WORDS, layers=1, length=512))
 
 
-def settings(**more: str) -> dict[str, str]:
-    return {"ARGS": "--data.init_args.batch_size 8 --model.init_args.lr 0.003"} | more
+def finetune(name: str, data: Path, model: str, seeds: str | None = None, **more: Any) -> list[Result]:
+    args = "--data.init_args.batch_size 8 --model.init_args.lr 0.003"
+    return compute(name, model, seeds=seeds, files=Files(data=data), **({"args": args} | more))
 
 
 def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
-    folder: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+    folder: str, tmp_path: Path, runs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = bert.write(tmp_path / "other", tasks.WORDS, layers=1, length=512, seed=1)
-    data = str(tasks.write(tmp_path / "t", "ner"))
-    first = finetune("NCBI", settings(DATA=data, MODEL=folder, SEEDS="2"))
-    printed = capsys.readouterr().out
-    assert "24 training examples" in printed and "5 epochs x 2 runs: about" in printed
-    assert re.search(r"seed 0 +\d\.\d{4} +\d\.\d{4}   \d\n", printed) and "95 % interval of the test score" in printed
-    assert first["settings"]["model.init_args.lr"] == 0.003  # what ran, not what ARGS overrode
-    low, high = first["interval"]
-    assert low <= first["score"]["mean"] <= high and len(first["score"]["values"]) == 2
-    assert first["score"]["mean"] == pytest.approx(np.mean(first["score"]["values"]))
-    assert first["score"]["sd"] == pytest.approx(np.std(first["score"]["values"], ddof=1))
+    data = tasks.write(tmp_path / "t", "ner")
+    with caplog.at_level("INFO"):
+        first = finetune("NCBI", data, folder, "2")
+    assert "24 training examples" in caplog.text and "5 epochs x 2 runs: about" in caplog.text
+    text = report(first)
+    assert re.search(r"seed 0 +\d\.\d{4} +\d\.\d{4}   \d\n", text) and "95 % interval of the test score" in text
+    assert first[0].details["settings"]["model.init_args.lr"] == 0.003  # what ran, not what ARGS replaced
+    group = grouped(first)[first[0].label]
+    low, high = group.interval("entity_f1") or (1, 0)
+    mean = float(np.mean(group.values()))
+    assert low <= mean <= high and len(group.values()) == 2 and f"mean{mean:>22.4f}"[-6:] in text
 
     client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
     experiment = client.get_experiment_by_name("NCBI")
     found = client.search_runs([experiment.experiment_id])
-    parent = next(r for r in found if r.info.run_id == first["mlflow_run"])
+    parent = next(r for r in found if r.info.run_id == first[0].details["parent"])
     children = [r for r in found if r.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
-    assert len(found) == 3 and len(children) == 2 and parent.info.status == "FINISHED"
-    assert parent.data.metrics["test/entity_f1"] == first["score"]["mean"]
-    assert {parent.data.metrics[f"test/entity_f1_{k}"] for k in ("low", "high")} == set(first["interval"])
+    assert len(found) == 3 and {r.info.run_id for r in children} == {r.mlflow_run for r in first}
+    assert parent.info.status == "FINISHED" and parent.data.metrics["test/entity_f1"] == mean
+    assert {parent.data.metrics[f"test/entity_f1_{k}"] for k in ("low", "high")} == {low, high}
 
-    again = finetune("NCBI", settings(DATA=data, MODEL=folder, SEEDS="3"))  # one seed joins two that are there
-    assert again["score"]["values"][:2] == first["score"]["values"] and len(again["score"]["values"]) == 3
-    assert again["mlflow_run"] == first["mlflow_run"]
-    capsys.readouterr()
-    second = finetune("NCBI", settings(DATA=data, MODEL=str(other), SEEDS="2"))
-    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith(f"against {first['model']}"))
-    assert "paired bootstrap over examples p = " in line
-    table = comparison("NCBI", "small")
-    assert first["model"] in table and second["model"] in table and table.count("95 % interval") == 3
+    again = finetune("NCBI", data, folder, "3")  # one seed joins two of before
+    assert [r.value() for r in again[:2]] == [r.value() for r in first] and len(again) == 3
+    assert again[0].details["parent"] == parent.info.run_id
+    second = finetune("NCBI", data, str(other), "2")
+    line = next(x for x in report(second).splitlines() if x.startswith(f"against {first[0].label}"))
+    assert "paired bootstrap over examples p = " in line and "paired t over 2 fine-tuning seeds" in line
+    table = compare("NCBI")
+    assert first[0].label in table and second[0].label in table and table.count("95 % interval") == 3
 
 
 def test_the_grid_is_chosen_by_the_selection_split(
-    folder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, config = module.config_of("NCBI")
     config["grid"] = {"model.init_args.lr": [1e-9, 0.01]}
@@ -78,16 +83,17 @@ def test_the_grid_is_chosen_by_the_selection_split(
     own.parent.mkdir(exist_ok=True)
     own.write_text(yaml.safe_dump(config))
     try:
-        data = str(tasks.write(tmp_path / "t", "ner"))
-        summary = finetune("NCBI", {"DATA": data, "MODEL": folder, "SEEDS": "4,", "PROFILE": "paper"})
+        data = tasks.write(tmp_path / "t", "ner")
+        with caplog.at_level("INFO"):
+            (result,) = finetune("NCBI", data, folder, "4,", profile="paper", args="")
     finally:
         own.unlink()
-    assert summary["settings"] == {"model.init_args.lr": 0.01} and summary["seeds"] == [4]
-    scores = [read_json(p) for p in Path(summary["folder"]).parent.glob("grid-*/seed4/scores.json")]
+    assert result.details["settings"] == {"model.init_args.lr": 0.01} and result.seed == 4
+    scores = [read_json(p) for p in Path(result.folder).parents[1].glob("grid-*/seed4/scores.json")]
     assert len(scores) == 2
     best = max(s["select"]["entity_f1"] for s in scores)
-    assert summary["select"]["mean"] == best > min(s["select"]["entity_f1"] for s in scores)
-    assert path.stem == "NCBI" and "best on the selection split" in capsys.readouterr().out
+    assert result.value(group=SELECT) == best > min(s["select"]["entity_f1"] for s in scores)
+    assert path.stem == "NCBI" and "best on the selection split" in caplog.text
 
 
 def test_own_files_in_a_tasks_format_are_taken_as_they_are(folder: str, tmp_path: Path, runs: Path) -> None:
@@ -98,9 +104,9 @@ def test_own_files_in_a_tasks_format_are_taken_as_they_are(folder: str, tmp_path
         file.parent.mkdir(parents=True, exist_ok=True)
         rows = ["severe\tO", "acne\tB-X", "today\tO", ""] * 12 + ["the\tO", "doctor\tO", "saw\tO", "gout\tB-X", ""] * 12
         file.write_text("\n".join(rows) + "\n")
-    summary = finetune("NCBI", settings(DATA=str(tmp_path / "own"), MODEL=folder))
-    assert summary["scored_on"] == "dev" and summary["selected_on"] == "a tenth of train" and summary["examples"] == 24
-    assert summary["score"]["mean"] > 0.9
+    (result,) = finetune("NCBI", tmp_path / "own", folder)
+    assert result.split == "dev" and result.details["selected_on"] == "a tenth of train"
+    assert result.scores["overall"]["examples"] == 24 and (result.value() or 0) > 0.9
 
 
 def test_every_task_has_its_config_and_its_metric() -> None:
@@ -113,14 +119,9 @@ def test_every_task_has_its_config_and_its_metric() -> None:
         assert kinds[head] == definition.kind, name
 
 
-def test_a_score_without_a_test_split_says_so() -> None:
-    summary = {
-        "task": "CMeEE:resplit", "variant": "resplit", "metric": "entity_f1", "model": "zh", "profile": "small",
-        "selected_on": "a tenth of train", "scored_on": "dev", "seeds": [0], "epochs": [3], "examples": 500,
-        "select": {"values": [0.5], "mean": 0.5, "sd": None}, "score": {"values": [0.4], "mean": 0.4, "sd": None},
-        "interval": (0.35, 0.45), "other": {}, "mlflow_run": "r", "folder": "f",
-    }  # fmt: skip
-    text = report(summary)
+def test_a_score_without_a_test_split_says_so(runs: Path) -> None:
+    own = fake.fine_tuned("zh", 0.4, name="CMeEE:resplit", split="dev", selected_on="a tenth of train", variant="resplit")
+    text = report(own)
     assert "variant resplit (not the official set)" in text and "There is no test split here, so dev is scored" in text
     assert "The epoch was chosen on a tenth of train (by document)" in text and "selection" in text
 
@@ -166,27 +167,22 @@ def test_settings_that_one_encoder_takes() -> None:
     own = plain._replace(
         options={"HITS": "data.init_args.linker_settings.hits", "K": "data.init_args.linker_settings.k"}
     )
-    assert module.own_settings(own, {"HITS": "0.50", "K": "5", "MODEL": "x"}) == {"HITS": 0.5, "K": 5}
-    assert isinstance(module.own_settings(own, {"K": "5.0"})["K"], int) and module.own_settings(own, {}) == {}
-    with pytest.raises(InputError, match=r"HITS=0\.5: minilm takes no such setting; it is one of "):
-        module.own_settings(plain, {"HITS": "0.5"})
-    for wrong in ("half", "-1", "nan", "1e9", "0.5.1"):
-        with pytest.raises(InputError, match=f"HITS={wrong}: wanted a number"):
-            module.own_settings(own, {"HITS": wrong})
+    assert module.own_settings(own, {"hits": 0.5, "k": 5.0}) == {"hits": 0.5, "k": 5}
+    assert isinstance(module.own_settings(own, {"k": 5.0})["k"], int) and module.own_settings(own, {}) == {}
+    with pytest.raises(InputError, match=r"HITS=0\.5: minilm has no such option; it is one of "):
+        module.own_settings(plain, {"hits": 0.5})
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["finetune", "cMedQAN"], "no task 'cMedQAN'; choose from: cMedQANER, "),
-        (["finetune"], "wanted one TASK, got 0; choose from: cMedQANER, "),
-        (["finetune", "NCBI", "MODLE=x"], "no setting 'MODLE'; choose from: MODEL, SEEDS"),
-        (["finetune", "NCBI", "PROFILE=big"], "no profile 'big'; choose from: small, paper"),
-        (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: wanted how many"),
-        (
-            ["evaluat"],
-            "no command 'evaluat'; choose from: finetune, evaluate, cases, compare, figures, synonyms, probe, table, counts",
-        ),
+        (["finetune", "cMedQAN"], "no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, "),
+        (["finetune"], "TASK is missing: Task (kepl tasks lists them)"),
+        (["finetune", "NCBI", "MODLE=x"], "no setting MODLE; did you mean MODEL? Choose from: TASK, MODEL, SEEDS"),
+        (["finetune", "NCBI", "PROFILE=big"], "PROFILE=big: expected one of small, paper"),
+        (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: expected how many"),
+        (["finetune", "NCBI", "HITS=half"], "HITS=half: expected a number"),
+        (["evaluat"], "no command 'evaluat'; did you mean evaluate? Choose from: graph, pretrain, finetune"),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],
 )

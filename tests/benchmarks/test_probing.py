@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,29 +11,32 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, BertForMaskedLM
 
+from app.cli import main
 from benchmarks import probing
+from benchmarks.options import Choices
 from benchmarks.probing import (
     Guess,
-    against,
     best_distinct,
     by_query,
-    evaluate,
+    compute,
     examples,
     form,
     guesses,
     hits,
     never_guessed,
-    results_of,
     sampled,
+    scores_of,
     tallies,
+    tallies_of,
 )
-from benchmarks.run import main
-from benchmarks.table import markdown
+from benchmarks.results import STYLES, difference, grouped, stored
+from benchmarks.tables import markdown
 from core.files import InputError, write_json
 from datamodules.probing import Query, load
 from models.kebiolm import KeBioLM
 from models.metrics import score
 from models.probing import masked_lm
+from tests.fakes import results as fake
 from tests.fakes.kebiolm import Folders
 
 
@@ -139,50 +142,34 @@ def test_from_a_graph_to_a_comparison(
 ) -> None:
     words = [f"GRAPH={fake_kebiolm.graph}", "MASKS=2", "LIMIT=12"]
     assert main(["probe", f"MODEL={tiny}", *words]) == 0
-    said = capsys.readouterr().out
-    assert "12 of 78 queries" in said and "recall@5" in said and "up to 10 guesses" in said
-    (summary,) = probing.summaries()
-    assert (
-        summary["stamp"]["beams"] == 5 and summary["stamp"]["masks"] == 2 and summary["results"]["all"]["queries"] == 12
-    )
-    assert summary["guesses"]["at most"] == 10 and summary["mlflow_run"]
-    asked = sampled(load(summary["asked"]), 12, 0)
-    kept = by_query(probing.read_guesses(summary), 12)
-    assert results_of(asked, kept) == summary["results"]
+    said = capsys.readouterr()
+    assert "12 of 78 queries" in said.err and "recall@5" in said.out and "up to 10 guesses" in said.out
+    (result,) = stored("probing")
+    assert result.protocol["beams"] == 5 and result.protocol["masks"] == 2 and result.scores["all"]["examples"] == 12
+    assert result.details["guesses"]["at most"] == 10 and result.mlflow_run
+    asked = sampled(load(result.details["asked"]), 12, 0)
+    kept = tallies_of(asked, by_query(probing.guesses_in(result.folder), 12))
+    assert scores_of(asked, kept) == result.scores and all(np.array_equal(kept[k], result.tallies[k]) for k in kept)
     export = export_of(fake_kebiolm, tmp_path / "kebiolm" / "seed0" / "export")
     assert main(["probe", f"MODEL={export}", *words]) == 0
-    said = capsys.readouterr().out
-    assert f"all, recall, against {summary['model']}" in said and "strict" in said and "Examples" in said
+    said = capsys.readouterr()
+    assert f"all, against {result.label} (" in said.out and "strict" in said.out and "Examples" in said.out
     assert main(["probe", f"MODEL={fake_kebiolm.bert}", *words, "METHOD=confidence"]) == 0
-    said = capsys.readouterr().out
-    assert "no masked-LM head" in said and "without head" in said and "against" not in said  # asked in another way
-    assert probing.summaries()[-1]["guesses"]["at most"] == 2
-
-
-def fake_summary(folder: Path, label: str, recall: float, stamp: dict[str, Any]) -> None:
-    own = {
-        "recall": recall,
-        "recall low": 0.0,
-        "recall high": 0.1,
-        "strict": 0.01,
-        "strict low": 0.0,
-        "strict high": 0.02,
-    }
-    write_json(folder / "summary.json", {"model": label, "stamp": stamp, "asked": "x/hpo", "folder": str(folder),
-                                         "results": {"all": own, "type 2": own}})  # fmt: skip
+    said = capsys.readouterr()
+    assert "no masked-LM head" in said.err and "without head" in said.out and "against" not in said.out  # asked in another way
+    assert stored("probing")[-1].details["guesses"]["at most"] == 2
 
 
 def test_tables(runs: Path) -> None:
-    stamp = {"queries": "1", "limit": None, "seed": None, "method": "beam", "masks": 10, "beams": 5, "special": False}
-    fake_summary(runs / "probing" / "s" / "a", "kebiolm", 0.05, stamp)
-    text = markdown("kebiolm", "6", {})
-    assert "| KeBioLM | 14.01 | 1.48 | 5.00 [0.00, 10.00] | 3.26 | 5.00 [0.00, 10.00] | 1.00 [0.00, 2.00] |" in text
-    fake_summary(runs / "probing" / "t" / "b", "minilm without head", 0.02, {**stamp, "masks": 3})
-    with pytest.raises(InputError, match="asked in different ways"):
-        markdown("kebiolm", "6", {})
-    assert "2.00" in markdown("kebiolm", "6", {"MASKS": "3", "GRAPH": "hpo"})
+    fake.probed("kebiolm", 0.05)
+    text = markdown("kebiolm", "6")
+    assert "| KeBioLM | 14.01 | 1.48 | 5.00 [" in text and "| 3.26 | 5.00 [" in text and "| 1.00 [0.00, " in text
+    fake.probed("minilm", 0.02, options={"head": False}, masks=3)
+    with pytest.raises(InputError, match="kebiolm: masks 10; minilm without head: masks 3"):
+        markdown("kebiolm", "6")
+    assert "2.00" in markdown("kebiolm", "6", Choices(masks=3, graph="hpo"))
     write_json(runs / "data" / "probing" / "hpo" / "manifest.json", {"counts": {"queries": 1404, "relations": 8}})
-    text = markdown("kebiolm", "5", {})
+    text = markdown("kebiolm", "5")
     assert "| queries | 143,771 | 1,404 |" in text and "| answers a query, mean | 2.39 |  |" in text
 
 
@@ -198,14 +185,12 @@ def test_examples_show_models_side_by_side() -> None:
     assert any(line.split() == ["two", "it", "|", "-"] for line in lines) and "b r [MASK]." in text
 
 
-def test_against_is_paired() -> None:
+def test_differences_are_paired(runs: Path) -> None:
     asked = [query(str(i), "r") for i in range(20)]
-    ours = [[guess(i, 1, 1, "x", -1.0, i < 15)] for i in range(20)]
-    theirs = [[guess(i, 1, 1, "x", -1.0, i < 5)] for i in range(20)]
-    line = against(
-        asked, ours, theirs, {"model": "m", "results": {k: {"recall": 0.25, "strict": 0.25} for k in ("all", "type 2")}}
-    )
-    assert "all, recall, against m (25.00): +50.00" in line and line.count("\n") == 3
+    ours, theirs = ([[guess(i, 1, 1, "x", -1.0, i < right)] for i in range(20)] for right in (15, 5))
+    made = [replace(fake.probed(name, 0.5), tallies=tallies_of(asked, several)) for name, several in (("a", ours), ("m", theirs))]
+    told = difference(grouped(made)["a"], grouped(made)["m"], "all/recall", STYLES["probing"])
+    assert told is not None and told.startswith("+50.00, 95 % interval +")
 
 
 def test_bad_input(
@@ -214,17 +199,19 @@ def test_bad_input(
     for words, message in (
         (["GRAPH=nowhere"], "GRAPH=nowhere: no such folder"),
         (["GRAPH=medlama"], "MIRROR= must say where"),
-        (["METHOD=greedy"], "METHOD=greedy: choose from: beam, confidence"),
+        (["METHOD=greedy"], "METHOD=greedy: expected one of beam, confidence"),
         (["METHOD=confidence", "BEAM=3"], "METHOD=confidence has one beam"),
-        (["MASKS=0"], "MASKS=0: wanted a number"),
-        (["LIMIT=x"], "LIMIT=x: wanted a number"),
-        ([f"GRAPH={fake_kebiolm.graph}", "PROMPTS=human_prompt"], "only GRAPH=medlama"),
-        (["SIZES=3"], "no setting 'SIZES'"),
-        (["hpo"], "wanted NAME=VALUE settings only"),
+        (["MASKS=0"], "MASKS=0, BEAM=None, SIZE=8192, LIMIT=None: expected numbers"),
+        (["LIMIT=x"], "LIMIT=x: expected a whole number"),
+        ([f"GRAPH={fake_kebiolm.graph}", "TEMPLATES=human_prompt"], "only GRAPH=medlama"),
+        (["PROMPTS=human_prompt"], "PROMPTS: this setting is now called TEMPLATES"),
+        (["SIZES=3"], "no setting SIZES; did you mean SIZE?"),
+        (["hpo"], "unexpected 'hpo'"),
         ([f"GRAPH={fake_kebiolm.graph}", "MODEL=kebiolm"], "no finished run"),
     ):
-        assert main(["probe", *words]) == 2, words
+        model = [] if any(w.startswith("MODEL=") for w in words) else [f"MODEL={tiny}"]
+        assert main(["probe", *model, *words]) == 2, words
         assert message in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
-        evaluate({"GRAPH": str(tmp_path), "MODEL": tiny})
-    assert probing.summaries() == []
+        compute(tiny, graph=str(tmp_path))
+    assert stored("probing") == []

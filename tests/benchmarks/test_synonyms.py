@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.cli import main
 from benchmarks import synonyms
-from benchmarks.run import main
-from benchmarks.synonyms import evaluate, hits, members, mention_counts, report, summaries
+from benchmarks.results import Model, Result, stored
+from benchmarks.synonyms import compute, hits, members, mention_counts, report
 from core.files import InputError, write_json
 from datamodules.synonyms import Sample, build
 from tests.datamodules.test_synonyms import graph, many
@@ -63,22 +64,21 @@ def test_scores_are_written_and_compared(
     assert mention_counts(place) == Counter({"E2": 3, "E3": 3})
     rng = np.random.default_rng(0)
 
-    def fake(given: Any, model: str, linked: Path) -> Any:
+    def fake(model: str, *_: Any) -> Any:
         if model == "perfect":
             table = {f"慢性肝炎{chr(0x4E00 + i)}型": np.eye(64)[i // 2] for i in range(40)}
-            return "perfect", {"m": model}, lambda names: np.array([table[n] for n in names])
-        return "noise", {"m": model}, lambda names: rng.normal(size=(len(names), 8))
+            return Model("perfect"), {}, {"m": model}, lambda names: np.array([table[n] for n in names])
+        return Model("noise"), {}, {"m": model}, lambda names: rng.normal(size=(len(names), 8))
+
+    def score(model: str, frequent: int = 2) -> Result:
+        return compute(model, samples=made, linked_text=place, frequent=frequent)
 
     monkeypatch.setattr(synonyms, "vectors_of", fake)
-    given = {"SAMPLES": str(made), "LINKED": str(place), "FREQUENT": "2"}
-    noise = evaluate({**given, "MODEL": "noise"})
-    best = evaluate({**given, "MODEL": "perfect"})
-    assert best["results"]["D1"]["acc@1"] == 1.0 and best["results"]["D1"]["samples"] == 6
-    assert best["results"]["D2"]["samples"] == 2 and best["results"]["D3"]["samples"] == 4
-    assert noise["results"]["D1"]["acc@1"] < 1
-    assert [s["model"] for s in summaries()] == ["noise", "perfect"]
-    said = capsys.readouterr().out
-    assert "D1 against noise" in said and "D3  " in report(best)
+    noise, best = score("noise"), score("perfect")
+    assert best.scores["D1"] == {"acc@1": 1.0, "examples": 6}
+    assert best.scores["D2"]["examples"] == 2 and best.scores["D3"]["examples"] == 4
+    assert (noise.value("acc@1", "D1") or 0) < 1 and [r.label for r in stored("synonyms")] == ["noise", "perfect"]
+    assert "D1, against noise" in report(best) and "D3  " in report(best)
     for words in ((), (f"SAMPLES={made}",)):
         assert main(["compare", "synonyms", *words]) == 0
         assert "perfect against noise: +" in capsys.readouterr().out
@@ -87,30 +87,26 @@ def test_scores_are_written_and_compared(
     assert "nothing was scored on these synonyms" in capsys.readouterr().err
     for folder in (place, made.parent / "g"):  # linked text, a graph
         assert main(["compare", "synonyms", f"SAMPLES={folder}"]) == 2
-        assert "no samples of synonyms; wanted a folder of" in capsys.readouterr().err
-    evaluate({**given, "MODEL": "perfect", "FREQUENT": "3"})
-    assert "against" not in capsys.readouterr().out  # another Dataset-3: nothing to compare with
+        assert "no samples of synonyms; expected a folder of" in capsys.readouterr().err
+    assert "against" not in report(score("perfect", 3))  # another Dataset-3: nothing to compare with
 
 
 def test_a_dataset_without_samples_has_no_score(
     folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = folders
-    monkeypatch.setattr(
-        synonyms,
-        "vectors_of",
-        lambda *_: ("x", {}, lambda names: np.random.default_rng(0).normal(size=(len(names), 4))),
-    )
+    vectors = (Model("x"), {}, {}, lambda names: np.random.default_rng(0).normal(size=(len(names), 4)))
+    monkeypatch.setattr(synonyms, "vectors_of", lambda *_: vectors)
     asked = [s._replace(shared=False) for s in synonyms.load(made)]
     monkeypatch.setattr(synonyms, "load", lambda _: asked)
-    summary = evaluate({"SAMPLES": str(made), "LINKED": str(place)})
-    assert "D2" not in summary["results"] and "no sample belongs to it" in report(summary)
+    result = compute("x", samples=made, linked_text=place)
+    assert "D2" not in result.scores and "no sample belongs to it" in report(result)
 
 
-def test_bad_input(tmp_path: Path, folders: tuple[Path, Path], runs: Path) -> None:
+def test_bad_input(tmp_path: Path, folders: tuple[Path, Path], runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="no samples here"):
-        evaluate({"SAMPLES": str(tmp_path / "none")})
-    with pytest.raises(InputError, match=r"LINKED=.*no finished linked text"):
-        evaluate({"SAMPLES": str(folders[0]), "LINKED": str(tmp_path / "none")})
-    with pytest.raises(InputError, match="FREQUENT=x"):
-        evaluate({"SAMPLES": str(folders[0]), "LINKED": str(folders[1]), "FREQUENT": "x"})
+        compute("zh", samples=tmp_path / "none")
+    with pytest.raises(InputError, match=r"LINKED_TEXT=.*no finished linked text"):
+        compute("zh", samples=folders[0], linked_text=tmp_path / "none")
+    assert main(["synonyms", "MODEL=sgns:char", "FREQUENT=x"]) == 2 and "FREQUENT=x: expected a whole" in capsys.readouterr().err
+    assert main(["synonyms", "LINKED=x"]) == 2 and "LINKED: this setting is now called LINKED_TEXT" in capsys.readouterr().err

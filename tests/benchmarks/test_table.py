@@ -1,28 +1,26 @@
-"""Tables: cells as text and as CSV, tests against rows and against published numbers, files that are written."""
+"""Tables: cells as text and as CSV, tests against rows and against published numbers, results that are made first."""
 
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp, ttest_rel
 
-from benchmarks import table
-from benchmarks.run import main, settings_of
-from benchmarks.table import missing
-from benchmarks.table.cells import HEADS, Cell, as_csv, as_markdown, beside
-from benchmarks.table.measured import row_of
-from core.files import InputError, write_json
+from app.cli import main
+from benchmarks import tables
+from benchmarks.options import Choices, Files, Protocol
+from benchmarks.tables import missing
+from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, beside
+from benchmarks.tables.measured import row_of
+from core.files import InputError
+from inference.options import LinkerOptions
 from models.metrics import one_sample
-from tests.benchmarks.test_scored import scored, tallied
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
-    return tmp_path / "runs"
+from tests.fakes import results as fake
 
 
 def test_a_cell_as_text() -> None:
@@ -64,12 +62,8 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
     ours = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
     plain = [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
     for seed in range(3):
-        name = {"name": "NCBI", "mlflow_run": f"run{seed}"}
-        tallied(
-            scored(runs, f"kebiolm@abc-seed{seed}", (0.75, 0.5, 1.0)[seed], place=str(seed), **name), seed0=ours[seed]
-        )
-        tallied(scored(runs, f"kebiolm/pretrain_mlm@def-seed{seed}", (0.5, 0.25, 0.5)[seed], place=str(seed), **name),
-                seed0=plain[seed])  # fmt: skip
+        fake.fine_tuned("kebiolm", ours[seed], run=f"abc-seed{seed}", name="NCBI", parent=f"run{seed}")
+        fake.fine_tuned("kebiolm/pretrain_mlm", plain[seed], run=f"def-seed{seed}", name="NCBI")
     assert main(["table", "kebiolm", "2", f"OUT={tmp_path / 'out'}"]) == 0
     said = capsys.readouterr().out
     t = ttest_1samp([75, 50, 100], 87.8)
@@ -100,8 +94,8 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
 
 
 def test_without_a_second_seed_nothing_is_tested_against_a_number(runs: Path) -> None:
-    scored(runs, "kebiolm", 0.9, name="NCBI")
-    assert "one-sample" not in table.markdown("kebiolm", "2", {})
+    fake.fine_tuned("kebiolm", 0.9, name="NCBI")
+    assert "one-sample" not in tables.markdown("kebiolm", "2")
 
 
 def test_a_table_of_counts_is_written_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,8 +107,8 @@ def test_a_table_of_counts_is_written_too(runs: Path, capsys: pytest.CaptureFixt
 
 
 def test_against_and_baseline_name_rows() -> None:
-    for file in sorted((table.ROOT / "experiments").glob("*/table*.yaml")):
-        own = table.definition_of(file.parent.name, file.stem.removeprefix("table"))
+    for file in sorted(tables.PAPERS.glob("*/table*.yaml")):
+        own = tables.definition_of(file.parent.name, file.stem.removeprefix("table"))
         against, baseline = row_of(own, "against"), row_of(own, "baseline")
         assert against is None or "measured" in against
         assert baseline is None or "reported" in baseline
@@ -122,129 +116,107 @@ def test_against_and_baseline_name_rows() -> None:
         row_of({"title": "t", "against": "x", "rows": []}, "against")
 
 
+def titles(table: dict[str, Any], choices: Choices | None = None, seeds: str | None = None) -> list[str]:
+    return [one.title for one in missing.plan(table, choices or Choices(), Files(), seeds)]
+
+
+def call(one: missing.Missing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    assert isinstance(one.call, partial)
+    return f"{one.call.func.__module__}.{one.call.func.__name__}", one.call.args, one.call.keywords
+
+
 def test_missing_fine_tunings_are_made_first(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    definition = {
+    table = {
         "kind": "finetune",
         "columns": {"a": {"task": "cMedQANER", "split": "test"}, "b": {"task": "cMedQQ", "split": "dev"}, "c": {}},
         "rows": [
-            {"name": "x", "measured": "embert-pretrain_plain"},
-            {"name": "y", "measured": "smedbert HITS=0"},
-            {"name": "z", "measured": "hfl--chinese-bert-wwm"},
+            {"name": "x", "measured": "embert/pretrain_plain"},
+            {"name": "y", "measured": {"model": "smedbert", "hits": 0}},
+            {"name": "z", "measured": "hfl/chinese-bert-wwm"},
             {"name": "reported only", "reported": {"a": 1.0}},
         ],
     }
-    scored(runs, "embert/pretrain_plain", 0.4)
-    given = {"MIRROR": "a b", "SEEDS": "0,"}
-    assert missing.wanted(definition, given) == [
-        ["finetune", task, *model, "SEEDS=0,", "MIRROR=a b"]
-        for task, model in (
-            ("cMedQQ", ["MODEL=embert/pretrain_plain"]),
-            ("cMedQANER", ["MODEL=smedbert", "HITS=0"]), ("cMedQQ", ["MODEL=smedbert", "HITS=0"]),
-            ("cMedQANER", ["MODEL=hfl/chinese-bert-wwm"]), ("cMedQQ", ["MODEL=hfl/chinese-bert-wwm"]),
-        )
+    fake.fine_tuned("embert/pretrain_plain", 0.4)
+    plan = missing.plan(table, Choices(), Files(mirror=[Path("m")]), "0,")
+    assert [one.title for one in plan] == [
+        "finetune cMedQQ embert-pretrain_plain", "finetune cMedQANER smedbert HITS=0", "finetune cMedQQ smedbert HITS=0",
+        "finetune cMedQANER hfl--chinese-bert-wwm", "finetune cMedQQ hfl--chinese-bert-wwm",
     ]  # fmt: skip
-    done: list[list[str]] = []
+    assert call(plan[1]) == (
+        "benchmarks.finetune.compute", ("cMedQANER", "smedbert"),
+        {"seeds": "0,", "profile": "small", "options": {"hits": 0}, "files": Files(mirror=[Path("m")])},
+    )  # fmt: skip
+    done: list[str] = []
 
-    class Ended:
-        returncode = 0
+    def finetune(task: str, model: str, **_: Any) -> None:
+        done.append(task)
+        if model.startswith("hfl"):
+            raise InputError("no such model")
 
-    def ran(command: list[str], **_: object) -> Ended:
-        done.append(command[3:])
-        ended = Ended()
-        ended.returncode = 2 if "MODEL=hfl/chinese-bert-wwm" in command else 0
-        return ended
-
-    monkeypatch.setattr(missing.subprocess, "run", ran)
-    assert missing.run_missing(definition, given) == done[3:] and len(done) == 5  # one that fails does not stop the others
-    said = capfd.readouterr()
-    assert said.err.count("not run") == 2 and "make finetune TASK=cMedQQ MODEL=smedbert HITS=0 SEEDS=0, 'MIRROR=a b'" in said.out
-    with pytest.raises(InputError, match="this table is of the kind 'sizes': it counts what is at hand"):
-        missing.wanted({"kind": "sizes"}, {})
-
-
-@pytest.mark.parametrize(
-    ("label", "tuned", "settings"),
-    [
-        ("sapbert-pretrain_ontologies mean", False, "MODEL=sapbert/pretrain_ontologies POOLING=mean"),
-        ("minilm cls dot", False, "MODEL=minilm SIMILARITY=dot POOLING=cls"),
-        ("a--b cls, names shortest + back-off", False, "MODEL=a/b POOLING=cls NAMES=shortest BACKOFF=yes"),
-        ("sapbert fine-tuned mean + back-off", True, "MODEL=sapbert POOLING=mean"),
-        ("sapbert fine-tuned, target sample mean", True, "MODEL=sapbert POOLING=mean TARGET=sample"),
-        ("genbioel", False, "MODEL=genbioel"),
-        ("genbioel, fairseq, sum, tfidf 50, names sample", False,
-         "MODEL=genbioel FINISH=fairseq SCORE=sum CANDIDATES=tfidf:50 NAMES=sample"),
-        ("genbioel, mean", False, "MODEL=genbioel SCORE=mean"),
-        ("genbioel fine-tuned, target shortest, prompt no", True, "MODEL=genbioel TARGET=shortest PROMPT=no"),
-        ("kebiolm entities", False, "MODEL=kebiolm"),
-    ],
-)  # fmt: skip
-def test_the_settings_behind_a_linkers_label(label: str, tuned: bool, settings: str) -> None:
-    assert missing.linker_of(label) == (tuned, settings.split())
-
-
-def test_a_label_of_no_setting_is_refused() -> None:
-    with pytest.raises(InputError, match="the label 'genbioel, soon': no setting of `make evaluate` gives 'soon'"):
-        missing.linker_of("genbioel, soon")
+    monkeypatch.setattr(missing, "finetune", finetune)
+    with caplog.at_level("INFO"):
+        failed = missing.run_missing(table, Choices(), Files())
+    assert len(done) == 5 and len(failed) == 2 and caplog.text.count("not run: finetune") == 2  # one that fails stops no other
+    with pytest.raises(InputError, match=r"this table only counts \(sizes\)"):
+        missing.plan({"kind": "sizes"}, Choices(), Files())
 
 
 def test_missing_linkers(runs: Path) -> None:
-    definition = {
+    tuned = {"model": "sapbert", "finetuned": {}, "pooling": "cls"}
+    table = {
         "columns": {"a": {"task": "NCBI-EL", "split": "test"}, "b": {"task": "HPO-EL", "split": "test"}, "c": {}},
-        "rows": [{"name": "floor", "measured": "exact"}, {"name": "other floor", "measured": "tfidf"},
-                 {"name": "x", "measured": "minilm cls"}, {"name": "y", "measured": "sapbert fine-tuned cls"},
-                 {"name": "z", "measured": "sapbert fine-tuned cls + back-off"}],
+        "rows": [{"name": "baseline", "measured": "exact"}, {"name": "other baseline", "measured": "tfidf"},
+                 {"name": "x", "measured": {"model": "minilm", "pooling": "cls"}}, {"name": "y", "measured": tuned},
+                 {"name": "z", "measured": tuned | {"backoff": True}}],
     }  # fmt: skip
-    result = {"acc@1": 0.5, "acc@5": 0.6, "low": 0.4, "high": 0.6}
-    summary = {"model": "minilm cls", "results": {"minilm cls": result, "exact": result, "tfidf": result},
-               "stamp": {"split": "test", "task": "NCBI-EL"}}  # fmt: skip
-    write_json(runs / "linking" / "NCBI-EL" / "stamp" / "own" / "summary.json", summary)
-    tuned = ["MODEL=sapbert", "POOLING=cls"]
-    assert missing.wanted(definition, {"SEEDS": "4,5", "PROFILE": "paper", "MIRROR": "m"}) == [
-        ["evaluate", "HPO-EL", "SPLIT=test", "MIRROR=m", "MODEL=minilm", "POOLING=cls"],  # both floors come with it
-        *(["finetune", task, "SPLIT=test", "MIRROR=m", *tuned, f"SEED={seed}", "PROFILE=paper"]
-          for task in ("NCBI-EL", "HPO-EL") for seed in (4, 5)),
-    ]  # fmt: skip
-    floors = definition | {"rows": definition["rows"][:2]}
-    assert missing.wanted(floors, {"SPLIT": "dev"}) == [
-        ["evaluate", task, "SPLIT=dev", "MODEL=exact"] for task in ("NCBI-EL", "HPO-EL")
+    for model, options in (("minilm", {"pooling": "cls"}), ("exact", {}), ("tfidf", {})):
+        fake.linked(model, 0.5, options=options)
+    choices = Choices(profile="paper")
+    assert titles(table, choices, "4,5") == [
+        "evaluate HPO-EL minilm cls",  # both baselines come with it
+        *(f"finetune {task} sapbert fine-tuned cls, seed {seed}" for task in ("NCBI-EL", "HPO-EL") for seed in (4, 5)),
     ]
-    assert missing.wanted(table.definition_of("genbioel", "5"), {}) == [
-        ["finetune", "BC5CDR-EL", "SPLIT=test", f"MODEL={model}", "SEED=0"] for model in ("genbioel/pretrain_denoise", "genbioel")
+    one = missing.plan(table, choices, Files(), "4,5")[-1]
+    assert call(one) == (
+        "benchmarks.linking.finetune.compute", ("HPO-EL", "sapbert"),
+        {"split": "test", "folds": (), "files": Files(), "protocol": Protocol(), "linker": LinkerOptions(pooling="cls"),
+         "options": {}, "seed": 5, "profile": "paper"},
+    )  # fmt: skip
+    baselines = table | {"rows": table["rows"][:2]}  # type: ignore[index]
+    assert titles(baselines, Choices(split="dev")) == ["evaluate NCBI-EL exact", "evaluate HPO-EL exact"]
+    assert titles(tables.definition_of("genbioel", "5")) == [
+        f"finetune BC5CDR-EL {model} fine-tuned, seed 0" for model in ("genbioel-pretrain_denoise", "genbioel")
     ]
 
 
 def test_missing_retrievals_and_probings(runs: Path) -> None:
-    rows = [{"name": n, "measured": n} for n in ("sgns char", "zh text", "smedbert text without knowledge", "minilm cls")]
-    definition = {"kind": "synonyms", "columns": {}, "rows": rows}
-    write_json(runs / "synonyms" / "stamp" / "own" / "summary.json", {"model": "zh text", "stamp": {"samples": "s"}})
-    assert missing.wanted(definition, {}) == [
-        ["synonyms", "MODEL=sgns:char"], ["synonyms", "MODEL=smedbert", "KNOWLEDGE=no"],
-        ["synonyms", "MODEL=minilm", "POOLING=cls"],
-    ]  # fmt: skip
-    probed = missing.wanted(table.definition_of("kebiolm", "6"), {"GRAPH": "medlama", "LIMIT": "9"})
-    assert ["probe", "MODEL=minilm", "GRAPH=medlama", "LIMIT=9"] in probed
-    assert ["probe", "MODEL=emilyalsentzer/Bio_ClinicalBERT", "GRAPH=medlama", "LIMIT=9"] in probed
+    asked = [{"model": "sgns", "unit": "char"}, {"model": "zh", "pooling": "text"},
+             {"model": "smedbert", "pooling": "text", "knowledge": False}, {"model": "minilm", "pooling": "cls"}]  # fmt: skip
+    table = {"kind": "synonyms", "columns": {}, "rows": [{"name": str(n), "measured": one} for n, one in enumerate(asked)]}
+    fake.retrieved("zh", {"D1": 0.5}, options={"pooling": "text"})
+    plan = missing.plan(table, Choices(), Files())
+    assert [call(one)[1:] for one in plan] == [
+        (("sgns:char",), {"samples": None, "linker": LinkerOptions()}),
+        (("smedbert",), {"samples": None, "linker": LinkerOptions(pooling="text", knowledge=False)}),
+        (("minilm",), {"samples": None, "linker": LinkerOptions(pooling="cls")}),
+    ]
+    plan = missing.plan(tables.definition_of("kebiolm", "6"), Choices(graph="medlama", limit=9), Files())
+    calls = {call(one)[1]: call(one)[2] for one in plan}
+    assert calls["minilm",] == {"files": Files(), "graph": "medlama", "limit": 9} and ("emilyalsentzer/Bio_ClinicalBERT",) in calls
 
 
-def test_every_tables_runs_can_be_made(runs: Path) -> None:
-    """Words of commands that there are, each with settings that it takes."""
-    from benchmarks import finetune, probing, synonyms
-    from benchmarks.linking import evaluate
-    from benchmarks.linking import finetune as linking
-    from benchmarks.tasks.linking import tasks as linking_tasks
-    from experiments.encoders import options
+def test_every_tables_results_can_be_made(runs: Path) -> None:
+    """Each missing cell is a call that its function takes."""
+    import inspect
 
-    for file in sorted((table.ROOT / "experiments").glob("*/table*.yaml")):
-        own = table.definition_of(file.parent.name, file.stem.removeprefix("table"))
-        if own.get("kind", "scores") in table.COUNTED and own["kind"] != "populations":
+    for file in sorted(tables.PAPERS.glob("*/table*.yaml")):
+        own = tables.definition_of(file.parent.name, file.stem.removeprefix("table"))
+        if own.get("kind", "scores") not in missing.PLANS:
             continue
-        plan = missing.wanted(own, {})
+        plan = missing.plan(own, Choices(), Files())
         assert plan, file
-        for command, *words in plan:
-            taken = {"synonyms": synonyms.SETTINGS, "probe": probing.SETTINGS, "evaluate": evaluate.SETTINGS}.get(command)
-            if command == "finetune":
-                taken = linking.SETTINGS if words[0] in linking_tasks() else (*finetune.SETTINGS, *options())
-            assert taken is not None
-            settings_of([w for w in words if "=" in w], taken)
+        for one in plan:
+            assert isinstance(one.call, partial)
+            inspect.signature(one.call.func).bind(*one.call.args, **one.call.keywords)

@@ -5,6 +5,7 @@ That name is the one that fine-tuning takes as its target. figure2.png, figure2.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from core.files import InputError, written
 from inference.linkers import Names
 from kg.names import TfIdf
 
+LOG = logging.getLogger(__name__)
 BINS = 10
 
 
@@ -91,5 +93,5 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
     plt.close(drawing)
     for a, b, n, v in rows:
         print(f"{a:.1f} to {b:.1f}  {n:>7,} mentions  {'' if v is None else f'{100 * v:.1f} %'}")
-    print(out / "figure2.png")
+    LOG.info(out / "figure2.png")
     return rows
