@@ -183,6 +183,7 @@ class FinetuneData(pl.LightningDataModule):
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.split_seed, self.num_workers, self.seed = negatives, split_seed, num_workers, seed
         self.features: dict[str, list[Feature]] = {}
+        self.examples: dict[str, list[Any]] = {}
 
     # --- splits ---------------------------------------------------------------------------------------------------
 
@@ -190,13 +191,8 @@ class FinetuneData(pl.LightningDataModule):
         if self.features:
             return
         self.task = load_task(self.folder)
-        self.kind, self.labels = self.task.kind, self.task.labels
-        self.language = self.task.manifest["language"]
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
-        self.markers: list[str] = self.task.manifest.get("markers") or []
-        self.tokenizer.add_tokens(self.markers, special_tokens=True)
-        if self.linker_name is not None:
-            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
+        manifest = self.task.manifest
+        self.read_as(self.task.kind, self.task.labels, manifest["language"], manifest.get("markers") or [])
         splits = dict(self.task.splits)
         self.scored = "test" if "test" in splits else "dev"
         self.selected_on = "dev"
@@ -207,9 +203,17 @@ class FinetuneData(pl.LightningDataModule):
         else:
             splits["select"] = splits["dev"]
         splits["score"] = splits[self.scored]
-        self.examples: dict[str, list[Any]] = {k: splits[k] for k in ("train", "select", "score")}
+        self.examples = {k: splits[k] for k in ("train", "select", "score")}
         self.features = {k: self.built(v) for k, v in self.examples.items()}
         self.check_unknown()
+
+    def read_as(self, kind: str, labels: Sequence[str], language: str, markers: Sequence[str]) -> None:
+        """Load tokenizer and linker for examples of `kind`: all that :meth:`built` and :meth:`batch` need besides the examples."""
+        self.kind, self.labels, self.language, self.markers = kind, list(labels), language, list(markers)
+        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer.add_tokens(self.markers, special_tokens=True)
+        if self.linker_name is not None:
+            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
 
     def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed` alone."""
@@ -347,8 +351,11 @@ class FinetuneData(pl.LightningDataModule):
         labels = torch.full((len(features), width), IGNORE)
         spans: list[tuple[int, int, int, int]] = []
         for row, f in enumerate(features):
-            n, example = len(f.unit), self.examples[split][f.example]
+            n = len(f.unit)
             unit[row, :n], mask[row, :n] = torch.tensor(f.unit), True
+            if split not in self.examples:  # new texts, which have no gold entities
+                continue
+            example = self.examples[split][f.example]
             gold = unit_spans(example.entities, units(example, self.language))
             if self.kind == "ner":
                 total = len(units(example, self.language))
