@@ -116,6 +116,25 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
     return [*cuts, (first, len(sizes))] if len(sizes) > first else cuts
 
 
+def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
+    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one beginning at most `overlap`
+    tokens before the end of the one before. A unit of more than `room` tokens stands alone.
+    """
+    cuts, first = [], 0
+    while first < len(sizes):
+        last, total = first + 1, sizes[first]
+        while last < len(sizes) and total + sizes[last] <= room:
+            total, last = total + sizes[last], last + 1
+        cuts.append((first, last))
+        if last == len(sizes):
+            break
+        start, shared, most = last, 0, min(overlap, room - sizes[last])  # the next window has room for one more unit
+        while start - 1 > first and shared + sizes[start - 1] <= most:
+            start, shared = start - 1, shared + sizes[start - 1]
+        first = start
+    return cuts
+
+
 def refuse_unknown(
     manifest: dict[str, Any], tokenizer: PreTrainedTokenizerFast, ids: Iterable[int], special: Collection[int]
 ) -> None:
@@ -248,7 +267,8 @@ class FinetuneData(pl.LightningDataModule):
             return [self.related(i, e) for i, e in enumerate(examples)]
         return [self.paired(i, e) for i, e in enumerate(examples)]
 
-    def tagged(self, number: int, example: Tagged) -> Iterator[Feature]:
+    def tagged(self, number: int, example: Tagged, overlap: int = 0) -> Iterator[Feature]:
+        """The example's windows; with `overlap`, windows of a text that is too long for one share about so many tokens."""
         unit = units(example, self.language)
         if not unit:
             return
@@ -259,7 +279,8 @@ class FinetuneData(pl.LightningDataModule):
         pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]  # a character that the tokenizer drops
         ends = [example.text[e - 1] in SENTENCE_ENDS for _, e in unit]
         room = self.max_length - 2
-        for first, last in windows([len(p) for p in pieces], ends, room):
+        sizes = [min(len(p), room) for p in pieces] if overlap else [len(p) for p in pieces]
+        for first, last in overlapping_windows(sizes, room, overlap) if overlap else windows(sizes, ends, room):
             ids, offsets, position = [self.tokenizer.cls_token_id], [(0, 0)], []
             for i in range(first, last):
                 position.append(len(ids))

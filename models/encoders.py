@@ -79,7 +79,8 @@ def _fine_tuned_bert(folder: Path, config: BertConfig, attention: str, dropout: 
             state = {k.removeprefix(prefix): weights.get_tensor(k) for k in weights.keys() if k.startswith(prefix)}  # noqa: SIM118
         bert.load_state_dict(state)
     except (OSError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{file}: not the weights of {folder}'s BERT ({str(error).splitlines()[0]}). Export the run again.") from error
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{file}: not the weights of {folder}'s BERT ({reason}). Export the run again.") from error
     if dropout is not None:
         set_dropout(bert, dropout)
     return bert
