@@ -104,7 +104,7 @@ def _finished(task: str, label: str = "*") -> list[Path]:
     """Folders of the finished runs of a task with a usable export: <encoder>/<digest>/[grid-<point>/]seed<k>."""
     base = _task_folder(task)
     found = [p for middle in ("*", "*/grid-*") for p in base.glob(f"{label}/{middle}/seed*/finished.json")]
-    return [done.parent for done in sorted(found) if _is_fine_tuned(done.parent / "export")]
+    return [done.parent for done in sorted(found) if _holds_fine_tuned(done.parent / "export")]
 
 
 def trained(task: str) -> list[str]:
@@ -130,17 +130,18 @@ def _task_folder(task: str) -> Path:
     return runs_folder() / "finetune" / folder_name(task)
 
 
-def _is_fine_tuned(folder: Path) -> bool:
+def _holds_fine_tuned(folder: Path) -> bool:
     """Whether `folder` is a fine-tuned model's export (experiments.finetune.write_export)."""
     file = folder / "manifest.json"
     return file.is_file() and "head" in read_json(file)
 
 
-def _is_task(word: str) -> bool:
-    return word.partition(":")[0] in tasks()
+def is_task(name: str) -> bool:
+    """Whether the first part of a name (NCBI/minilm, cMedQA:clean/zh) is a task."""
+    return name.partition("/")[0].partition(":")[0] in tasks()
 
 
-def _near(name: str) -> list[str]:
+def close_names(name: str) -> list[str]:
     """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged encoder as a whole."""
     first, _, rest = name.partition("/")
     near = get_close_matches(first, [*recipes(), *tasks(), *(() if rest else PACKAGED)], 3, 0.75)
@@ -208,26 +209,36 @@ def _task_export(name: str) -> Path:
     return max(chosen, key=lambda run: (run.score, run.finished)).folder / "export"  # of a grid's points, the best
 
 
+def is_fine_tuned(name: str) -> bool:
+    """Whether a name means a fine-tuned model: a folder with one, or TASK/encoder, trained or not."""
+    if Path(name).is_dir():
+        return any(_holds_fine_tuned(folder) for folder in (Path(name), Path(name) / "export"))
+    return is_task(name)
+
+
+def fine_tuned_names() -> list[str]:
+    """TASK/encoder of every fine-tuned model, those of variants (cMedQA:clean) left out."""
+    return [f"{task}/{model}" for task in tasks() for model in trained(task)]
+
+
 def finetuned(name: str) -> FineTuned:
     """The fine-tuned model that `name` means: a folder (an export, or a run's folder with one) or TASK/encoder.
 
     Raises InputError, which lists what is trained, for a name that means none.
     """
     if Path(name).is_dir():
-        folder = next((f for f in (Path(name), Path(name) / "export") if _is_fine_tuned(f)), None)
+        folder = next((f for f in (Path(name), Path(name) / "export") if _holds_fine_tuned(f)), None)
         if folder is None:
             raise InputError(f"{name}: no fine-tuned model's export here (manifest.json with a head); run `make finetune` first")
         folder = folder.resolve()
         return FineTuned(f"{folder.name}-{digest(str(folder))[:6]}", folder, read_json(folder / "manifest.json"))
-    if _is_task(name.partition("/")[0]):
+    if is_task(name):
         folder = _task_export(name)
         return FineTuned(folder_name(name), folder, read_json(folder / "manifest.json"))
-    near = [one for one in _near(name) if _is_task(one.partition("/")[0])]
+    near = [one for one in close_names(name) if is_task(one)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    there = [f"{task}/{model}" for task in tasks() for model in trained(task)]
-    raise InputError(
-        f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {', '.join(there) or 'nothing yet'}"
-    )
+    there = ", ".join(fine_tuned_names()) or "nothing yet"
+    raise InputError(f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}")
 
 
 def _of_fine_tuned(label: str, folder: Path) -> Encoder:
@@ -241,7 +252,7 @@ def _of_fine_tuned(label: str, folder: Path) -> Encoder:
 
 
 def _of_export(name: str, folder: Path) -> Encoder:
-    if _is_fine_tuned(folder):
+    if _holds_fine_tuned(folder):
         return _of_fine_tuned(name, folder)
     paper = str(read_json(folder / "manifest.json").get("paper"))
     if paper not in recipes():
@@ -290,12 +301,12 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
             run = f"make pretrain-{paper}"
             raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
         return _of_export(name.replace("/", "-"), export)
-    if _is_task(paper):
+    if is_task(name):
         return _of_fine_tuned(folder_name(name), _task_export(name))
     if name in PACKAGED:
         package = PACKAGED[name][0]
         return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
-    if near := _near(name):
+    if near := close_names(name):
         raise InputError(f"no model {name!r}. Did you mean {' or '.join(near)}? Choose from: {known()}, TASK/encoder or a folder")
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "~")):
         raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, TASK/encoder, a folder or a hub name")

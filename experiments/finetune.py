@@ -150,13 +150,14 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
         if not own:
             shutil.copytree(data.linker_folder, folder / "linker")
         linker = {"name": data.linker_name, "settings": data.linker_settings, "folder": "encoder" if own else "linker"}
+    about = data.task.manifest
     settings = dict(config["model"]["init_args"])
     head = settings.pop("head")
     settings.pop("encoder")  # a path of this machine
     files = {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     return {
         "kind": data.kind, "labels": data.labels, "markers": data.markers, "language": data.language,
-        "max_length": data.max_length, "negative": data.task.manifest.get("negative"), "task": data.task.manifest["name"], "suite": data.task.manifest.get("suite"),
+        "max_length": data.max_length, "negative": about.get("negative"), "task": about["name"], "suite": about.get("suite"),
         "model": {"class_path": config["model"]["class_path"], "init_args": settings},
         "head": {"class_path": head["class_path"], "init_args": head.get("init_args") or {}},
         "linker": linker, "checksums": files, "identity": digest(files),

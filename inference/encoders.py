@@ -149,7 +149,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     module = imported(chosen.load, "models")(chosen.folder)
     linker = imported(chosen.linker, "datamodules")(chosen.folder) if chosen.linker and options.knowledge else None
     return Embedder(
-        module, load_tokenizer(chosen.folder), chosen.identity, options.pooling or getattr(module, "pooling", "cls"),
+        module, load_tokenizer(chosen.folder), chosen.identity, options.pooling or str(getattr(module, "pooling", "cls")),
         options.similarity == "dot", options.max_length or MAX_LENGTH, device=checked_device(options.device),
         bf16=options.precision == "bf16", linker=linker, backend=options.backend or "torch", index=options.index,
     )  # fmt: skip

@@ -11,7 +11,8 @@ from torch import nn
 from core.files import InputError, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
-from inference.chain import Linked, Option, Pipeline, Steps, detected, reordered, steps_of
+from inference.chain import Linked, Option, Pipeline, Steps, reordered, steps_of
+from inference.detectors import Detected, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate
 from models.encoders import load_bert
@@ -39,11 +40,11 @@ def test_a_chain_is_taken_apart() -> None:
     assert steps_of("kebiolm >sapbert> genbioel") == Steps("kebiolm", "sapbert", "genbioel")
     assert steps_of("kebiolm/pretrain_rand > names").detect == "kebiolm/pretrain_rand"
     for chain in ("", "dictionary >", "a > b > c > d", "dictionary > a > b > c"):
-        with pytest.raises(InputError, match="wanted DETECTOR"):
+        with pytest.raises(InputError, match="expected DETECTOR"):
             steps_of(chain)
     with pytest.raises(
         InputError,
-        match="'sapbert' finds no mentions; begin with one of: dictionary, kebiolm, as in 'dictionary > sapbert'",
+        match="'sapbert' finds no mentions. Begin with one of: dictionary, kebiolm, .*; as in 'dictionary > sapbert'",
     ):
         steps_of("sapbert")
 
@@ -95,7 +96,7 @@ def test_detected_mentions_are_the_detectors_spans_in_characters(model: KeBioLME
     tokenizer = load_tokenizer(fake_kebiolm.bert)
     reader = EntityReader(model, tokenizer, [], {}, "fake", max_length=10)
     texts = ["the patient  shows renal failure", "", " ".join(["rare cardiac lesion under onset"] * 5)]
-    found = detected(reader, texts)
+    found = detected_spans(reader, texts)
     for text, spans in zip(texts, found, strict=True):
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         by_hand = []

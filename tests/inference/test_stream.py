@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from core.files import InputError
-from inference.chain import BATCH, Linked, Pipeline
+from inference.chain import Linked, Pipeline
+from inference.detectors import BATCH
 from inference.stream import Counts, link_files
 from kg.linking.documents import documents, write_documents
 from tests.fakes.graphs import graph
@@ -48,8 +49,9 @@ class Stops(Pipeline):
         return super().link(texts)
 
 
-def run(pipeline: Pipeline, texts: Path, out: Path, chain: str = "c", **more: Any) -> Counts:
-    return link_files(pipeline, [texts], out, {"chain": chain}, told=lambda line: None, **more)
+def run(pipeline: Pipeline, texts: Path, out: Path, top: int = 5, **more: Any) -> Counts:
+    pipeline.top = top
+    return link_files(pipeline, [texts], out, report=lambda line: None, **more)
 
 
 def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -98,13 +100,13 @@ def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: 
         run(Stops(pipeline, 1, KeyboardInterrupt), texts, out)
     before = (tmp_path / "out.jsonl.partial").read_bytes()
     with pytest.raises(InputError, match="begun with other settings or files"):
-        run(pipeline, texts, out, chain="other")
+        run(pipeline, texts, out, top=1)
     with open(texts, "a") as handle:
         handle.write('{"id": "new", "text": "more"}\n')
     with pytest.raises(InputError, match="begun with other settings or files"):
         run(pipeline, texts, out)
     assert (tmp_path / "out.jsonl.partial").read_bytes() == before
-    assert run(pipeline, texts, out, chain="other", fresh=True).documents == COUNT + 1
+    assert run(pipeline, texts, out, top=1, fresh=True).documents == COUNT + 1
 
 
 def test_a_file_that_another_process_writes_is_refused(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
