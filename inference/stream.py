@@ -140,7 +140,7 @@ def batches(source: Iterable[T], size: int) -> Iterator[list[T]]:
 def process_files(
     process: Callable[[list[T]], list[dict[str, Any]]], source: Callable[[list[Path]], Iterable[T]], inputs: Sequence[str | Path],
     output: str | Path, settings: dict[str, Any], *, output_format: OutputFormat | None = None, fresh: bool = False,
-    description: str = "processing", unit: str = "document", report: Callable[[str], None] = print,
+    description: str = "processing", report: Callable[[str], None] = print,
 ) -> Counts:  # fmt: skip
     """Write the records that `process` makes of the items in `inputs` to `output`.
 
@@ -160,21 +160,21 @@ def process_files(
         if fresh:
             handle.truncate(0)
         done = Counts(0, 0, 0)
-        if state.is_file() and not fresh:
+        whole = _kept(partial_file)[1].documents if state.is_file() and not fresh else 0
+        if whole:
             if read_json(state) != json.loads(json.dumps(made_of)):
                 raise InputError(
                     f"{partial_file}: begun with other settings or files ({state.name} says which). Resume with those, give "
                     "another output, or begin again with --fresh."
                 )
-            whole = _kept(partial_file)[1].documents
             size, done = _kept(partial_file, whole - whole % BATCH)  # a batch that was cut is processed again as a whole
             handle.truncate(size)
             if done.documents:
-                report(f"{output}: resuming after {done.documents:,} {unit}s")
+                report(f"{output}: resuming after {done.documents:,} documents")
         else:
             handle.truncate(0)
             write_json(state, made_of)
-        with tqdm(initial=done.documents, desc=description, unit=unit, disable=None) as bar:
+        with tqdm(initial=done.documents, desc=description, unit="document", disable=None) as bar:
             for batch in batches(islice(source(files), done.documents, None), BATCH):
                 records = process(batch)
                 handle.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,66 +16,15 @@ from safetensors.torch import load_file, save_file
 from torchcrf import CRF
 
 from core.files import InputError, read_json, write_json
-from core.tracking import ROOT
 from datamodules.finetune import overlapping_windows
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
 from datamodules.tasks import load_task
 from experiments.encoders import encoder as encoder_of
-from experiments.finetune import FinetuneCLI, train
-from experiments.run import built
 from inference.taggers import PairModel, Ranker, RelationModel, Span, Tagger, apart, around, crf_marginals, load
 from models.encoders import BertEncoder
 from models.metrics import acc1_tallies, label_tallies, score, span_tallies
-from tests.fakes import bert, tasks
-
-HEADS = {
-    "ner": ("NCBI", "--model.init_args.lr", "0.003"),
-    "crf": ("NCBI", "--model.init_args.lr", "0.003", "--model.init_args.head.init_args.crf", "true"),
-    "nested": ("CMeEE", "--model.init_args.lr", "0.003"),
-    "relation": ("ChemProt",),
-    "pair": ("cMedQQ",),
-    "ranking": ("WebMedQA",),
-}
-
-
-class Trained(NamedTuple):
-    folder: Path  # of the run, moved
-    task: Path
-    scores: dict[str, Any]
-    source: Path  # the encoder, which is gone
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    """A run of each head on fake data, made once; its folder is then moved, and the encoder that it began with removed."""
-    known: dict[str, Trained] = {}
-
-    def of(name: str) -> Trained:
-        if name not in known:
-            place = tmp_path_factory.mktemp(name)
-            source = bert.write(place / "bert", tasks.WORDS, layers=2, length=64)
-            kind = "ner" if name == "crf" else name
-            sizes = {"train": 60, "dev": 20, "test": 40}
-            task = tasks.write(place / "task", kind, sizes, suite="fakes")
-            config, *extra = HEADS[name]
-            words = ["--config", f"experiments/finetune/{config}.yaml", "--config", "experiments/common/cpu.yaml",
-                     "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "4", "--task_name", config,
-                     "--model_name", "fake", "--run_folder", str(place / "run"), "--model.init_args.encoder", str(source),
-                     "--data.init_args.tokenizer", str(source), "--data.init_args.task", str(task),
-                     "--data.init_args.max_length", "16", "--request", '{"args": "--x 1", "options": {}, "profile": "small"}',
-                     *extra]  # fmt: skip
-            with pytest.MonkeyPatch.context() as patch:
-                patch.chdir(ROOT)
-                patch.setattr(sys, "argv", ["finetune", *words])
-                patch.setenv("KEPL_RUNS", str(place / "runs"))
-                patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place / 'mlflow.db'}")
-                scores = train(built(FinetuneCLI))
-            shutil.rmtree(source)
-            (place / "run").rename(place / "moved")
-            known[name] = Trained(place / "moved", task, scores, source)
-        return known[name]
-
-    return of
+from tests.fakes import tasks
+from tests.inference.conftest import HEADS, Trained
 
 
 def predictions(run: Trained) -> list[Any]:
