@@ -74,7 +74,7 @@ def concepts(path: str | Path) -> Iterator[Concept]:
         if not ctd and "||" not in line:
             raise InputError(f"{where}: expected id||name|synonym, got {line!r:.60}; CTD's own table ends in .tsv or .csv")
         found = _ctd(where, line) if ctd else _biosyn(where, line)
-        names = [name for name in (" ".join(name.split()) for name in found.names) if name]
+        names = [name.strip() for name in found.names if name.strip()]
         if not found.id:
             raise InputError(f"{where}: a dictionary line without an id. Add the concept's id, or remove the line.")
         if not names:
@@ -99,8 +99,9 @@ def read(path: str | Path) -> KnowledgeGraph:
     left_out: Counter[str] = Counter()
     for concept in concepts(path):
         left_out["further lines of a concept (merged)"] += concept.id in entities
-        entities.setdefault(concept.id, concept.names[0])
-        names.update(((concept.id, name), None) for name in concept.names)
+        own_names = [" ".join(name.split()) for name in concept.names]
+        entities.setdefault(concept.id, own_names[0])
+        names.update(((concept.id, name), None) for name in own_names)
         if concept.definition:
             definitions.setdefault(concept.id, concept.definition)
         for other in concept.alternatives:
