@@ -17,14 +17,18 @@ from torchcrf import CRF
 
 from core.files import InputError, read_json, write_json
 from datamodules.finetune import overlapping_windows
+from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
-from datamodules.tasks import load_task
+from datamodules.tasks import Tagged, load_task, save_task
 from experiments.encoders import encoder as encoder_of
 from inference.taggers import PairModel, Ranker, RelationModel, Span, Tagger, apart, around, crf_marginals, load
 from models.encoders import BertEncoder
+from models.kebiolm import KeBioLM
 from models.metrics import acc1_tallies, label_tallies, score, span_tallies
-from tests.fakes import tasks
-from tests.inference.conftest import HEADS, Trained
+from models.smedbert import SMedBERT
+from tests.datamodules.test_smedbert.test_data import data as smedbert_data
+from tests.fakes import kebiolm, smedbert, tasks
+from tests.inference.conftest import HEADS, Trained, fine_tune
 
 
 def predictions(run: Trained) -> list[Any]:
@@ -234,3 +238,63 @@ def test_a_span_says_what_its_text_is(trained: Callable[[str], Trained]) -> None
     text = "The doctor saw acne."
     for span in model.predict([text])[0]:
         assert isinstance(span, Span) and span.text == text[span.start : span.end]
+
+
+def found_as_in_fine_tuning(run: Trained) -> Tagger:
+    """The tagger of a run, whose predictions of the scored split are fine-tuning's."""
+    model, examples = load(run.folder), load_task(run.task).splits["test"]
+    assert isinstance(model, Tagger)
+    found = [[(m["start"], m["end"], m["type"]) for m in r["mentions"]] for r in model.predict_examples(examples)]
+    assert [sorted(map(tuple, spans)) for spans in predictions(run)] == found
+    measured = score(span_tallies(found, [e.entities for e in examples]))
+    assert measured == pytest.approx(run.scores["score"]["entity_f1"], abs=1e-9)
+    return model
+
+
+def test_an_encoder_with_an_entity_table(fake_kebiolm: kebiolm.Folders, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    module = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=2)
+    module.configure_model()
+    assert module.encoder is not None
+    torch.nn.init.normal_(module.encoder.detector.weight, std=2.0)
+    (source := tmp_path / "export").mkdir()
+    module.export(source)
+    data = KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities, batch_size=16, graph=fake_kebiolm.graph)
+    data.setup()
+    data.export(source)
+    write_json(source / "manifest.json", {"paper": "kebiolm"})
+    task = tasks.write(tmp_path / "task", "ner", {"train": 40, "dev": 9, "test": 20})
+    load_name = ("--model.init_args.load", "models.kebiolm.KeBioLMEncoder.from_export", "--model.init_args.lr", "0.003")
+    model = found_as_in_fine_tuning(fine_tune(tmp_path, source, task, "NCBI", *load_name))
+    again = encoder_of(str(tmp_path / "moved" / "export"))
+    assert again.load == "models.kebiolm.KeBioLMEncoder.from_export"
+    table = load_file(Path(again.folder) / "kebiolm.safetensors")
+    own = model.module.encoder.state_dict()
+    assert all(torch.equal(own[k], v) for k, v in table.items() if k in own) and "entity" in table
+
+
+def test_an_encoder_whose_mentions_are_linked(fake_smedbert: smedbert.Folders, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    module = SMedBERT(fake_smedbert.bert, fake_smedbert.entities)
+    module.configure_model()
+    (source := tmp_path / "export").mkdir()
+    module.export(source)
+    smedbert_data(fake_smedbert).export(source)
+    write_json(source / "manifest.json", {"paper": "smedbert"})
+    rng, names = np.random.default_rng(0), [f"{a}{b}" for a in smedbert.FIRST for b in smedbert.SECOND]
+
+    def example(number: int) -> Tagged:
+        name = names[rng.integers(len(names))]
+        return Tagged(str(number), str(number), f"患者{name}。", [(2, 2 + len(name), "disease")])
+
+    splits = {split: [example(i) for i in range(size)] for split, size in (("train", 30), ("dev", 8), ("test", 8))}
+    about = {"name": "fake-zh", "kind": "ner", "metric": "entity_f1", "language": "zh"}
+    save_task(tmp_path / "task", splits, **about)
+    extra = ("--model.init_args.load", "models.smedbert.encoder.SMedBERTEncoder.from_export", "--data.init_args.linker",
+             "datamodules.smedbert.linker.linker", "--data.init_args.linker_folder", str(source),
+             "--data.init_args.linker_settings", '{"k": 2}', "--model.init_args.lr", "0.003")  # fmt: skip
+    model = found_as_in_fine_tuning(fine_tune(tmp_path, source, tmp_path / "task", "cMedQANER", *extra))
+    assert model.data.linker is not None and model.data.linker_settings == {"k": 2}
+    mentions = model.data.linker([f"患者{names[0]}。"], [[(i, i + 1) for i in range(5)]])
+    assert len(mentions.span) == 1 and mentions.neighbours.shape == (1, 2)
+    assert read_json(tmp_path / "moved" / "export" / "manifest.json")["linker"]["folder"] == "encoder"
