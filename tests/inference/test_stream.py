@@ -94,7 +94,11 @@ def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, t
         run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
     partial = tmp_path / "out.jsonl.partial"
     partial.write_text("".join(partial.read_text().splitlines(keepends=True)[: BATCH + 5]))
+    sizes: list[int] = []
+    link = pipeline.link
+    pipeline.link = lambda given: (sizes.append(len(given)), link(given))[1]  # type: ignore[method-assign, func-returns-value]
     assert run(pipeline, texts, out).documents == COUNT and out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert sizes == [BATCH, 11]
 
 
 def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
