@@ -56,8 +56,8 @@ POSITIONS = {
     "data": ("task",), "sweep": ("config",),
 }  # fmt: skip
 NAMES = (
-    "graph", "pretrain", "finetune", "link", "serve", "embed", "evaluate", "compare", "table", "figures", "cases", "synonyms",
-    "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate",
+    "graph", "pretrain", "finetune", "predict", "link", "serve", "embed", "evaluate", "compare", "table", "figures", "cases",
+    "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate",
 )  # fmt: skip
 
 

@@ -30,7 +30,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.entities import Entities
-from inference.chain import BATCH, Linked, Pipeline, as_record
+from inference.chain import Linked, Pipeline, as_record
+from inference.detectors import BATCH
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")

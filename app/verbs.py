@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from inference.options import LinkerOptions
 
 Profile = Literal["small", "paper"]
 Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
+OutFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
+LOG = logging.getLogger(__name__)
 
 
 # --- graphs and pre-training ------------------------------------------------------------------------------------------
@@ -131,11 +134,86 @@ def finetune_linker(
 # --- use --------------------------------------------------------------------------------------------------------------
 
 
+def predict(
+    model: str, text: str | None = None, input: Sequence[Path] = (), output: Path | None = None, task: str | None = None,
+    split: Literal["train", "dev", "test"] = "test", tagger: Sequence[str] = (), format: Format | None = None,
+    to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
+    json: bool = False, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", *, files: Files,
+) -> None:  # fmt: skip
+    """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked answers.
+
+    Without --text, --input and --task, the lines of standard input are texts.
+
+    Args:
+        model: Fine-tuned model: TASK/encoder (the newest run at default settings), TASK/encoder@<hash>-seed<k>, or a folder.
+        text: One text.
+        input: Files or folders with JSON lines, plain text, PubTator, PubMed XML or BioC; pairs and answers as JSON lines.
+        output: File for the result of --input or --task; a killed run is resumed by the same command.
+        task: Task whose --split is read instead, with the words of its files.
+        split: Split of --task.
+        tagger: For relations in text without entities, the fine-tuned taggers that find them.
+        format: Format of --input. Default: by the file's name.
+        to: Format of --output. Default: by the file's name.
+        encoding: Encoding of text files.
+        empty: What happens with documents that have no text.
+        fresh: Start again instead of resuming.
+        json: Print JSON lines.
+        device: cpu or cuda.
+        precision: Arithmetic of the model.
+
+    Examples:
+      kepl predict --model NCBI/minilm --text "Marfan syndrome with a dislocated lens"
+      kepl predict --model NCBI/minilm --input notes/ --output entities.jsonl
+      kepl predict --model NCBI/minilm --task NCBI --split test --output test.jsonl
+      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm --input notes/ --output relations.jsonl
+    """
+    from experiments.encoders import finetuned
+
+    if sum(map(bool, (text is not None, input, task))) > 1:
+        raise InputError("--text, --input and --task: expected one of the three")
+    if bool(input or task) != bool(output):
+        raise InputError("--input and --task go together with --output; the answer to --text goes to standard output")
+    for name in (model, *tagger):
+        finetuned(name)
+    from inference.stream import predict_files, predict_task
+    from inference.taggers import Tagger, load
+
+    own = load(model, device=device, precision=precision)
+    if output:
+        if task:
+            from benchmarks.tasks import split_examples
+
+            counts = predict_task(own, split_examples(task, split, files), output)
+        else:
+            taggers = [one for one in (load(name, device=device, precision=precision) for name in tagger) if isinstance(one, Tagger)]
+            if len(taggers) < len(tagger):
+                raise InputError(f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities")
+            counts = predict_files(
+                own, input, output, taggers=taggers, input_format=format, output_format=to, encoding=encoding, empty=empty,
+                fresh=fresh, report=LOG.info,
+            )  # fmt: skip
+        told = {"output": str(output)} | counts._asdict()
+        shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
+        print(jsons.dumps(told) if json else shown)
+        return
+    if not isinstance(own, Tagger):
+        raise InputError(f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE")
+    texts = read_texts(text)
+    for number, (one, spans) in enumerate(zip(texts, own.predict(texts), strict=True)):
+        mentions = [{"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score} for s in spans]
+        if json:
+            print(jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False))
+            continue
+        print(one)
+        for s in spans:
+            print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
+
+
 def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
     nil: float | None = None, top: int = 5, format: Format | None = None,
-    to: Literal["jsonl", "pubtator", "bioc", "biocjson"] | None = None, encoding: str = "utf-8",
-    empty: Literal["error", "skip"] = "error", fresh: bool = False, json: bool = False, *, linker: LinkerOptions,
+    to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
+    json: bool = False, *, linker: LinkerOptions,
 ) -> None:  # fmt: skip
     """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
 
@@ -163,7 +241,6 @@ def link(
 
     from inference.chain import Pipeline, as_record
     from inference.stream import format_of, link_files
-    from kg.graph import fingerprint
 
     if text is not None and input:
         raise InputError("--text and --input: expected one of the two")
@@ -173,11 +250,10 @@ def link(
         format_of(output, to)
     pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
     if input and output:
-        made_of = {
-            "graph": fingerprint(graph), "chain": chain, "models": pipeline.identities, "nil": nil, "top": top,
-            "options": {k: str(v) for k, v in asdict(linker).items() if k != "device"},
-        }  # fmt: skip
-        counts = link_files(pipeline, input, output, made_of, format, to, encoding, empty, fresh)
+        counts = link_files(
+            pipeline, input, output, input_format=format, output_format=to, encoding=encoding, empty=empty, fresh=fresh,
+            report=LOG.info,
+        )  # fmt: skip
         told = {"output": str(output)} | counts._asdict()
         print(jsons.dumps(told) if json else f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, "
               f"{counts.linked:,} linked")  # fmt: skip

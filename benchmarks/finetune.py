@@ -39,14 +39,12 @@ from benchmarks.results import (
     save,
     stored,
 )
-from benchmarks.tasks import prepared, task
+from benchmarks.tasks import task, task_folder
 from benchmarks.tasks.definition import Definition, config_of
 from core.arrays import load_arrays
 from core.files import InputError, digest, read_json, sha256, write_json
 from core.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
 from datamodules.finetune import check_text
-from datamodules.sources import fetched
-from datamodules.sources import place as raw_files
 from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder, known, options
 from experiments.machine import Machine
@@ -79,23 +77,6 @@ def flags(settings: dict[str, Any]) -> list[str]:
 def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
     """Every combination of the grid's values."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
-def task_folder(definition: Definition, files: Files) -> Path:
-    """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched and prepared."""
-    tasks = runs_folder() / "data" / "benchmarks" / "tasks"
-    name = folder_name(definition.name)
-    if files.data is None:
-        return prepared(definition.name, fetched(definition.dataset, raw_files(), files.mirror), tasks / name)
-    own = files.data.resolve()
-    if not own.is_dir():
-        raise InputError(f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task folder")
-    if not (own / "manifest.json").is_file():
-        return prepared(definition.name, own, tasks / f"{name}-{digest(str(own))[:8]}")
-    kind = load_task(own).kind
-    if kind != definition.kind:
-        raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
-    return own
 
 
 def trained_encoder(name: str, ckpt: str | None) -> Encoder:

@@ -22,7 +22,7 @@ import numpy as np
 from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
 from core.tracking import commit, new_run, runs_folder
-from experiments.encoders import Encoder, recipes
+from experiments.encoders import Encoder, folder_name, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
@@ -186,11 +186,6 @@ def _remind_of_old(place: Path) -> None:
     old = [f for f in place.glob("**/summary.json") if not (f.parent / "migrated.json").is_file()]
     if old:
         LOG.warning(f"{place}: {len(old)} results of an earlier version are not read. Convert them: kepl migrate")
-
-
-def folder_name(text: str) -> str:
-    """A text as part of a path."""
-    return re.sub(r"[^\w.@+-]+", "-", text)
 
 
 def folder_of(result: Result) -> Path:

@@ -12,7 +12,8 @@ from core.files import InputError
 def imported(name: str, room: str) -> Any:
     """What `name` (``<room>.<file>.<function>``, or a class's method) stands for.
 
-    Only the project's own room is looked into, so that a configuration cannot name arbitrary code. Raises InputError.
+    Only what is defined in the project's own room is returned, so that a configuration cannot name arbitrary code: a library
+    that a file imports (``models.finetune.torch.load``) is refused. Raises InputError.
     """
     parts = name.split(".")
     if parts[0] != room or len(parts) < 3:
@@ -25,4 +26,6 @@ def imported(name: str, room: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}: {error}. Wanted {room}.<file>.<function>.") from error
+    if str(getattr(found, "__module__", None)).partition(".")[0] != room:
+        raise InputError(f"{name}: not defined in {room}. Expected {room}.<file>.<function>.")
     return found

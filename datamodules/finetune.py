@@ -116,6 +116,25 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
     return [*cuts, (first, len(sizes))] if len(sizes) > first else cuts
 
 
+def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
+    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one beginning at most `overlap`
+    tokens before the end of the one before. A unit of more than `room` tokens stands alone.
+    """
+    cuts, first = [], 0
+    while first < len(sizes):
+        last, total = first + 1, sizes[first]
+        while last < len(sizes) and total + sizes[last] <= room:
+            total, last = total + sizes[last], last + 1
+        cuts.append((first, last))
+        if last == len(sizes):
+            break
+        start, shared, most = last, 0, min(overlap, room - sizes[last])  # the next window has room for one more unit
+        while start - 1 > first and shared + sizes[start - 1] <= most:
+            start, shared = start - 1, shared + sizes[start - 1]
+        first = start
+    return cuts
+
+
 def refuse_unknown(
     manifest: dict[str, Any], tokenizer: PreTrainedTokenizerFast, ids: Iterable[int], special: Collection[int]
 ) -> None:
@@ -183,6 +202,7 @@ class FinetuneData(pl.LightningDataModule):
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.split_seed, self.num_workers, self.seed = negatives, split_seed, num_workers, seed
         self.features: dict[str, list[Feature]] = {}
+        self.examples: dict[str, list[Any]] = {}
 
     # --- splits ---------------------------------------------------------------------------------------------------
 
@@ -190,13 +210,8 @@ class FinetuneData(pl.LightningDataModule):
         if self.features:
             return
         self.task = load_task(self.folder)
-        self.kind, self.labels = self.task.kind, self.task.labels
-        self.language = self.task.manifest["language"]
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
-        self.markers: list[str] = self.task.manifest.get("markers") or []
-        self.tokenizer.add_tokens(self.markers, special_tokens=True)
-        if self.linker_name is not None:
-            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
+        manifest = self.task.manifest
+        self.read_as(self.task.kind, self.task.labels, manifest["language"], manifest.get("markers") or [])
         splits = dict(self.task.splits)
         self.scored = "test" if "test" in splits else "dev"
         self.selected_on = "dev"
@@ -207,9 +222,17 @@ class FinetuneData(pl.LightningDataModule):
         else:
             splits["select"] = splits["dev"]
         splits["score"] = splits[self.scored]
-        self.examples: dict[str, list[Any]] = {k: splits[k] for k in ("train", "select", "score")}
+        self.examples = {k: splits[k] for k in ("train", "select", "score")}
         self.features = {k: self.built(v) for k, v in self.examples.items()}
         self.check_unknown()
+
+    def read_as(self, kind: str, labels: Sequence[str], language: str, markers: Sequence[str]) -> None:
+        """Load tokenizer and linker for examples of `kind`: all that :meth:`built` and :meth:`batch` need besides the examples."""
+        self.kind, self.labels, self.language, self.markers = kind, list(labels), language, list(markers)
+        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer.add_tokens(self.markers, special_tokens=True)
+        if self.linker_name is not None:
+            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
 
     def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed` alone."""
@@ -244,7 +267,8 @@ class FinetuneData(pl.LightningDataModule):
             return [self.related(i, e) for i, e in enumerate(examples)]
         return [self.paired(i, e) for i, e in enumerate(examples)]
 
-    def tagged(self, number: int, example: Tagged) -> Iterator[Feature]:
+    def tagged(self, number: int, example: Tagged, overlap: int = 0) -> Iterator[Feature]:
+        """The example's windows; with `overlap`, windows of a text that is too long for one share about so many tokens."""
         unit = units(example, self.language)
         if not unit:
             return
@@ -255,7 +279,8 @@ class FinetuneData(pl.LightningDataModule):
         pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]  # a character that the tokenizer drops
         ends = [example.text[e - 1] in SENTENCE_ENDS for _, e in unit]
         room = self.max_length - 2
-        for first, last in windows([len(p) for p in pieces], ends, room):
+        sizes = [min(len(p), room) for p in pieces] if overlap else [len(p) for p in pieces]
+        for first, last in overlapping_windows(sizes, room, overlap) if overlap else windows(sizes, ends, room):
             ids, offsets, position = [self.tokenizer.cls_token_id], [(0, 0)], []
             for i in range(first, last):
                 position.append(len(ids))
@@ -347,8 +372,11 @@ class FinetuneData(pl.LightningDataModule):
         labels = torch.full((len(features), width), IGNORE)
         spans: list[tuple[int, int, int, int]] = []
         for row, f in enumerate(features):
-            n, example = len(f.unit), self.examples[split][f.example]
+            n = len(f.unit)
             unit[row, :n], mask[row, :n] = torch.tensor(f.unit), True
+            if split not in self.examples:  # new texts, which have no gold entities
+                continue
+            example = self.examples[split][f.example]
             gold = unit_spans(example.entities, units(example, self.language))
             if self.kind == "ner":
                 total = len(units(example, self.language))

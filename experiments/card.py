@@ -85,6 +85,8 @@ def card(name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], file
     versions = {k: v for k, v in manifest.items() if k in ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")}
     transformer = 'AutoModel.from_pretrained("<this folder>")'
     use = transformer if "config.json" in files else 'safetensors.torch.load_file("model.safetensors")'
+    if "head" in manifest:
+        use = 'from inference.taggers import load\n\nmodel = load("<this folder>")'
     parts.append(
         f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained with "
         f"{', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a medical device.\n"

@@ -1,7 +1,13 @@
-"""Which encoder a name means.
+"""Which encoder, or which fine-tuned model, a name means. A name is the first of these that fits:
 
-A name is a paper or another folder of experiments/ with an encoder.yaml (its newest finished run), paper/stem, a short
-name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
+    folder           an export, a fine-tuned model's export, a Hugging Face folder
+    paper[/stem]     a folder of experiments/ with an encoder.yaml: its newest finished run
+    TASK/encoder     what `make finetune TASK= MODEL=` trained: the newest digest with default settings (no ARGS, no options),
+                     its lowest finished seed; TASK/encoder@<digest>-seed<k> names one run, whatever its settings
+    short name       a packaged encoder (minilm)
+    hub name         asked of the Hugging Face hub, unless its first part is, or nearly is, a paper or a task
+
+As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. encoder.yaml says
 
     load    dotted name, in `models`, of what makes the encoder of an export folder
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
@@ -17,8 +23,10 @@ name of a packaged encoder (minilm), a folder, or a hub name. encoder.yaml says
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
+from difflib import get_close_matches
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +34,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.files import InputError, digest, read_json, sha256, written_folder
-from core.tracking import ROOT, newest_export
-from kg.pretrained import PACKAGED, pretrained
+from core.tracking import ROOT, newest_export, runs_folder
+from kg.pretrained import HUB_NAME, PACKAGED, pretrained
 
 PLAIN = "models.encoders.BertEncoder"
 MASKED_LM = "models.probing.masked_lm"
@@ -55,6 +63,23 @@ class Encoder(NamedTuple):
     masked_lm: str = MASKED_LM
 
 
+class FineTuned(NamedTuple):
+    """The export of a fine-tuned model. `label` is short, fit for a folder's name; `manifest` is the export's."""
+
+    label: str
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.manifest["kind"])
+
+    @property
+    def identity(self) -> str:
+        """The same for the same weights, tokenizer and tables."""
+        return str(self.manifest["identity"])
+
+
 def recipes() -> list[str]:
     """Names of experiments/ that say how their export is loaded."""
     return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/encoder.yaml"))
@@ -63,6 +88,28 @@ def recipes() -> list[str]:
 def known() -> str:
     """The names that need no folder and no hub, for messages."""
     return ", ".join([*recipes(), *sorted(PACKAGED)])
+
+
+def tasks() -> list[str]:
+    """Names of the tasks that can be fine-tuned on, without their variants (cMedQA, not cMedQA:clean)."""
+    return sorted(p.stem for p in (ROOT / "experiments" / "finetune").glob("*.yaml"))
+
+
+def folder_name(text: str) -> str:
+    """The name of the folder that runs of a task or an encoder have."""
+    return re.sub(r"[^\w.@-]+", "-", text)
+
+
+def _finished(task: str, label: str = "*") -> list[Path]:
+    """Folders of the finished runs of a task with a usable export: <encoder>/<digest>/[grid-<point>/]seed<k>."""
+    base = _task_folder(task)
+    found = [p for middle in ("*", "*/grid-*") for p in base.glob(f"{label}/{middle}/seed*/finished.json")]
+    return [done.parent for done in sorted(found) if _holds_fine_tuned(done.parent / "export")]
+
+
+def trained(task: str) -> list[str]:
+    """The encoders with a fine-tuned model of `task`."""
+    return sorted({run.relative_to(_task_folder(task)).parts[0] for run in _finished(task)})
 
 
 def _recipe(paper: str) -> dict[str, Any]:
@@ -96,7 +143,134 @@ def options() -> dict[str, list[str]]:
     return found
 
 
+def _task_folder(task: str) -> Path:
+    return runs_folder() / "finetune" / folder_name(task)
+
+
+def _holds_fine_tuned(folder: Path) -> bool:
+    """Whether `folder` is a fine-tuned model's export (experiments.finetune.write_export)."""
+    file = folder / "manifest.json"
+    return file.is_file() and "head" in read_json(file)
+
+
+def is_task(name: str) -> bool:
+    """Whether the first part of a name (NCBI/minilm, cMedQA:clean/zh) is a task."""
+    return name.partition("/")[0].partition(":")[0] in tasks()
+
+
+def close_names(name: str) -> list[str]:
+    """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged encoder as a whole."""
+    first, _, rest = name.partition("/")
+    near = get_close_matches(first, [*recipes(), *tasks(), *(() if rest else PACKAGED)], 3, 0.75)
+    if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
+        near += [task for task in tasks() if task.casefold() == first.casefold() and task not in near]
+    return [f"{word}/{rest}" if rest else word for word in near]
+
+
+class _Run(NamedTuple):
+    digest: str
+    seed: int
+    finished: int  # when
+    score: float  # on the selection split
+    default: bool  # settings
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.digest}-seed{self.seed}"
+
+
+def _run(folder: Path, base: Path) -> _Run:
+    manifest = read_json(folder / "export" / "manifest.json")
+    request, tuned = manifest.get("request") or {}, manifest.get("fine_tuned") or {}
+    return _Run(
+        folder.relative_to(base).parts[0], int(folder.name.removeprefix("seed")), (folder / "finished.json").stat().st_mtime_ns,
+        tuned.get("select", {}).get(tuned.get("metric"), 0.0), not request.get("args") and not request.get("options"), folder,
+    )  # fmt: skip
+
+
+def _label(model: str, labels: list[str]) -> str | None:
+    """The one of `labels` that stands for an encoder's name (kebiolm/pretrain_rand, a hub name)."""
+    return next((one for one in (model, folder_name(model), model.replace("/", "--")) if one in labels), None)
+
+
+def _task_export(name: str) -> Path:
+    """The export that TASK/encoder or TASK/encoder@<digest>-seed<k> means. Raises InputError that lists what is trained."""
+    task, _, model = name.partition("/")
+    labels, at = trained(task), ""
+    label = _label(model, labels)
+    if label is None:  # the last @ separates the run; the folder of an encoder may have one itself
+        model, _, at = model.rpartition("@") if "@" in model else (model, "", "")
+        label = _label(model, labels)
+    command = f"make finetune TASK={task} MODEL={model or '<encoder>'}"
+    if label is None:
+        near = get_close_matches(model, labels)
+        hint = f" Did you mean {' or '.join(f'{task}/{one}' for one in near)}?" if near else ""
+        raise InputError(
+            f"no fine-tuned model {name!r}.{hint} Trained on {task}: {', '.join(labels) or 'nothing yet'}. Run `{command}` first."
+        )
+    runs = [_run(folder, _task_folder(task) / label) for folder in _finished(task, label)]
+    there = ", ".join(sorted({f"{task}/{label}@{run.name}" for run in runs}))
+    if at:
+        digest, _, seed = at.rpartition("-seed")
+        chosen = [run for run in runs if digest and run.digest.startswith(digest) and str(run.seed) == seed]
+        if len({run.digest for run in chosen}) != 1:
+            raise InputError(f"{name}: {'several runs fit' if chosen else 'no such run'}; expected one of {there}")
+    else:
+        default = [run for run in runs if run.default]
+        if not default:
+            raise InputError(f"{name}: no run with default settings; name one of {there}, or run `{command}`")
+        newest = max(default, key=lambda run: run.finished).digest
+        lowest = min(run.seed for run in default if run.digest == newest)
+        chosen = [run for run in default if run.digest == newest and run.seed == lowest]
+    return max(chosen, key=lambda run: (run.score, run.finished)).folder / "export"  # of a grid's points, the best
+
+
+def is_fine_tuned(name: str) -> bool:
+    """Whether a name means a fine-tuned model: a folder with one, or TASK/encoder, trained or not."""
+    if Path(name).is_dir():
+        return any(_holds_fine_tuned(folder) for folder in (Path(name), Path(name) / "export"))
+    return is_task(name)
+
+
+def fine_tuned_names() -> list[str]:
+    """TASK/encoder of every fine-tuned model, those of variants (cMedQA:clean) left out."""
+    return [f"{task}/{model}" for task in tasks() for model in trained(task)]
+
+
+def finetuned(name: str) -> FineTuned:
+    """The fine-tuned model that `name` means: a folder (an export, or a run's folder with one) or TASK/encoder.
+
+    Raises InputError, which lists what is trained, for a name that means none.
+    """
+    if Path(name).is_dir():
+        folder = next((f for f in (Path(name), Path(name) / "export") if _holds_fine_tuned(f)), None)
+        if folder is None:
+            raise InputError(f"{name}: no fine-tuned model's export here (manifest.json with a head); run `make finetune` first")
+        folder = folder.resolve()
+        return FineTuned(f"{folder.name}-{digest(str(folder))[:6]}", folder, read_json(folder / "manifest.json"))
+    if is_task(name):
+        folder = _task_export(name)
+        return FineTuned(folder_name(name), folder, read_json(folder / "manifest.json"))
+    near = [one for one in close_names(name) if is_task(one)]
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    there = ", ".join(fine_tuned_names()) or "nothing yet"
+    raise InputError(f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}")
+
+
+def _of_fine_tuned(label: str, folder: Path) -> Encoder:
+    """The encoder of a fine-tuned model."""
+    manifest = read_json(folder / "manifest.json")
+    linker = manifest["linker"]
+    return Encoder(
+        label, str(folder / "encoder"), manifest["model"]["init_args"]["load"], linker and linker["name"],
+        str(manifest["identity"]), {},
+    )  # fmt: skip
+
+
 def _of_export(name: str, folder: Path) -> Encoder:
+    if _holds_fine_tuned(folder):
+        return _of_fine_tuned(name, folder)
     paper = str(read_json(folder / "manifest.json").get("paper"))
     if paper not in recipes():
         raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
@@ -124,39 +298,44 @@ def _export_in(checkpoint: Path) -> Path:
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     """The encoder that `name` means; `checkpoint` names one exact run of it.
 
-    Raises NotTrained for a paper without a finished run, and InputError for a folder that holds no encoder, or a name
-    that can mean nothing.
+    A hub name is taken as it is: the hub is asked when the model is loaded. Raises NotTrained for a paper without a finished
+    run, and InputError for a folder that has no encoder, or a name that means nothing.
     """
     if checkpoint:
         folder = _export_in(Path(checkpoint).resolve())
         return _of_export(f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder)
-    paper, _, stem = name.partition("/")
-    if paper in recipes() and not (stem and Path(name).exists()):
-        export = newest_export(paper, stem or _recipe(paper).get("stem"))
-        if export is None:
-            run = f"make pretrain-{paper}"
-            raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
-        return _of_export(name.replace("/", "-"), export)
-    if name in PACKAGED:
-        package = PACKAGED[name][0]
-        return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
     folder = Path(name)
-    if folder.is_dir():
+    paper, _, stem = name.partition("/")
+    if folder.is_dir() and not (paper in recipes() and not stem):  # a paper's name stands for its run, wherever it is typed
         folder = folder.resolve()
         label = f"{folder.name}-{digest(str(folder))[:6]}"
         if (folder / "manifest.json").is_file() and "paper" in read_json(folder / "manifest.json"):
             return _of_export(label, folder)
         return _plain(label, folder)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
-        raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, a folder or a hub name")
+    if paper in recipes():
+        export = newest_export(paper, stem or _recipe(paper).get("stem"))
+        if export is None:
+            run = f"make pretrain-{paper}"
+            raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
+        return _of_export(name.replace("/", "-"), export)
+    if is_task(name):
+        return _of_fine_tuned(folder_name(name), _task_export(name))
+    if name in PACKAGED:
+        package = PACKAGED[name][0]
+        return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
+    if near := close_names(name):
+        raise InputError(f"no model {name!r}. Did you mean {' or '.join(near)}? Choose from: {known()}, TASK/encoder or a folder")
+    if not HUB_NAME.fullmatch(name) or name.startswith((".", "~")):
+        raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, TASK/encoder, a folder or a hub name")
     return Encoder(name.replace("/", "--"), name, PLAIN, None, name, {})
 
 
 def copied(name: str, out: Path) -> bool:
     """Copy the encoder that `name` means to folder `out`; False if the same one is there. Raises InputError as :func:`encoder`."""
-    source = Path(pretrained(encoder(name).folder))
-    if not source.is_dir():
+    chosen = encoder(name).folder
+    if not Path(chosen).is_dir() and chosen not in PACKAGED:
         raise InputError(f"{name}: a model of the hub, not a folder; give its name as ENCODER={name} instead")
+    source = Path(pretrained(chosen))
     if (out / "config.json").is_file() and sha256(out) == sha256(source):
         return False
     with written_folder(out) as partial:

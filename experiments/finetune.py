@@ -5,7 +5,16 @@
 
 ``make finetune`` starts this for every seed. The best epoch is chosen on the selection split; the scored split is read
 once, afterwards. In the run's folder: scores.json, predictions.jsonl, outcomes.parquet, confusion.csv, loss.png and
-export/ (weights, tokenizer, manifest). A killed run goes on from its last whole epoch.
+export/, with which inference.taggers uses the model on new text:
+
+    model.safetensors   encoder and head
+    tokenizer*          with the task's markers
+    encoder/            what the encoder's `load` and linker read beside the weights of its BERT (config, tables, names); it is an
+                        encoder's export itself, and can be fine-tuned again
+    manifest.json       `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`; `model`, `head` and `linker` with
+                        their settings; `request` (--request); `checksums` of every file above. Paths in it are relative.
+
+A killed run resumes from its last complete epoch.
 """
 
 from __future__ import annotations
@@ -23,12 +32,14 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed
 from core.arrays import save_arrays
-from core.files import InputError, read_json, write_json, written, written_folder
+from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from kg.pretrained import pretrained
+from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 
 BEST, LAST = "best", "last"
@@ -41,6 +52,11 @@ class FinetuneCLI(CLI):
         parser.add_argument("--made", type=dict | None, default=None, help="how a task's splits are made")
         parser.add_argument("--task_name", type=str, help="the task's name: the MLflow experiment")
         parser.add_argument("--model_name", type=str, help="the encoder's name")
+        parser.add_argument(
+            "--request", type=dict[str, Any] | None, default=None,
+            help="what was asked for beside task and model, for the export's manifest: {args, options, profile}; "
+            "empty args and options are the default settings",
+        )  # fmt: skip
         parser.add_argument("--parent", type=str | None, default=None, help="MLflow run that this one belongs under")
 
     def new_run(self, config: dict[str, Any], seed: int) -> Run:
@@ -99,6 +115,54 @@ def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
         figure.savefig(handle, format="png", dpi=120)
 
 
+BERT_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin", "*.safetensors.index.json", "*.bin.index.json", "README.md")
+
+
+def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> None:
+    """Write into `folder` what rebuilds `encoder` there: the files of `source` without the weights of its BERT, which are in
+    model.safetensors one folder up (:func:`models.encoders.load_bert`). Other weights get their fine-tuned values.
+    """
+    origin = Path(pretrained(source))
+    if origin.is_dir():
+        shutil.copytree(origin, folder, ignore=shutil.ignore_patterns(*BERT_WEIGHTS))
+    folder.mkdir(exist_ok=True)  # of a hub's model the config is all that is needed
+    state = encoder.state_dict()
+    for file in sorted(folder.glob("*.safetensors")):
+        save_file({k: state.get(k, v).detach().cpu().contiguous() for k, v in load_file(file).items()}, file)
+    config = type(encoder.bert.config).from_dict(encoder.bert.config.to_dict() | {IN_FINE_TUNED: True})
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Write model, tokenizer and encoder into `folder`. Returns what the manifest says of them.
+
+    config: of the run, with class_path and init_args of model and head.
+    """
+    state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+    save_file(state, folder / "model.safetensors")
+    data.tokenizer.save_pretrained(folder)
+    write_encoder(folder / "encoder", model.encoder, model.source, data.tokenizer)
+    linker = None
+    if data.linker_name is not None:
+        own = Path(data.linker_folder).resolve() == Path(pretrained(model.source)).resolve()
+        if not own:
+            shutil.copytree(data.linker_folder, folder / "linker")
+        linker = {"name": data.linker_name, "settings": data.linker_settings, "folder": "encoder" if own else "linker"}
+    about = data.task.manifest
+    settings = dict(config["model"]["init_args"])
+    head = settings.pop("head")
+    settings.pop("encoder")  # a path of this machine
+    files = {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        "kind": data.kind, "labels": data.labels, "markers": data.markers, "language": data.language,
+        "max_length": data.max_length, "negative": about.get("negative"), "task": about["name"], "suite": about.get("suite"),
+        "model": {"class_path": config["model"]["class_path"], "init_args": settings},
+        "head": {"class_path": head["class_path"], "init_args": head.get("init_args") or {}},
+        "linker": linker, "checksums": files, "identity": digest(files),
+    }  # fmt: skip
+
+
 def train(cli: FinetuneCLI) -> dict[str, Any]:
     """Train, choose the best epoch, score once. Returns what scores.json holds."""
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
@@ -152,18 +216,16 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     for name in ("scores.json", "predictions.jsonl", "confusion.csv", "loss.png"):
         client.log_artifact(logger.run_id, str(run.folder / name))
     with written_folder(run.folder / "export") as folder:
-        state = {k: v.detach().cpu().contiguous().clone() for k, v in cli.model.state_dict().items()}
-        save_file(state, folder / "model.safetensors")
-        data.tokenizer.save_pretrained(folder)
+        exported = write_export(folder, cli.model, data, run.config)
         official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
         about = (
             f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch ({scores['epoch']}) was chosen on "
             f"{data.selected_on}, {data.scored} was read once: {metric} {result['scores'][metric]:.4f}, 95 % interval "
             f"{scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over {scores['examples']:,} examples."
         )
-        labels = {"kind": data.kind, "labels": data.labels, "markers": data.markers, "max_length": data.max_length}
         told = {f"{data.scored}/{k}": v for k, v in result["scores"].items()}
-        more = {"task": data.task.manifest["name"], "language": data.language, **labels, "fine_tuned": scores}
+        request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
+        more = exported | {"request": request, "fine_tuned": scores}
         describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
     client.log_artifact(logger.run_id, str(run.folder / "export" / CARD))
     write_json(run.folder / "finished.json", {"steps": trainer.global_step})

@@ -1,8 +1,15 @@
-"""Files of documents through a chain, in bounded memory, going on where a run stopped.
+"""Files of texts through a chain or a fine-tuned model, in bounded memory; a stopped run resumes.
 
-Results go line by line to OUTPUT.partial (JSON lines), whole batches at a time; beside it OUTPUT.state.json says what they were
-made with. A run that finds both with the same settings goes on behind the last whole batch; other settings are refused. At the end
-the lines become the format of OUTPUT and both files go: OUTPUT is there whole, or not at all.
+Results go line by line to OUTPUT.partial (JSON lines), complete batches at a time; OUTPUT.state.json says which models, settings
+and input files they were made with. A run that finds both with the same settings resumes after the last complete batch; other
+settings are refused. At the end the lines become the format of OUTPUT and both files are removed: OUTPUT is complete, or absent.
+
+    link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name, candidates, …}]}
+    predict_files   tagger     documents -> {id, text, mentions [{start, end, text, type, score}]}
+                    relations  documents with mentions -> {id, text, mentions, relations [{first, second, label, score}]}
+                    pairs      {id, first, second} -> the same and {label, score}
+                    ranking    {id, question, answers} -> {id, question, answers [{number, text, score}]}, best first
+    predict_task    examples of a task -> their records, read as fine-tuning reads its scored split
 """
 
 from __future__ import annotations
@@ -10,24 +17,37 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
 from core.files import InputError, locked, read_json, sha256, write_json, written
-from inference.chain import BATCH, Linked, Pipeline, as_record
+from datamodules.tasks import Pair, Relation, Tagged
+from inference.detectors import BATCH, Detected, TaggerDetector, united
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import Document, documents, files_in
+from kg.linking.documents import Document, check_options, documents, files_in, json_lines, pubtator_annotations
+from kg.linking.documents import format_of as input_format_of
 
+if TYPE_CHECKING:
+    from inference.chain import Pipeline
+    from inference.taggers import PairModel, Ranker, RelationModel, Tagger
+
+InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
+OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
+T = TypeVar("T")
 
 
 class Counts(NamedTuple):
+    """What an output holds: lines, their mentions, those with an entity, and relations."""
+
     documents: int
     mentions: int
     linked: int
+    relations: int = 0
 
 
 def format_of(output: str | Path, format: str | None) -> str:
@@ -41,11 +61,6 @@ def format_of(output: str | Path, format: str | None) -> str:
     return format
 
 
-def record(document: Document, mentions: Sequence[Linked]) -> dict[str, Any]:
-    """A document with its mentions, as a line of JSON holds it."""
-    return {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
-
-
 def pubtator(line: dict[str, Any]) -> str:
     """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and an empty abstract.
 
@@ -56,13 +71,15 @@ def pubtator(line: dict[str, Any]) -> str:
     rows = [f"{name}|t|{text}", f"{name}|a|"]
     for m in line["mentions"]:
         own = text[m["start"] : m["end"]]
-        rows.append("\t".join([name, str(m["start"]), str(m["end"]), own, m["type"] or "-", m["entity"] or "-"]))
+        rows.append("\t".join([name, str(m["start"]), str(m["end"]), own, m["type"] or "-", m.get("entity") or "-"]))
     return "\n".join(rows) + "\n\n"
 
 
 def _infons(mention: dict[str, Any]) -> dict[str, str]:
     """What BioC says of a mention; without an entity it has the identifier -, as PubTator's."""
-    shown = {"type": mention["type"], "identifier": mention["entity"] or "-", "name": mention["name"], "score": mention["score"]}
+    shown = {
+        "type": mention["type"], "identifier": mention.get("entity") or "-", "name": mention.get("name"), "score": mention["score"],
+    }  # fmt: skip
     return {key: str(value) for key, value in shown.items() if value is not None}
 
 
@@ -83,85 +100,275 @@ def formatted(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
     return map(pubtator, lines) if format == "pubtator" else bioc(lines, format == "biocjson")
 
 
+def _counted(lines: Iterable[dict[str, Any]]) -> Counts:
+    """Counts of some lines. Raises KeyError or TypeError for what is no line of an output."""
+    documents = mentions = linked = relations = 0
+    for line in lines:
+        found = line.get("mentions", ())
+        documents, mentions = documents + 1, mentions + len(found)
+        linked += sum(m.get("entity") is not None for m in found)
+        relations += len(line.get("relations", ()))
+    return Counts(documents, mentions, linked, relations)
+
+
+def _sum(one: Counts, two: Counts) -> Counts:
+    return Counts(*map(sum, zip(one, two, strict=True)))
+
+
 def _kept(partial: Path, most: int | None = None) -> tuple[int, Counts]:
-    """(bytes, counts) of the whole lines in a partial file, of the first `most` of them."""
-    size = count = mentions = linked = 0
+    """(bytes, counts) of the complete lines in a partial file, of the first `most` of them."""
+    size, counts = 0, Counts(0, 0, 0)
     with open(partial, "rb") as handle:
         for line in islice(handle, most):
             if not line.endswith(b"\n"):
                 break
             try:
-                found = json.loads(line)["mentions"]
-            except (ValueError, KeyError, TypeError):
+                own = _counted([json.loads(line)])
+            except (ValueError, KeyError, TypeError, AttributeError):
                 break
-            count, size = count + 1, size + len(line)
-            mentions += len(found)
-            linked += sum(m["entity"] is not None for m in found)
-    return size, Counts(count, mentions, linked)
+            size, counts = size + len(line), _sum(counts, own)
+    return size, counts
 
 
-def batches(source: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """Lists of `size` documents, the last one shorter."""
+def batches(source: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` items, the last one shorter."""
     iterator = iter(source)
     while batch := list(islice(iterator, size)):
         yield batch
 
 
-def link_files(
-    pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, settings: dict[str, Any],
-    input_format: str | None = None, output_format: str | None = None, encoding: str = "utf-8", empty: str = "error",
-    fresh: bool = False, told: Callable[[str], None] = print,
+def process_files(
+    process: Callable[[list[T]], list[dict[str, Any]]], source: Callable[[list[Path]], Iterable[T]], inputs: Sequence[str | Path],
+    output: str | Path, settings: dict[str, Any], *, output_format: OutputFormat | None = None, fresh: bool = False,
+    description: str = "processing", report: Callable[[str], None] = print,
 ) -> Counts:  # fmt: skip
-    """Link the documents of `inputs` into `output`. `settings` name what the pipeline is made of.
+    """Write the records that `process` makes of the items in `inputs` to `output`.
+
+    process   a batch of items -> a record of each
+    source    reads the items of the input files, in order
+    settings  everything that decides a record besides the input files; an output is only resumed with the same
 
     Raises InputError for an input that cannot be read, an output that another process writes, and a partial output that was made
     with other settings or of other files.
     """
     output, wanted = Path(output), format_of(output, output_format)
     files = files_in(inputs)
-    partial, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
-    made_of = settings | {
-        "inputs": [[str(f.resolve()), sha256(f)] for f in files],
-        "encoding": encoding,
-        "empty": empty,
-    }
-    taken = f"{partial}: another process is writing it. Wait for it, or give another output."
-    with locked(partial, "ab+", taken) as handle:
+    partial_file, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
+    made_of = settings | {"inputs": [[str(f.resolve()), sha256(f)] for f in files]}
+    taken = f"{partial_file}: another process is writing it. Wait for it, or give another output."
+    with locked(partial_file, "ab+", taken) as handle:
         if fresh:
             handle.truncate(0)
         done = Counts(0, 0, 0)
-        if state.is_file() and not fresh:
+        whole = _kept(partial_file)[1].documents if state.is_file() and not fresh else 0
+        if whole:
             if read_json(state) != json.loads(json.dumps(made_of)):
                 raise InputError(
-                    f"{partial}: begun with other settings or files ({state.name} says which). Go on with those, give another "
-                    "output, or begin anew with --fresh."
+                    f"{partial_file}: begun with other settings or files ({state.name} says which). Resume with those, give "
+                    "another output, or begin again with --fresh."
                 )
-            whole = _kept(partial)[1].documents
-            size, done = _kept(partial, whole - whole % BATCH)  # a batch that was cut is linked again whole
+            size, done = _kept(partial_file, whole - whole % BATCH)  # a batch that was cut is processed again as a whole
             handle.truncate(size)
             if done.documents:
-                told(f"{output}: {done.documents:,} documents are there; going on")
+                report(f"{output}: resuming after {done.documents:,} documents")
         else:
             handle.truncate(0)
             write_json(state, made_of)
-        source = documents(files, input_format, empty, encoding)
-        with tqdm(initial=done.documents, desc="linking", unit="document", disable=None) as bar:
-            for batch in batches(islice(source, done.documents, None), BATCH):
-                found = pipeline.link([document.text for document in batch])
-                lines = [json.dumps(record(d, m), ensure_ascii=False) + "\n" for d, m in zip(batch, found, strict=True)]
-                handle.write("".join(lines).encode())
+        with tqdm(initial=done.documents, desc=description, unit="document", disable=None) as bar:
+            for batch in batches(islice(source(files), done.documents, None), BATCH):
+                records = process(batch)
+                handle.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
                 handle.flush()
-                done = Counts(
-                    done.documents + len(batch), done.mentions + sum(map(len, found)),
-                    done.linked + sum(m.entity is not None for each in found for m in each),
-                )  # fmt: skip
+                done = _sum(done, _counted(records))
                 bar.update(len(batch))
         os.fsync(handle.fileno())
         if wanted == "jsonl":
-            os.replace(partial, output)
+            os.replace(partial_file, output)
         else:
-            with written(output) as out, open(partial, encoding="utf-8") as lines_of:
+            with written(output) as out, open(partial_file, encoding="utf-8") as lines_of:
                 out.writelines(formatted(map(json.loads, lines_of), wanted))
-            partial.unlink()
+            partial_file.unlink()
         state.unlink()
     return done
+
+
+def link_files(
+    pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, *, input_format: InputFormat | None = None,
+    output_format: OutputFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error",
+    fresh: bool = False, report: Callable[[str], None] = print,
+) -> Counts:  # fmt: skip
+    """Link the documents of files and folders with a chain.
+
+    input_format, output_format  None: by the files' names. empty: what to do with documents without text. fresh: begin again
+    where a run was stopped. report: shows the one line about resuming. Raises InputError as :func:`process_files`.
+    """
+    from inference.chain import as_record
+
+    def linked(batch: list[Document]) -> list[dict[str, Any]]:
+        found = pipeline.link([document.text for document in batch])
+        return [
+            {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
+            for document, mentions in zip(batch, found, strict=True)
+        ]
+
+    source = partial(documents, format=input_format, empty=empty, encoding=encoding)
+    settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
+    return process_files(
+        linked, source, inputs, output, settings, output_format=output_format, fresh=fresh, description="linking", report=report
+    )
+
+
+class Typed(NamedTuple):
+    """A document with the mentions that its file gives: places and types."""
+
+    id: str
+    text: str
+    mentions: list[Detected]
+
+
+def typed_documents(
+    files: Sequence[Path], format: InputFormat | None, empty: str, encoding: str, given: bool
+) -> Iterator[Typed]:
+    """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose mentions have a type.
+
+    `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a tagger. Raises InputError for
+    other formats than jsonl and pubtator, and for a broken line.
+    """
+    if not given:
+        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding))
+        return
+    for path in files:
+        kind = format or input_format_of(path)
+        if kind == "pubtator":
+            for _, name, text, found in pubtator_annotations(path, encoding):
+                yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
+        elif kind == "jsonl":
+            for where, record in json_lines(path, encoding):
+                yield _typed(where, record)
+        else:
+            raise InputError(f"{path}: {kind} has no types of mentions; expected jsonl or pubtator, or taggers that find mentions")
+
+
+def _typed(where: str, record: dict[str, Any]) -> Typed:
+    text, mentions = record.get("text"), record.get("mentions")
+    if not isinstance(text, str) or not isinstance(mentions, list):
+        raise InputError(f"{where}: expected id, text and mentions [{{start, end, type}}], got {record!s:.60}")
+    found = []
+    for mention in mentions:
+        own = mention if isinstance(mention, dict) else {}
+        start, end = own.get("start"), own.get("end")
+        if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+            raise InputError(f"{where}: expected a mention inside the text of {len(text)} characters, got {mention!s:.60}")
+        found.append(Detected(start, end, own.get("type"), own.get("score")))
+    return Typed(str(record.get("id")), text, found)
+
+
+def _rows(files: Sequence[Path], texts: str, lists: str | None, encoding: str) -> Iterator[dict[str, Any]]:
+    """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under `lists`.
+
+    Raises InputError for a broken line.
+    """
+    for path in files:
+        for where, record in json_lines(path, encoding):
+            for key in texts.split():
+                if not isinstance(record.get(key), str):
+                    raise InputError(f"{where}: expected a text under {key!r}, got {record.get(key)!r:.60}")
+            given = record.get(lists, []) if lists else []
+            if (lists and not given) or not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+                raise InputError(f"{where}: expected a list of texts under {lists!r}, got {given!r:.60}")
+            kept = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
+            yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
+
+
+def predict_files(
+    model: Tagger | RelationModel | PairModel | Ranker, inputs: Sequence[str | Path], output: str | Path, *,
+    taggers: Sequence[Tagger] = (), input_format: InputFormat | None = None, output_format: OutputFormat | None = None,
+    encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
+    report: Callable[[str], None] = print,
+) -> Counts:  # fmt: skip
+    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
+
+    taggers  for a model of relations: what finds the mentions. Without them the files give mentions with types: JSON lines as a
+             tagger's output has them, or PubTator.
+    The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers beside another kind of model, and
+    for an output format that cannot hold the records.
+    """
+    from inference import taggers as kinds
+
+    if taggers and not isinstance(model, kinds.RelationModel):
+        raise InputError(f"{model.name}: a model of kind {model.kind}; expected one of relations to go with taggers")
+    if not isinstance(model, kinds.Tagger) and format_of(output, output_format) != "jsonl":
+        raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
+    check_options(input_format, empty, encoding)
+    settings = {
+        "model": model.identity, "taggers": [tagger.identity for tagger in taggers], "format": input_format, "encoding": encoding,
+        "empty": empty,
+    }  # fmt: skip
+    source: Callable[[list[Path]], Iterable[Any]]
+    if isinstance(model, kinds.Tagger):
+        source = partial(documents, format=input_format, empty=empty, encoding=encoding)
+    elif isinstance(model, kinds.RelationModel):
+        source = partial(typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers)
+    else:
+        pair = isinstance(model, kinds.PairModel)
+        source = partial(
+            _rows, texts="first second" if pair else "question", lists=None if pair else "answers", encoding=encoding
+        )
+    return process_files(
+        partial(_predicted, model, taggers), source, inputs, output, settings, output_format=output_format, fresh=fresh,
+        description="predicting", report=report,
+    )  # fmt: skip
+
+
+def _predicted(
+    model: Tagger | RelationModel | PairModel | Ranker, taggers: Sequence[Tagger], batch: list[Any]
+) -> list[dict[str, Any]]:
+    """A record of each item of a batch, as :func:`predict_files` writes it."""
+    from inference import taggers as kinds
+
+    if isinstance(model, kinds.Tagger):
+        spans = model.predict([d.text for d in batch])
+        return [{"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]} for d, own in zip(batch, spans, strict=True)]
+    if isinstance(model, kinds.RelationModel):
+        if taggers:
+            found = [TaggerDetector(tagger).detect([d.text for d in batch]) for tagger in taggers]
+            batch = [d._replace(mentions=united(own)) for d, own in zip(batch, zip(*found, strict=True), strict=True)]
+        related = model.relations([d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch])
+        return [
+            {
+                "id": d.id, "text": d.text, "mentions": [_mention(d.text, m) for m in d.mentions],
+                "relations": [r._asdict() for r in own],
+            }
+            for d, own in zip(batch, related, strict=True)
+        ]
+    if isinstance(model, kinds.PairModel):
+        labels = model.predict([(row["first"], row["second"]) for row in batch])
+        return [row | label._asdict() for row, label in zip(batch, labels, strict=True)]
+    return [row | {"answers": [a._asdict() for a in model.rank(row["question"], row["answers"])]} for row in batch]
+
+
+def _mention(text: str, m: Detected) -> dict[str, Any]:
+    return {"start": m.start, "end": m.end, "text": text[m.start : m.end], "type": m.type, "score": m.score}
+
+
+def predict_examples(
+    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """Records of a task's examples (datamodules.tasks), with the source's words, read as fine-tuning reads its scored split.
+
+    Raises InputError for examples of another kind of task.
+    """
+    shapes = {"ner": Tagged, "nested": Tagged, "relation": Relation, "pair": Pair, "ranking": Pair}
+    if examples and not isinstance(examples[0], shapes[model.kind]):
+        raise InputError(f"{model.name}: a model of kind {model.kind}; the task's examples are {type(examples[0]).__name__}s")
+    return model.predict_examples(examples)
+
+
+def predict_task(
+    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any], output: str | Path
+) -> Counts:
+    """Write :func:`predict_examples` to `output` as JSON lines."""
+    records = predict_examples(model, examples)
+    with written(output) as handle:
+        handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    return _counted(records)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
@@ -19,6 +20,9 @@ from transformers.utils import logging
 
 from core.files import InputError
 from kg.pretrained import pretrained
+
+#: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the export's model.safetensors
+IN_FINE_TUNED = "kepl_in_fine_tuned"
 
 
 def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) -> BertModel:
@@ -36,6 +40,8 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
         raise InputError(
             f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
         )
+    if getattr(config, IN_FINE_TUNED, False):
+        return _fine_tuned_bert(Path(folder), config, attention, dropout)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # the pooler that is left out is no news; what is missing is checked below
     try:
@@ -59,6 +65,22 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
             f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no whole BERT of the "
             "shape that its config.json describes"
         )
+    if dropout is not None:
+        set_dropout(bert, dropout)
+    return bert
+
+
+def _fine_tuned_bert(folder: Path, config: BertConfig, attention: str, dropout: float | None) -> BertModel:
+    """The BERT of a fine-tuned model, whose weights are in the file of the whole model, one folder up."""
+    file, prefix = folder.parent / "model.safetensors", "encoder.bert."
+    bert: BertModel = BertModel._from_config(config, add_pooling_layer=False, attn_implementation=attention).eval()
+    try:
+        with safe_open(file, "pt") as weights:
+            state = {k.removeprefix(prefix): weights.get_tensor(k) for k in weights.keys() if k.startswith(prefix)}  # noqa: SIM118
+        bert.load_state_dict(state)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{file}: not the weights of {folder}'s BERT ({reason}). Export the run again.") from error
     if dropout is not None:
         set_dropout(bert, dropout)
     return bert

@@ -296,9 +296,11 @@ class Finetuning(PaperModule):
 
     def configure_model(self) -> None:
         """Read the encoder and build the head; Lightning calls this before it needs parameters."""
-        if self.encoder is not None:
-            return
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if self.encoder is None:
+            self.build(self.trainer.datamodule)  # type: ignore[attr-defined]
+
+    def build(self, data: Any) -> None:
+        """Read the encoder and build the head for the labels of `data` (:class:`datamodules.finetune.FinetuneData`)."""
         encoder = imported(self.load, "models")(self.source)
         if data.max_length > int(encoder.max_length):  # type: ignore[arg-type]
             raise InputError(f"max_length {data.max_length}: this encoder takes at most {encoder.max_length} tokens")

@@ -34,6 +34,9 @@ const showEntity = async (id) => {
   at("entity").replaceChildren(made("h2", about.name), list);
 };
 
+// One hue for each type, the same on every page.
+const colour = (type) => `hsl(${Array.from(type).reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 0)} 65% 32%)`;
+
 const showMention = (mention, mark) => {
   document.querySelectorAll("mark.chosen").forEach((other) => other.classList.remove("chosen"));
   mark.classList.add("chosen");
@@ -59,8 +62,14 @@ const showDocument = ({ text, mentions }) => {
     if (mention.start < place) continue; // inside the one before
     parts.push(document.createTextNode(characters.slice(place, mention.start).join("")));
     const mark = made("mark", mention.text, mention.entity ? "" : "nil");
+    if (mention.type) {
+      const badge = made("small", mention.type, "type");
+      badge.style.setProperty("--type", colour(mention.type));
+      mark.append(badge);
+    }
     mark.append(made("small", mention.entity || "NIL"));
-    mark.title = mention.name || "linked to nothing";
+    const sure = mention.detector_score == null ? "" : ` (found with score ${mention.detector_score.toFixed(3)})`;
+    mark.title = (mention.name || "linked to nothing") + sure;
     mark.tabIndex = 0;
     mark.addEventListener("click", () => showMention(mention, mark));
     mark.addEventListener("keydown", (event) => { if (event.key === "Enter") showMention(mention, mark); });

@@ -7,12 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.options import Files
 from benchmarks.tasks import blurb, chineseblue
 from benchmarks.tasks.definition import Definition, Splits, made
-from core.files import InputError, read_json, sha256
+from core.files import InputError, digest, read_json, sha256
 from core.settings import nearest
+from core.tracking import runs_folder
 from datamodules.formats import NoLabels
-from datamodules.tasks import SPLITS, save_task
+from datamodules.tasks import SPLITS, load_task, save_task
+from experiments.encoders import folder_name
 
 #: Raise when a reader makes other examples out of the same files: task folders are then built again.
 READERS = 1
@@ -140,3 +143,30 @@ def report(manifest: dict[str, Any]) -> list[str]:
     lines += [f"{name}: {split}: {count:,} {what}" for split, counted in manifest["odd"].items()
               for what, count in counted.items()]  # fmt: skip
     return lines + [f"{name}: {count:,} in {what}" for what, count in manifest["warnings"].items()]
+
+
+def task_folder(definition: Definition, files: Files) -> Path:
+    """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched and prepared."""
+    from datamodules.sources import fetched, place
+
+    folders = runs_folder() / "data" / "benchmarks" / "tasks"
+    name = folder_name(definition.name)
+    if files.data is None:
+        return prepared(definition.name, fetched(definition.dataset, place(), files.mirror), folders / name)
+    own = files.data.resolve()
+    if not own.is_dir():
+        raise InputError(f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task folder")
+    if not (own / "manifest.json").is_file():
+        return prepared(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
+    kind = load_task(own).kind
+    if kind != definition.kind:
+        raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
+    return own
+
+
+def split_examples(name: str, split: str, files: Files) -> list[Any]:
+    """The examples of a task's split. Raises InputError for a split that there is not."""
+    splits = load_task(task_folder(task(name), files)).splits
+    if split not in splits:
+        raise InputError(f"SPLIT={split}: {name} has {', '.join(splits)} here")
+    return list(splits[split])

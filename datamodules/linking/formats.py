@@ -1,7 +1,7 @@
 """The readers of entity linking's real formats.
 
     biosyn_dictionary  id||name, alternative ids after |           biosyn_mentions  pmid||start|end||type||mention||id
-    medic              id[|id]||name|synonym|synonym               pubtator_mentions  PubTator with MeSH, OMIM or UMLS ids
+    medic              CTD's table, or id[|id]||name|synonym        pubtator_mentions  PubTator with MeSH, OMIM or UMLS ids
     mesh               id, label, synonym|synonym                  cometa  eight columns, no quoting
     phrases            concept, term, phrase (AskAPatient, TwADR-L; latin-1)
     graph_dictionary   any KnowledgeGraph
@@ -21,19 +21,15 @@ from core.files import InputError, explained, lines
 from datamodules.linking import Dictionary, Mention
 from kg.graph import KnowledgeGraph
 from kg.linking.documents import pubtator_annotations
+from kg.sources import medic as medic_source
 from kg.sources import mesh as mesh_source
+from kg.sources.medic import bare
 
 NO_ID = "mentions left out: their source gives them no concept"
 DUPLICATE_ROWS = "dictionary lines left out: the same id and name stand there before"
 TWICE = "documents that stand there before, whose mentions count again"
 OTHER_TYPE = "mentions left out: of another type"
 LARGEST = 1 << 30  # bytes that an archive may unpack to
-
-
-def bare(identifier: str) -> str:
-    """An id without the name of MeSH, OMIM or UMLS before it: 215600 of OMIM:215600, as BioSyn's files write it."""
-    head, colon, rest = identifier.strip().partition(":")
-    return rest.strip() if colon and head.upper() in ("MESH", "OMIM", "UMLS") else identifier.strip()
 
 
 def gold_of(identifiers: str) -> list[list[str]]:
@@ -269,17 +265,11 @@ def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
 
 
 def medic(path: Path, found: Counter[str] | None = None) -> Dictionary:
-    """MEDIC as BioSyn keeps it: id[|alternative id]||name|synonym|synonym."""
+    """MEDIC as CTD or BioSyn keeps it (:mod:`kg.sources.medic`)."""
     rows = Rows(found)
-    for number, line in lines(path):
-        head, bars, rest = line.partition("||")
-        if not bars:
-            raise InputError(f"{path}:{number}: wanted id||name|synonym, got {line!r:.60}")
-        for name in rest.split("|"):
-            if name.strip():
-                rows.add(f"{path}:{number}", [bare(i) for i in head.split("|")], name.strip())
-        if not rest.strip("| "):
-            raise InputError(f"{path}:{number}: concept {head!r} without a name. Add one, or remove the line.")
+    for concept in medic_source.concepts(path):
+        for name in concept.names:
+            rows.add(concept.where, [concept.id, *concept.alternatives], name)
     return rows.whole(path)
 
 
@@ -301,13 +291,17 @@ def terms_dictionary(rows: Iterable[tuple[str, str]], source: str | Path) -> Dic
 
 
 def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
-    """The names of one language of a KnowledgeGraph folder (UMLS, MeSH, …), ids without MESH:, OMIM: or UMLS:."""
+    """The names of one language of a KnowledgeGraph folder (UMLS, MeSH, …), ids without MESH:, OMIM: or UMLS:.
+
+    A graph that knows alternative ids of its concepts (MEDIC) has them in its manifest.
+    """
     graph = KnowledgeGraph.load(folder)
     rows = Rows(None)
+    others: dict[str, list[str]] = graph.manifest.get("alternatives", {})
     columns = [graph.names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):
         if spoken == language:
-            rows.add(str(folder), [bare(identifier)], name)
+            rows.add(str(folder), [bare(identifier), *others.get(identifier, ())], name)
     broader: dict[str, list[str]] = defaultdict(list)
     heads, relations, tails = (graph.triples[c].to_pylist() for c in ("head", "relation", "tail"))
     for head, relation, tail in zip(heads, relations, tails, strict=True):

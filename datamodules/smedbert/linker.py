@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -45,16 +46,14 @@ def linker(
     k = int(read_json(folder / "linker.json")["k"]) if k is None else k
     if not 1 <= k <= table.k:
         raise InputError(f"k {k}: wanted 1 to {table.k}, the neighbours an entity has in {folder / 'neighbours'}")
-    known: dict[str, np.ndarray] = {}
 
+    @lru_cache(1 << 17)  # an epoch's texts are linked once; a stream of new ones does not fill the memory
     def found(text: str) -> np.ndarray:
         """(m, 3) first character, last + 1, entity."""
-        if text not in known:
-            rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
-            if hits < 1:
-                rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
-            known[text] = np.array(rows, np.int64).reshape(-1, 3)
-        return known[text]
+        rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
+        if hits < 1:
+            rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
+        return np.array(rows, np.int64).reshape(-1, 3)
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
         spans = []

@@ -65,12 +65,8 @@ def _first(record: dict[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
-def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
-    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
-
-    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
-    `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
-    """
+def json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has no text that UTF-8 can hold."""
     for number, line in lines(path, encoding):
         where = f"{path}:{number}"
         try:
@@ -82,16 +78,26 @@ def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
             ) from error
         if not isinstance(record, dict):
             raise InputError(f"{where}: wanted a JSON object with id and text, got {type(record).__name__}.")
-        if "id" not in record and ("documents" in record or "PubTator3" in record):
-            raise InputError(f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the file's name.")
-        name = _first(record, "id", "_id", "pmid")
-        if type(name) not in (str, int) or name == "":
-            raise InputError(f"{where}: wanted an id under id, _id or pmid, got {name!r}. Add one.")
         if "\\ud" in line.lower():  # half of a surrogate pair is JSON, but no text
             try:
                 json.dumps(record, ensure_ascii=False).encode()
             except UnicodeEncodeError as error:
                 raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
+        yield where, record
+
+
+def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
+
+    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
+    `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
+    """
+    for where, record in json_lines(path, encoding):
+        if "id" not in record and ("documents" in record or "PubTator3" in record):
+            raise InputError(f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the file's name.")
+        name = _first(record, "id", "_id", "pmid")
+        if type(name) not in (str, int) or name == "":
+            raise InputError(f"{where}: wanted an id under id, _id or pmid, got {name!r}. Add one.")
         text, title, given = record.get("text"), record.get("title") or "", record.get("mentions") or []
         if not isinstance(text, str) or not isinstance(title, str):
             raise InputError(f"{where}: wanted a string under text (and title, if any), got {text!r:.60}.")

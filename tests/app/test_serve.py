@@ -242,9 +242,10 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
         return done.stdout
 
     shown = page(f"𝄞 Foozin 治疗 renal failure {SCRIPT} <img src=x onerror=alert(1)>", 2)
-    marks = re.findall(r"<mark[^>]*>(.*?)<small>(.*?)</small></mark>", shown)
+    marks = re.findall(r'<mark[^>]*>(.*?)<small class="type"[^>]*>(.*?)</small><small>(.*?)</small></mark>', shown)
     script = SCRIPT.replace("<", "&lt;").replace(">", "&gt;")  # a name of the fake graph, too
-    assert marks == [("Foozin", "foozin"), ("renal failure", "renal failure"), (script, script)]
+    diseases = [(name, "disease", name) for name in ("renal failure", script)]
+    assert marks == [("Foozin", "drug", "foozin"), *diseases]
     assert "dictionary, 38 entities" in shown
     assert '<p id="result" aria-live="polite">𝄞 <mark' in shown  # offsets are of characters, not of UTF-16 units
     assert "&lt;img src=x onerror=alert(1)&gt;" in shown and "<img" not in shown and SCRIPT not in shown

@@ -73,10 +73,10 @@ def test_strict_takes_the_best_different_guesses_by_mean_log_probability() -> No
 def test_results_by_type() -> None:
     asked = [query("", "a", True), query("", "a"), query("", "b")]
     several = [[guess(0, 1, 1, "x", -1.0, True)], [], [guess(2, 1, 1, "x", -1.0)]]
-    found = results_of(asked, several)
+    found = scores_of(asked, tallies_of(asked, several))
     assert found["all"]["recall"] == pytest.approx(0.25) and found["type 1"]["recall"] == 1
-    assert found["type 2"]["recall"] == 0 and found["type 2"]["relations"] == 2 and found["all"]["queries"] == 3
-    assert "type 1" not in results_of(asked[1:], several[1:])
+    assert found["type 2"]["recall"] == 0 and found["type 2"]["relations"] == 2 and found["all"]["examples"] == 3
+    assert "type 1" not in scores_of(asked[1:], tallies_of(asked[1:], several[1:]))
 
 
 def test_a_sample_is_drawn_by_seed() -> None:

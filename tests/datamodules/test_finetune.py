@@ -276,6 +276,7 @@ class _Linker:
 def test_mentions_are_linked_when_the_encoder_asks(
     tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    monkeypatch.setattr(_Linker, "__module__", module.__name__)  # only what is defined in the room is found by name
     monkeypatch.setattr(module, "FakeLinker", _Linker, raising=False)
     made = data(tasks.write(tmp_path / "t", kind, {"train": 60, "dev": 9, "test": 9}), encoder,
                 linker="datamodules.finetune.FakeLinker", linker_folder="here")  # fmt: skip
@@ -287,11 +288,18 @@ def test_mentions_are_linked_when_the_encoder_asks(
         assert len(batch.mentions) > 3
     with pytest.raises(InputError, match=r"os\.system: wanted datamodules"):
         data(tmp_path / "t", encoder, linker="os.system")
+    with pytest.raises(InputError, match=r"torch\.load: not defined in datamodules"):
+        data(tmp_path / "t", encoder, linker="datamodules.finetune.torch.load")
 
 
 def test_a_linker_takes_its_settings(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[str, dict[str, object]]] = []
-    monkeypatch.setattr(module, "FakeLinker", lambda folder, **more: taken.append((folder, more)), raising=False)
+
+    def fake(folder: str, **more: object) -> None:
+        taken.append((folder, more))
+
+    fake.__module__ = module.__name__
+    monkeypatch.setattr(module, "FakeLinker", fake, raising=False)
     place = {"linker": "datamodules.finetune.FakeLinker", "linker_folder": "here"}
     task = tasks.write(tmp_path / "t", "ner")
     data(task, encoder, **place, linker_settings={"hits": 0.5, "k": 3})

@@ -155,10 +155,11 @@ def test_other_dictionaries(tmp_path):
     for text, reader, message in (
         ("||A\n", read.medic, ":1: a dictionary line without an id"),
         ("D1||\n", read.medic, ":1: concept 'D1' without a name"),
-        ("D1 A\n", read.medic, ":1: wanted id||name|synonym"),
+        ("D1 A\n", read.medic, ":1: expected id||name|synonym"),
         ("\tA\t\n", read.mesh, ":1: wanted an id and a label"),
         ("D1\tA\n", read.mesh, ":1: wanted id, label, synonyms"),
         ("", read.mesh, "no names in this dictionary"),
+        ("", read.medic, "no names in this dictionary"),
     ):
         (tmp_path / "bad").write_text(text)
         with pytest.raises(InputError, match=re.escape(message)):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from core.files import InputError, write_json
+from core.files import InputError, read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
-from inference.chain import Linked, Option, Pipeline, Steps, detected, reordered, steps_of
+from inference.chain import Linked, Option, Pipeline, Steps, as_record, reordered, steps_of
+from inference.detectors import Detected, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate
+from inference.taggers import Tagger, load
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.graphs import graph
 from tests.fakes.kebiolm import Folders
+from tests.inference.conftest import Trained
 
 TEXT = "the patient shows Renal Failure (RF) and a rare cardiac lesion; RF may cause lesion"
 
@@ -39,11 +43,11 @@ def test_a_chain_is_taken_apart() -> None:
     assert steps_of("kebiolm >sapbert> genbioel") == Steps("kebiolm", "sapbert", "genbioel")
     assert steps_of("kebiolm/pretrain_rand > names").detect == "kebiolm/pretrain_rand"
     for chain in ("", "dictionary >", "a > b > c > d", "dictionary > a > b > c"):
-        with pytest.raises(InputError, match="wanted DETECTOR"):
+        with pytest.raises(InputError, match="expected DETECTOR"):
             steps_of(chain)
     with pytest.raises(
         InputError,
-        match="'sapbert' finds no mentions; begin with one of: dictionary, kebiolm, as in 'dictionary > sapbert'",
+        match="'sapbert' finds no mentions. Begin with one of: dictionary, kebiolm, .*; as in 'dictionary > sapbert'",
     ):
         steps_of("sapbert")
 
@@ -95,7 +99,7 @@ def test_detected_mentions_are_the_detectors_spans_in_characters(model: KeBioLME
     tokenizer = load_tokenizer(fake_kebiolm.bert)
     reader = EntityReader(model, tokenizer, [], {}, "fake", max_length=10)
     texts = ["the patient  shows renal failure", "", " ".join(["rare cardiac lesion under onset"] * 5)]
-    found = detected(reader, texts)
+    found = detected_spans(reader, texts)
     for text, spans in zip(texts, found, strict=True):
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         by_hand = []
@@ -150,3 +154,63 @@ def test_what_no_chain_can_be_made_of(small: str, chain: str, wanted: str) -> No
         Pipeline(small, top=0)
     with pytest.raises(InputError, match="no knowledge graph here"):
         Pipeline("nowhere")
+
+
+def test_of_two_detectors_the_longer_mention_is_kept_and_of_equals_the_firsts() -> None:
+    a = [Detected(0, 4, "a"), Detected(10, 14, "a", 0.5), Detected(20, 22, "a"), Detected(20, 25, "a")]
+    b = [Detected(2, 9, "b"), Detected(10, 14, "b"), Detected(16, 18, "b"), Detected(24, 27, "b")]
+    assert united([a, b]) == [b[0], a[1], b[2], a[2], a[3]]  # nested ones of one detector stay
+    assert united([b, a])[1] == b[1] and united([[], b]) == b and united([a]) == a
+
+
+@pytest.fixture
+def diseases(tmp_path: Path) -> str:
+    """A graph of some of the fake task's words."""
+    return str(graph({"acne": "skin", "gout": "joint", "the doctor": "person"}, [("acne", "near", "gout")]).save(tmp_path / "g"))
+
+
+@pytest.mark.parametrize("name", ["ner", "crf", "nested"])
+def test_a_fine_tuned_tagger_detects(diseases: str, trained: Callable[[str], Trained], name: str) -> None:
+    export = trained(name).folder / "export"
+    tagger = load(export)
+    assert isinstance(tagger, Tagger)
+    texts = ["the doctor saw acne and polio", "", "gave some gout today", "severe acne"]
+    expected = tagger.predict(texts)
+    assert sum(map(len, expected)) > 1
+    pipeline = Pipeline(diseases, str(export))
+    for mentions, spans in zip(pipeline.link(texts), expected, strict=True):
+        assert [(m.start, m.end, m.text, m.type, m.detector_score) for m in mentions] == spans
+        for mention in mentions:  # names are the second step that is left out
+            entity = mention.text if mention.text in ("acne", "gout", "the doctor") else None
+            assert (mention.entity, mention.score) == ((entity, 1.0) if entity else (None, None))
+    assert pipeline.identities == {str(export): read_json(export / "manifest.json")["identity"]}
+    assert pipeline.settings["models"] == pipeline.identities
+    record = as_record(next(m for mentions in pipeline.link(texts) for m in mentions))
+    assert {"start", "end", "text", "type", "score", "detector_score", "entity"} <= set(record)
+
+
+def test_a_tagger_and_the_dictionary_together(diseases: str, trained: Callable[[str], Trained]) -> None:
+    export = trained("ner").folder / "export"
+    text = "the doctor saw acne and polio"
+    (both,) = Pipeline(diseases, f"{export} + dictionary > names").link([text])
+    (named,), (tagged,) = Pipeline(diseases).link([text]), Pipeline(diseases, str(export)).link([text])
+    assert {(m.start, m.end) for m in both} == {(m.start, m.end) for m in [*named, *tagged]}
+    assert [m.type for m in both if m.text == "the doctor"] == ["person"]  # the entity's, as the dictionary names no type
+    assert Pipeline(diseases, f"{export} + dictionary").steps.detectors == [str(export), "dictionary"]
+
+
+def test_what_finds_no_mentions_is_no_detector(
+    diseases: str, trained: Callable[[str], Trained], runs: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="a model of kind pair; expected a tagger"):
+        Pipeline(diseases, str(trained("pair").folder / "export"))
+    with pytest.raises(InputError, match=r"Did you mean NCBI/minilm\? Begin with one of: dictionary, kebiolm, TASK/encoder"):
+        steps_of("NCBBI/minilm > names")
+    with pytest.raises(InputError, match="Trained on NCBI: nothing yet"):
+        Pipeline(diseases, "NCBI/minilm")
+    place = runs / "finetune" / "NCBI" / "fake" / "abcd"
+    place.mkdir(parents=True)
+    (place / "seed0").symlink_to(trained("ner").folder)
+    with pytest.raises(InputError, match="no run with default settings; name one of NCBI/fake@abcd-seed0"):
+        Pipeline(diseases, "NCBI/fake + dictionary")
+    assert list(Pipeline(diseases, "NCBI/fake@abcd-seed0").identities) == ["NCBI/fake@abcd-seed0"]

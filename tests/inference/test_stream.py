@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.files import InputError
-from inference.chain import BATCH, Linked, Pipeline
-from inference.stream import Counts, link_files
+from datamodules.tasks import load_task
+from inference.chain import Linked, Pipeline
+from inference.detectors import BATCH
+from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task
+from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
 from kg.linking.documents import documents, write_documents
 from tests.fakes.graphs import graph
+from tests.inference.conftest import Trained
 
 COUNT = 2 * BATCH + 11
 
@@ -48,8 +52,9 @@ class Stops(Pipeline):
         return super().link(texts)
 
 
-def run(pipeline: Pipeline, texts: Path, out: Path, chain: str = "c", **more: Any) -> Counts:
-    return link_files(pipeline, [texts], out, {"chain": chain}, told=lambda line: None, **more)
+def run(pipeline: Pipeline, texts: Path, out: Path, top: int = 5, **more: Any) -> Counts:
+    pipeline.top = top
+    return link_files(pipeline, [texts], out, report=lambda line: None, **more)
 
 
 def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -89,7 +94,11 @@ def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, t
         run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
     partial = tmp_path / "out.jsonl.partial"
     partial.write_text("".join(partial.read_text().splitlines(keepends=True)[: BATCH + 5]))
+    sizes: list[int] = []
+    link = pipeline.link
+    pipeline.link = lambda given: (sizes.append(len(given)), link(given))[1]  # type: ignore[method-assign, func-returns-value]
     assert run(pipeline, texts, out).documents == COUNT and out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert sizes == [BATCH, 11]
 
 
 def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -98,13 +107,13 @@ def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: 
         run(Stops(pipeline, 1, KeyboardInterrupt), texts, out)
     before = (tmp_path / "out.jsonl.partial").read_bytes()
     with pytest.raises(InputError, match="begun with other settings or files"):
-        run(pipeline, texts, out, chain="other")
+        run(pipeline, texts, out, top=1)
     with open(texts, "a") as handle:
         handle.write('{"id": "new", "text": "more"}\n')
     with pytest.raises(InputError, match="begun with other settings or files"):
         run(pipeline, texts, out)
     assert (tmp_path / "out.jsonl.partial").read_bytes() == before
-    assert run(pipeline, texts, out, chain="other", fresh=True).documents == COUNT + 1
+    assert run(pipeline, texts, out, top=1, fresh=True).documents == COUNT + 1
 
 
 def test_a_file_that_another_process_writes_is_refused(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -146,3 +155,102 @@ def test_a_broken_line_and_a_wrong_format(pipeline: Pipeline, texts: Path, tmp_p
         run(pipeline, texts, tmp_path / "out.tsv", output_format="tsv")
     with pytest.raises(InputError, match="no such file"):
         run(pipeline, tmp_path / "nowhere.jsonl", tmp_path / "out.jsonl")
+
+
+# fine-tuned models
+
+
+def predicted(model: Any, inputs: Path, out: Path, **more: Any) -> list[dict[str, Any]]:
+    predict_files(model, [inputs], out, report=lambda line: None, **more)
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    rows = [(str(i), f"Number {i}: the doctor saw acne and gave zyban." if i % 3 else "Nothing.") for i in range(BATCH + 9)]
+    return write_documents(tmp_path / "notes.jsonl", rows)
+
+
+def test_a_tagger_reads_files_and_resumes(notes: Path, tmp_path: Path, trained: Callable[[str], Trained]) -> None:
+    model = load(trained("ner").folder / "export")
+    assert isinstance(model, Tagger)
+    lines = predicted(model, notes, tmp_path / "out.jsonl")
+    texts = [line["text"] for line in lines]
+    first = model.predict(texts[:BATCH])
+    assert [line["mentions"] for line in lines[:BATCH]] == [[s._asdict() for s in spans] for spans in first] and any(first)
+    stopped, calls = load(trained("ner").folder / "export"), []
+
+    def stops(given: Sequence[str], *_: Any) -> Any:
+        calls.append(len(given))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return model.predict(given)
+
+    stopped.predict = stops  # type: ignore[method-assign, union-attr, assignment]
+    again = tmp_path / "again.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        predicted(stopped, notes, again)
+    with pytest.raises(InputError, match="begun with other settings"):
+        predicted(load(trained("crf").folder), notes, again)
+    assert predicted(stopped, notes, again) == lines and calls == [BATCH, 9, 9]
+    assert predict_files(model, [notes], tmp_path / "out.pubtator").mentions == sum(len(line["mentions"]) for line in lines)
+    rows = [row.split("\t") for row in (tmp_path / "out.pubtator").read_text().splitlines() if "\t" in row]
+    assert {row[4] for row in rows} <= {"disease", "drug"} and {row[5] for row in rows} == {"-"}
+
+
+def test_relations_of_files_with_mentions_and_of_taggers(
+    notes: Path, tmp_path: Path, trained: Callable[[str], Trained]
+) -> None:
+    model, tagger = load(trained("relation").folder), load(trained("ner").folder)
+    assert isinstance(model, RelationModel) and isinstance(tagger, Tagger)
+    given = tmp_path / "given.jsonl"
+    text = "the fever causes acne"
+    mentions = [{"start": 4, "end": 9, "type": "Gene"}, {"start": 17, "end": 21, "type": "disease"}]
+    given.write_text(json.dumps({"id": "a", "text": text, "mentions": mentions}) + "\n")
+    (line,) = predicted(model, given, tmp_path / "out.jsonl")
+    own = [(m["start"], m["end"], m["text"], m["type"]) for m in line["mentions"]]
+    assert own == [(4, 9, "fever", "Gene"), (17, 21, "acne", "disease")]
+    (label, score), (found,) = model.predict([text], [((4, 9), (17, 21))])[0], line["relations"]
+    assert found == {"first": 0, "second": 1, "label": label, "score": score}
+    (tmp_path / "x.pubtator").write_text(f"a|t|{text}\na|a|\na\t4\t9\tfever\tGene\tX\na\t17\t21\tacne\tDisease\tY\n\n")
+    (same,) = predicted(model, tmp_path / "x.pubtator", tmp_path / "same.jsonl")
+    assert same["relations"] == line["relations"]
+    lines = predicted(model, notes, tmp_path / "tagged.jsonl", taggers=[tagger])
+    assert [m["type"] for m in lines[1]["mentions"]] == [s.type for s in tagger.predict([lines[1]["text"]])[0]]
+    for broken in ({"text": text}, {"text": text, "mentions": [{"start": 4, "end": 99}]}, {"text": text, "mentions": ["x"]}):
+        given.write_text(json.dumps(broken) + "\n")
+        with pytest.raises(InputError, match=r"given.jsonl:1: expected"):
+            predicted(model, given, tmp_path / "broken.jsonl")
+    with pytest.raises(InputError, match="only jsonl holds what a model of kind relation"):
+        predicted(model, given, tmp_path / "out.pubtator")
+    with pytest.raises(InputError, match="expected one of relations to go with taggers"):
+        predicted(tagger, notes, tmp_path / "t.jsonl", taggers=[tagger])
+
+
+def test_pairs_and_answers_of_files(tmp_path: Path, trained: Callable[[str], Trained]) -> None:
+    pairs, ranker = load(trained("pair").folder), load(trained("ranking").folder)
+    assert isinstance(pairs, PairModel) and isinstance(ranker, Ranker)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": 7, "first": "acne today", "second": "severe gout"}\n')
+    (label,) = pairs.predict([("acne today", "severe gout")])
+    assert predicted(pairs, rows, tmp_path / "a.jsonl") == [
+        {"id": "7", "first": "acne today", "second": "severe gout", "label": label.label, "score": label.score}
+    ]
+    with pytest.raises(InputError, match="rows.jsonl:1: expected a text under 'question'"):
+        predicted(ranker, rows, tmp_path / "b.jsonl")
+    rows.write_text('{"question": "what of acne", "answers": ["acne 0", "gout 1"]}\n')
+    (line,) = predicted(ranker, rows, tmp_path / "b.jsonl")
+    assert line["answers"] == [a._asdict() for a in ranker.rank("what of acne", ["acne 0", "gout 1"])]
+    rows.write_text('{"question": "what of acne", "answers": [1]}\n')
+    with pytest.raises(InputError, match="expected a list of texts under 'answers'"):
+        predicted(ranker, rows, tmp_path / "c.jsonl")
+
+
+def test_a_tasks_examples_are_written_as_fine_tuning_read_them(tmp_path: Path, trained: Callable[[str], Trained]) -> None:
+    run = trained("ner")
+    model, examples = load(run.folder), load_task(run.task).splits["test"]
+    counts = predict_task(model, examples, tmp_path / "out.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == predict_examples(model, examples) and counts.mentions == sum(len(line["mentions"]) for line in lines) > 0
+    with pytest.raises(InputError, match="a model of kind ner; the task's examples are Pairs"):
+        predict_examples(model, load_task(trained("pair").task).splits["test"])

@@ -1,0 +1,134 @@
+"""What finds mentions in text, the first step of a chain: a graph's names, a KeBioLM's detector, a fine-tuned tagger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from core.files import InputError
+from experiments.encoders import is_fine_tuned
+from inference.options import LinkerOptions
+from kg.graph import KnowledgeGraph
+from kg.linking.matcher import DictionaryLinker
+
+if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors that need them: a dictionary starts at once
+    from inference.entity_table import EntityReader
+    from inference.taggers import Tagger
+
+BATCH = 64  # texts that are read together, so that models see full batches
+DICTIONARY = "dictionary"
+
+
+class Detected(NamedTuple):
+    """A mention: characters [start, end), and its type, score and entity where the detector names them."""
+
+    start: int
+    end: int
+    type: str | None = None
+    score: float | None = None
+    entity: str | None = None
+
+
+class Detector(Protocol):
+    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+        """The mentions of each text, in order."""
+
+
+class Dictionary:
+    """The names of a graph, longest match (kg.linking.matcher); names the entity."""
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.linker = DictionaryLinker.from_graph(graph)
+
+    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+        return [[Detected(m.start, m.end, entity=m.entity) for m in self.linker.link(text)] for text in texts]
+
+
+class EntityDetector:
+    """The spans that a KeBioLM's detector finds; names neither type nor score."""
+
+    def __init__(self, reader: EntityReader) -> None:
+        self.reader, self.identity = reader, reader.identity
+
+    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+        return [[Detected(*span) for span in spans] for spans in detected_spans(self.reader, texts)]
+
+
+class TaggerDetector:
+    """The entities that a fine-tuned tagger finds, with their types and scores."""
+
+    def __init__(self, tagger: Tagger) -> None:
+        self.tagger, self.identity = tagger, tagger.identity
+
+    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in self.tagger.predict(texts)]
+
+
+def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:
+    """The detector of a fine-tuned tagger or a KeBioLM. Raises InputError for a model that finds no mentions."""
+    if is_fine_tuned(name):
+        from inference.taggers import Tagger, load
+
+        tagger = load(name, device=options.device, precision=options.precision)
+        if not isinstance(tagger, Tagger):
+            raise InputError(f"{name}: a model of kind {tagger.kind}; expected a tagger (kind ner or nested) to find mentions")
+        return TaggerDetector(tagger)
+    from inference.entity_table import EntityReader
+    from inference.load import linkable
+
+    found = linkable(name, replace(options, by="entities"))
+    if not isinstance(found, EntityReader):
+        raise InputError(f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a KeBioLM or {DICTIONARY!r}")
+    return EntityDetector(found)
+
+
+def united(found: Sequence[Sequence[Detected]]) -> list[Detected]:
+    """One text's mentions by several detectors: of two that overlap the longer one, of equals that of the first detector.
+
+    Mentions of one detector may overlap each other, as a nested tagger's do.
+    """
+    every = sorted((m.start - m.end, number, m) for number, own in enumerate(found) for m in own)
+    taken: dict[int, int] = {}  # character: the detector whose mention has it
+    kept: list[Detected] = []
+    for _, number, mention in every:
+        place = range(mention.start, mention.end)
+        if all(taken.get(i, number) == number for i in place):
+            taken.update(dict.fromkeys(place, number))
+            kept.append(mention)
+    return sorted(kept, key=lambda m: (m.start, m.end))
+
+
+def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """(start, end) in characters of the mentions that a KeBioLM's detector finds in each text.
+
+    Long texts are read in windows of its length, one after the other; whitespace at a mention's ends is left out.
+    """
+    import torch
+
+    room = min(reader.max_length, reader.model.max_length) - 2
+    found: list[list[tuple[int, int]]] = [[] for _ in texts]
+    encoded = reader.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    windows = [
+        (number, first, ids[first : first + room])
+        for number, ids in enumerate(encoded["input_ids"])
+        for first in range(0, len(ids), room)
+    ]
+    for begin in range(0, len(windows), BATCH):
+        batch = windows[begin : begin + BATCH]
+        longest = max(len(ids) for *_, ids in batch) + 2
+        padded = torch.full((len(batch), longest), int(reader.tokenizer.pad_token_id))  # type: ignore[call-overload]
+        mask = torch.zeros_like(padded)
+        for row, (_, _, ids) in enumerate(batch):
+            own = [reader.tokenizer.cls_token_id, *ids, reader.tokenizer.sep_token_id]
+            padded[row, : len(own)], mask[row, : len(own)] = torch.tensor(own), 1
+        padded, mask = padded.to(reader.device), mask.to(reader.device)
+        with torch.inference_mode():
+            states, _ = reader.model.text_states(padded, mask)
+            spans = reader.model.detected(states, mask).tolist()
+        for row, start, end in spans:
+            number, first, _ = batch[row]
+            offsets = encoded["offset_mapping"][number]
+            a, b = offsets[first + start - 1][0], offsets[first + end - 2][1]
+            found[number].append((a, b))
+    return [sorted(set(spans)) for spans in found]

@@ -1,0 +1,342 @@
+"""Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
+
+    model = load("NCBI/minilm")                          a name or a folder (experiments.encoders.finetuned)
+    model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease", 0.98)]]
+
+    Tagger         predict(texts)                        task kinds ner and nested
+    RelationModel  predict(texts, pairs), relations(texts, mentions)
+    PairModel      predict(pairs)
+    Ranker         rank(question, answers)
+
+Texts are read by the functions of datamodules.finetune, so that a text that fits max_length gives what it gave in fine-tuning.
+A longer one is tagged in overlapping windows: of the windows that contain a mention, the one with the most units around it
+decides. Longer pairs, and texts with relations, are cut as in fine-tuning.
+
+Scores of spans: flat tagger, the mean over the units of its label's probability (softmax; with a CRF, the marginal probability
+given the whole sequence); nested tagger, the sigmoid of the span's score. Of a class: its probability (softmax). Of an answer:
+the head's score in (0, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from lightning_fabric.utilities import move_data_to_device
+from safetensors.torch import load_file
+from torch import Tensor
+
+from core.dotted import imported
+from core.files import InputError, sha256
+from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
+from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
+from datamodules.tasks import Pair, Relation, Tagged
+from experiments.encoders import FineTuned, finetuned
+from inference.options import checked_device
+
+OVERLAP = 4  #: windows of a long text share a quarter of their tokens
+SPLIT = "new"  # of FinetuneData, which holds the sequences of one call
+
+
+class Span(NamedTuple):
+    """An entity in a text: characters [start, end)."""
+
+    start: int
+    end: int
+    text: str
+    type: str
+    score: float
+
+
+class Labelled(NamedTuple):
+    """A class and its probability."""
+
+    label: str
+    score: float
+
+
+class Related(NamedTuple):
+    """A relation between two mentions of a text, by their numbers."""
+
+    first: int
+    second: int
+    label: str
+    score: float
+
+
+class Answer(NamedTuple):
+    """An answer by its number among those that were given."""
+
+    number: int
+    text: str
+    score: float
+
+
+def crf_marginals(crf: Any, scores: Tensor, mask: Tensor) -> Tensor:
+    """(B, U, C) probabilities of each unit's labels given the whole sequence, by the forward-backward algorithm.
+
+    scores (B, U, C) of the labels, mask (B, U) bool, true on each sequence's first units.
+    """
+    forward, backward = [crf.start_transitions + scores[:, 0]], [crf.end_transitions.expand_as(scores[:, 0])]
+    for t in range(1, scores.shape[1]):
+        step = (forward[-1][:, :, None] + crf.transitions).logsumexp(1) + scores[:, t]
+        forward.append(torch.where(mask[:, t, None], step, forward[-1]))
+    for t in range(scores.shape[1] - 1, 0, -1):
+        step = (crf.transitions + (scores[:, t] + backward[-1])[:, None]).logsumexp(2)
+        backward.append(torch.where(mask[:, t, None], step, backward[-1]))
+    return (torch.stack(forward, 1) + torch.stack(backward[::-1], 1)).softmax(-1)
+
+
+class FineTunedModel:
+    """An encoder under a head, on one device. `kind`, `labels`, `language`, `task`: what it was trained on."""
+
+    def __init__(self, module: Any, data: FinetuneData, found: FineTuned, device: str, bf16: bool, batch_size: int) -> None:
+        self.module, self.data, self.device, self.bf16, self.batch_size = module.to(device).eval(), data, device, bf16, batch_size
+        self.name, self.identity, self.task = found.label, found.identity, str(found.manifest["task"])
+        self.negative: str | None = found.manifest.get("negative")
+        self.kind, self.labels, self.language = data.kind, data.labels, data.language
+
+    @torch.inference_mode()
+    def _outputs(self, features: list[Feature]) -> list[tuple[Any, Any]]:
+        """(the head's output, its probabilities or score) of each sequence, in batches of similar length, longest first."""
+        self.data.features[SPLIT] = features
+        result: list[Any] = [None] * len(features)
+        order = np.argsort([-len(f.ids) for f in features], kind="stable")
+        for first in range(0, len(order), self.batch_size):
+            numbers = order[first : first + self.batch_size]
+            batch: FinetuneBatch = move_data_to_device(self.data.batch(SPLIT, numbers.tolist()), self.device)
+            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+                states = self.module.states(batch)
+                outputs = self.module.head.outputs(states, batch)  # as fine-tuning scores them
+                scores = self._scores(states, batch, outputs)
+            for number, *pair in zip(numbers, outputs, scores, strict=True):
+                result[number] = tuple(pair)
+        return result
+
+    def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def predict_examples(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
+        """A record of each example of a task (datamodules.tasks), read exactly as fine-tuning reads its scored split."""
+        raise NotImplementedError
+
+
+class Tagger(FineTunedModel):
+    """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
+
+    def predict(
+        self, texts: Sequence[str], words: Sequence[Sequence[tuple[int, int]] | None] | None = None
+    ) -> list[list[Span]]:
+        """The entities of each text, in order.
+
+        words: of each text, the places [start, end) of the words that get a label, where the source gives them; None: words and
+        signs, of Chinese every character.
+        """
+        given = words or [None] * len(texts)
+        examples = [
+            Tagged("", "", text, [], None if own is None else list(own)) for text, own in zip(texts, given, strict=True)
+        ]
+        return self._spans(examples, (self.data.max_length - 2) // OVERLAP)
+
+    def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
+        """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them, without overlap."""
+        found = self._spans(examples, 0)
+        return [
+            {"id": e.id, "text": e.text, "mentions": [s._asdict() for s in spans]}
+            for e, spans in zip(examples, found, strict=True)
+        ]
+
+    def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
+        head = self.module.head
+        if self.kind == "nested":
+            scores = head.scores(states, batch)[0].sigmoid().cpu().numpy()  # (B, labels, U, U)
+            return [scores[row, spans[:, 2], spans[:, 0], spans[:, 1]] for row, spans in enumerate(outputs)]
+        scores = head.scores(states, batch)
+        assert batch.unit_mask is not None
+        every = scores.softmax(-1) if head.crf is None else crf_marginals(head.crf, scores, batch.unit_mask)
+        return [p[np.arange(len(labels)), labels] for p, labels in zip(every.cpu().numpy(), outputs, strict=True)]
+
+    def _spans(self, examples: Sequence[Tagged], overlap: int) -> list[list[Span]]:
+        features = [f for i, e in enumerate(examples) for f in self.data.tagged(i, e, overlap)]
+        windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]  # first unit, output, scores, units
+        for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
+            windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
+        return [self._merged(e, own, overlap) for e, own in zip(examples, windows, strict=True)]
+
+    def _merged(self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int) -> list[Span]:
+        """The spans of an example from its windows."""
+        if not windows:
+            return []
+        if self.kind == "ner" and not overlap:  # fine-tuning joins the labels of windows that do not overlap
+            _, outputs, scores, sizes = zip(*windows, strict=True)
+            windows = [(0, np.concatenate(outputs), np.concatenate(scores), sum(sizes))]
+        unit = units(example, self.language)
+        found: list[tuple[float, int, int, str, float]] = []  # context, first unit, last + 1, type, score
+        places = [(first, first + size) for first, _, _, size in windows]
+        for number, (first, output, scores, _) in enumerate(windows):
+            for start, end, kind, score in self._decoded(output, scores):
+                span = first + start, first + end
+                near = range(max(0, number - 2), min(len(places), number + 3))
+                context = {w: around(span, places[w], len(unit)) for w in near}
+                if max(context, key=lambda w: context[w]) == number:
+                    found.append((context[number], *span, kind, score))
+        if self.kind == "ner" and len(windows) > 1:
+            found = apart(found)
+        result = [(unit[s][0], unit[e - 1][1], kind, score) for _, s, e, kind, score in found]
+        return [Span(s, e, example.text[s:e], kind, float(score)) for s, e, kind, score in sorted(result)]
+
+    def _decoded(self, output: Any, scores: Any) -> list[tuple[int, int, str, float]]:
+        """(first unit, last + 1, type, score) of a window's entities."""
+        if self.kind == "nested":
+            return [(int(s), int(e) + 1, self.labels[int(t)], float(p)) for (s, e, t), p in zip(output, scores, strict=True)]
+        return [(s, e, t, float(np.mean(scores[s:e]))) for s, e, t in bio_decoded(output.tolist(), self.labels)]
+
+
+def around(span: tuple[int, int], window: tuple[int, int], total: int) -> float:
+    """Units that a window has on the poorer side of a span; -1 when the span is not inside. A text's own end is no lack."""
+    (s, e), (first, last) = span, window
+    if s < first or e > last:
+        return -1.0
+    return min(s - first if first else np.inf, last - e if last < total else np.inf)
+
+
+def apart(found: list[tuple[float, int, int, str, float]]) -> list[tuple[float, int, int, str, float]]:
+    """Spans (context, first, last + 1, …) without those that overlap one with more context."""
+    kept, taken = [], set[int]()
+    for one in sorted(found, key=lambda s: (-s[0], s[1])):
+        own = set(range(one[1], one[2]))
+        if not own & taken:
+            taken |= own
+            kept.append(one)
+    return kept
+
+
+class _Classifier(FineTunedModel):
+    def _labelled(self, features: list[Feature]) -> list[Labelled]:
+        return [Labelled(self.labels[int(label)], float(p[int(label)])) for label, p in self._outputs(features)]
+
+
+class RelationModel(_Classifier):
+    """Names the relation of two entities of a text, which are marked as the task's reader marks them (datamodules.pairs)."""
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]] | None = None
+    ) -> list[Labelled]:
+        """The class of each text's pair of entities.
+
+        pairs: the two places [start, end) of each text; None: the texts have the task's markers in them.
+        Raises InputError for a place outside its text, or two that overlap where the task has no marker for that.
+        """
+        markers = self.data.markers
+        own = texts if pairs is None else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
+        return self._labelled([self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)])
+
+    def relations(
+        self, texts: Sequence[str], mentions: Sequence[Sequence[tuple[int, int, str | None]]]
+    ) -> list[list[Related]]:
+        """The relations between the mentions (start, end, type) of each text, all but the task's negative class.
+
+        Pairs are those that the task classifies: by type, inside one sentence (datamodules.pairs). A task without a negative class
+        (CMeIE) names a relation for every pair.
+        """
+        found: list[list[Related]] = [[] for _ in texts]
+        asked, parts, pairs = [], [], []
+        for number, (text, own) in enumerate(zip(texts, mentions, strict=True)):
+            if not own:
+                continue
+            for first, last in sentences(text, self.language, [m[:2] for m in own]):
+                inside = [i for i, m in enumerate(own) if first <= m[0] and m[1] <= last]
+                for i, j in candidate_pairs([own[i][2] for i in inside], self.data.markers):
+                    one, two = own[inside[i]], own[inside[j]]
+                    if one[0] < two[1] and two[0] < one[1] and not may_overlap(self.data.markers):
+                        continue
+                    asked.append((number, inside[i], inside[j]))
+                    parts.append(text[first:last])
+                    pairs.append(((one[0] - first, one[1] - first), (two[0] - first, two[1] - first)))
+        for (number, i, j), (label, score) in zip(asked, self.predict(parts, pairs), strict=True):
+            if label != self.negative:
+                found[number].append(Related(i, j, label, score))
+        return found
+
+    def predict_examples(self, examples: Sequence[Relation]) -> list[dict[str, Any]]:
+        """{id, text, label, score} of each example."""
+        found = self.predict([e.text for e in examples])
+        return [{"id": e.id, "text": e.text, **p._asdict()} for e, p in zip(examples, found, strict=True)]
+
+    def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
+        return list(self.module.head.scores(states, batch).softmax(-1).cpu().numpy())
+
+
+class PairModel(_Classifier):
+    """Names the class of two texts."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
+        return self._labelled([self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)])
+
+    def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
+        """{id, first, second, label, score} of each example."""
+        found = self.predict([(e.first, e.second) for e in examples])
+        return [{"id": e.id, "first": e.first, "second": e.second, **p._asdict()} for e, p in zip(examples, found, strict=True)]
+
+    def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
+        return list(self.module.head.layers(states[:, 0]).float().softmax(-1).cpu().numpy())
+
+
+class Ranker(FineTunedModel):
+    """Ranks answers to a question."""
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The score of each (question, answer)."""
+        features = [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
+        return [float(score) for score, _ in self._outputs(features)]
+
+    def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
+        """The answers, best first; of equal scores the one that was given first."""
+        scores = self.scores([(question, answer) for answer in answers])
+        return sorted(map(Answer, range(len(answers)), answers, scores), key=lambda a: -a.score)
+
+    def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
+        """{id, question, answer, score} of each example."""
+        found = self.scores([(e.first, e.second) for e in examples])
+        return [{"id": e.id, "question": e.first, "answer": e.second, "score": s} for e, s in zip(examples, found, strict=True)]
+
+    def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
+        return outputs
+
+
+KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ranker]] = {
+    "ner": Tagger, "nested": Tagger, "relation": RelationModel, "pair": PairModel, "ranking": Ranker,
+}  # fmt: skip
+
+
+def load(
+    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", batch_size: int = 64
+) -> Tagger | RelationModel | PairModel | Ranker:
+    """The fine-tuned model that `name` means, a folder or TASK/encoder (:func:`experiments.encoders.finetuned`).
+
+    batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a name that means none, a file that
+    is missing or not the one that the manifest describes, and a GPU that is not available.
+    """
+    found = finetuned(str(name))
+    folder, manifest = found.folder, found.manifest
+    for file, checksum in manifest["checksums"].items():
+        if not (folder / file).is_file() or sha256(folder / file) != checksum:
+            raise InputError(f"{folder / file}: missing, or not the file that manifest.json describes. Export the run again.")
+    linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
+    if linker["folder"] not in ("encoder", "linker"):
+        raise InputError(f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or linker")
+    data = FinetuneData(
+        "", str(folder), manifest["max_length"], linker=linker["name"], linker_folder=str(folder / linker["folder"]),
+        linker_settings=linker["settings"],
+    )  # fmt: skip
+    data.read_as(manifest["kind"], manifest["labels"], manifest["language"], manifest["markers"])
+    head = partial(imported(manifest["head"]["class_path"], "models"), **manifest["head"]["init_args"])
+    settings = manifest["model"]["init_args"]
+    module = imported(manifest["model"]["class_path"], "models")(encoder=str(folder / "encoder"), head=head, **settings)
+    module.build(data)
+    module.load_state_dict(load_file(folder / "model.safetensors"))
+    return KINDS[data.kind](module, data, found, checked_device(device), precision == "bf16", batch_size)
