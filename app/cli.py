@@ -203,7 +203,9 @@ def main(words: Sequence[str] | None = None) -> int:
             print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
             return 0
         command, parsed = arguments(verb, rest, ignored)
-        more = {"options": parsed.extra} if parsed.extra else {}
+        more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
+        if verb == "sweep":
+            more["check"] = lambda words: arguments(words[0], words[1:])
         return int(command.function(**parsed.arguments, **more) or 0)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

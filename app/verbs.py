@@ -6,7 +6,7 @@ import json as jsons
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -185,7 +185,8 @@ def predict(
 
             counts = predict_task(own, split_examples(task, split, files), output)
         else:
-            taggers = [one for one in (load(name, device=device, precision=precision) for name in tagger) if isinstance(one, Tagger)]
+            loaded = [load(name, device=device, precision=precision) for name in tagger]
+            taggers = [one for one in loaded if isinstance(one, Tagger)]
             if len(taggers) < len(tagger):
                 raise InputError(f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities")
             counts = predict_files(
@@ -579,7 +580,9 @@ def tasks() -> None:
         print(f"{name:<20}{'linking':<14}{'linking':<10}acc@1")
 
 
-def sweep(config: Path, at_once: int | None = None, fresh: bool = False) -> int:
+def sweep(
+    config: Path, at_once: int | None = None, fresh: bool = False, *, check: Callable[[list[str]], object] = list
+) -> int:
     """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed by the same command.
 
     Args:
@@ -587,10 +590,9 @@ def sweep(config: Path, at_once: int | None = None, fresh: bool = False) -> int:
         at_once: Runs at the same time. Default: as the file says.
         fresh: Run again what is done.
     """
-    from app.cli import arguments
     from benchmarks.sweep import run_sweep
 
-    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, lambda words: arguments(words[0], words[1:]))
+    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check)
 
 
 def dashboard(port: int = 5000) -> int:

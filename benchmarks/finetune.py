@@ -94,7 +94,7 @@ def trained_encoder(name: str, ckpt: str | None) -> Encoder:
 def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
     """Options that the encoder alone takes, whole numbers as such. Raises InputError for one that it does not take."""
     for name, value in given.items():
-        if name.upper() not in chosen.options:
+        if name.upper() not in chosen.option_keys:
             raise InputError(
                 f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of {', '.join(options()[name.upper()])}"
             )
@@ -222,7 +222,7 @@ def compute(
         arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
         if chosen.linker:
             arguments += ["--data.init_args.linker", chosen.linker, "--data.init_args.linker_folder", chosen.folder]
-        arguments += flags({chosen.options[name.upper()]: value for name, value in own.items()})
+        arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
         arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
         return Stage(title, arguments, place.name, environment=gpu)

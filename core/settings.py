@@ -90,7 +90,7 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
         told = {p.arg_name: p.description or "" for p in docstring_parser.parse(inspect.getdoc(owner) or "").params}
         hints = get_type_hints(owner)
         for name, parameter in inspect.signature(owner).parameters.items():
-            if owner is function and (name in groups or name == "options"):
+            if owner is function and (name in groups or name in NO_OPTIONS):
                 continue
             default = parameter.default
             found[name] = Option(name, hints[name], default, " ".join(told.get(name, "").split()))
@@ -170,8 +170,10 @@ def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> s
     return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
 
 
+#: Parameters that are no options of the command line: those of recipes, and what checks the words of other commands.
+NO_OPTIONS = ("options", "check")
 #: Names of before, refused with their present ones.
-RENAMED = {"arms": "variants", "set": "", "linked": "linked_text", "prompts": "templates", "special": "special_tokens"}
+RENAMED = {"arms": "variants", "linked": "linked_text", "prompts": "templates", "special": "special_tokens"}
 
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -59,7 +59,7 @@ class Encoder(NamedTuple):
     identity: str  # the same for the same weights
     small: dict[str, Any]
     paper: str | None = None  # whose export it is
-    options: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
+    option_keys: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
     masked_lm: str = MASKED_LM
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import subprocess
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
+
+from app import verbs
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
@@ -93,6 +96,7 @@ def test_a_sixth_paper_needs_no_edit_of_shared_code() -> None:
         ROOT / "Makefile",
         *(ROOT / "kg").rglob("*.py"),
         *(ROOT / "experiments").glob("*.py"),
+        *(ROOT / "core").rglob("*.py"),
         *(p for room in ("models", "datamodules") for p in (ROOT / room).glob("*.py") if p.stem not in papers),
     ]
     for path in shared:
@@ -139,17 +143,58 @@ def test_ci_runs_what_the_readme_tells() -> None:
     assert "make check" in (ROOT / ".ci" / "run").read_text() and "make check" in (ROOT / "README.md").read_text()
 
 
-def test_no_setting_of_a_target_is_a_variable_of_the_makefiles_own() -> None:
-    """Else the target gets it unasked, and asking for it breaks the Makefile: as make table got RUN= once."""
-    makefile = (ROOT / "Makefile").read_text()
-    own = set(re.findall(r"^([A-Z_]+) *:=", makefile, re.M))
-    passed = {v for names in re.findall(r"foreach v,([A-Z0-9_ ]+),", makefile) for v in names.split()}
-    assert {"RUN", "MIRROR"} <= passed and {"VENV", "STAMP"} <= own
-    assert not passed & own
-    for given in ([], ["RUN=1"]):
-        words = ["make", "-n", "table", "PAPER=embert", "TABLE=3", *given]
-        environment = {k: v for k, v in os.environ.items() if k not in passed and not k.startswith(("MAKE", "MFLAGS"))}
-        told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-        line = next(line for line in told.splitlines() if "benchmarks.run table" in line)
-        assert line.startswith(f"{ROOT}/.venv/bin/python -m benchmarks.run table embert 3")
-        assert ("RUN=" in line) == bool(given) and ('RUN="1"' in line) == bool(given)
+def test_no_setting_of_a_command_is_a_variable_of_the_makefiles_own() -> None:
+    """Else make would read it as its own: as make table got RUN= once."""
+    from app.cli import NAMES
+    from core.settings import MAKE, options_of
+
+    own = set(re.findall(r"^([A-Z_]+) *:=", (ROOT / "Makefile").read_text(), re.M))
+    taken = {option.upper() for name in NAMES for option in options_of(getattr(verbs, name))}
+    assert {"VENV", "STAMP"} <= own and {"RUN", "MIRROR"} <= taken
+    assert not taken & own and not taken & (set(MAKE) - {"PORT"})
+
+
+DOTTED = re.compile(r"\b(" + "|".join(ROOMS) + r")\.[a-z_]+[\w.]*")
+
+
+def test_what_a_yaml_names_is_of_its_own_room_or_a_lower_one() -> None:
+    """A dotted name in a configuration is an import: it must follow the layers, too."""
+    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.yaml") if "/runs/" not in str(p)]
+    assert len(files) > 90
+    found = 0
+    for file in files:
+        room = file.relative_to(ROOT).parts[0]
+        for line in file.read_text().splitlines():
+            for match in DOTTED.finditer(re.sub(r"(^|\s)#.*", "", line)):
+                found += 1
+                assert ROOMS.index(match[1]) <= ROOMS.index(room), f"{file.relative_to(ROOT)}: {match[0]}"
+    assert found > 100
+
+
+def test_what_a_room_starts_by_name_is_no_higher_room() -> None:
+    """`python -m room.file` and "room.file" in code are imports, too."""
+    named = re.compile(r'"-m", "(\w+)\.|"(\w+)\.[a-z_.]+", "--')
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            for match in named.finditer(path.read_text()):
+                other = match[1] or match[2]
+                assert other not in ROOMS or ROOMS.index(other) <= ROOMS.index(room), f"{path}: {match[0]}"
+
+
+def test_no_room_has_an_import_cycle() -> None:
+    """Files import each other in one direction, lazy imports included: the graph that import-linter builds has no circle."""
+    graph = grimp.build_graph(*ROOMS, cache_dir=None)
+    arrows = {m: {o for o in graph.find_modules_directly_imported_by(m) if o in graph.modules} for m in graph.modules}
+    order = TopologicalSorter(arrows)
+    try:
+        order.prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+    assert len(arrows) > 180
+
+
+def test_settings_are_typed_below_the_command_line() -> None:
+    """Texts by name are what files and vocabularies hold; settings are typed parameters."""
+    bad = re.compile(r"\b(given|settings|options|words)\w*: (Mapping|dict)\[str, str\]")
+    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
+    assert [f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from app.cli import main
+from app import verbs
+from app.cli import NAMES, drawn_papers, linker_options, main, resolve
+from core.logs import set_up
+from core.settings import Option, expected, options_of
 from tests.fakes.graphs import graph
 from tests.fakes.kebiolm import Folders
 
@@ -52,7 +57,7 @@ def test_files_are_linked(folder: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert (
         main(["link", "--graph", folder, "--input", str(tmp_path / "notes.txt"), "--output", str(out), "--json"]) == 0
     )
-    assert json.loads(capsys.readouterr().out) == {"output": str(out), "documents": 2, "mentions": 2, "linked": 2}
+    assert json.loads(capsys.readouterr().out) == {"output": str(out), "documents": 2, "mentions": 2, "linked": 2, "relations": 0}
 
 
 def test_what_is_in_a_graph(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,37 +85,138 @@ def test_vectors_of_texts(fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    "words, code, wanted",
+    ("words", "expected"),
     [
-        (["link", "--graph", "nowhere", "--text", "x"], 2, "no knowledge graph here"),
-        (["link", "--graph", "GRAPH", "--text", "x", "--chain", "sapbert"], 2, "finds no mentions"),
-        (["link", "--graph", "GRAPH", "--input", "x"], 2, "--input and --output go together"),
-        (["link", "--graph", "GRAPH", "--text", "x", "--set", "BEAMS"], 2, "wanted NAME=VALUE"),
-        (["link", "--graph", "GRAPH", "--text", "x", "--set", "BEEMS=3"], 2, "--set BEEMS: no such setting"),
-        (["link", "--graph", "GRAPH", "--input", "nowhere.txt", "--output", "o.jsonl"], 2, "no such file"),
-        (["link", "--graph", "GRAPH", "--text", "x", "--top", "0"], 2, "top 0"),
-        (["embed", "--model", "minilm", "--text", "x"], 2, "--output FILE or --json"),
-        (["graph", "info", "nowhere"], 2, "no knowledge graph here"),
-        (["graph", "build", "nothing"], 2, "nothing"),
-        (["evaluate", "NO-EL"], 2, "no linking task 'NO-EL'"),
-        (["lonk"], 2, "invalid choice"),
+        (["link", "--graph", "nowhere", "--text", "x"], "no knowledge graph here"),
+        (["link", "--text", "x"], "GRAPH is missing"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--chain", "sapbert"], "finds no mentions"),
+        (["link", "--graph", "GRAPH", "--input", "x"], "--input and --output go together"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--set", "BEAMS=3"], "no setting --set"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--beems", "3"], "no setting --beems; did you mean --beams?"),
+        (["link", "--graph", "GRAPH", "--text", "x", "BEAMS=three"], "BEAMS=three: expected a whole number"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--precision", "fp8"], "--precision fp8: expected one of fp32, bf16"),
+        (["link", "--graph", "GRAPH", "--input", "nowhere.txt", "--output", "o.jsonl"], "no such file"),
+        (["link", "--graph", "GRAPH", "--text", "x", "--top", "0"], "top 0"),
+        (["embed", "--model", "minilm", "--text", "x"], "--output FILE or --json"),
+        (["embed", "--model", "sapbet", "--text", "x", "--json"], "no model 'sapbet'. Did you mean sapbert?"),
+        (["predict", "--model", "NCBI/minilm", "--text", "x"], "no fine-tuned model 'NCBI/minilm'"),
+        (["predict", "--model", "NCBI/minilm", "--text", "x", "--task", "NCBI"], "expected one of the three"),
+        (["graph", "info", "nowhere"], "no knowledge graph here"),
+        (["graph", "build", "nothing"], "nothing"),
+        (["evaluate", "NO-EL"], "no linking task 'NO-EL'"),
+        (["finetune", "NCBI", "--epochs"], "--epochs: expected a value: a whole number"),
+        (["pretrain", "kebioml", "PLAN=1"], "no paper 'kebioml'; did you mean kebiolm?"),
+        (["pretrain", "kebiolm", "ARMS=wem"], "ARMS: this setting is now called VARIANTS"),
+        (["table", "kebioml", "1"], "no tables of paper 'kebioml'; did you mean kebiolm?"),
+        (["lonk"], "no command 'lonk'; did you mean link?"),
+        ([], ""),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_one_line_and_exit_code_2(
-    words: list[str], code: int, wanted: str, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    words: list[str], expected: str, folder: str, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert main([folder if word == "GRAPH" else word for word in words]) == code
+    assert main([folder if word == "GRAPH" else word for word in words]) == 2
     said = capsys.readouterr().err
-    assert wanted in said and "Traceback" not in said
+    assert expected in said and "Traceback" not in said
     assert not list(tmp_path.glob("o.jsonl*"))
 
 
-@pytest.mark.parametrize("verb", [[], ["link"], ["embed"], ["graph", "info"]])
-def test_help_has_examples(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*verb, "--help"]) == 0
-    assert "kepl" in (said := capsys.readouterr().out) and "--" in said
+@pytest.mark.parametrize("verb", ["link", "embed", "predict", "graph", "serve"])
+def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    assert "Examples:" in (said := capsys.readouterr().out) and f"kepl {verb}" in said
+
+
+def options() -> list[tuple[str, Option]]:
+    """(command, option) of every command, those of recipes and of papers' figures included."""
+    found = []
+    for verb in NAMES:
+        if verb == "figures":
+            commands = list(drawn_papers().values())
+        else:
+            commands = [getattr(verbs, verb)] + ([verbs.finetune_linker] if verb == "finetune" else [])
+        extra = [*resolve(verb, ["NCBI"])[2], *linker_options()] if verb == "finetune" else []
+        found += [(f"{verb} {c.__module__}", option) for c in commands for option in options_of(c, extra).values()]
+    return found
+
+
+def test_every_setting_of_every_command_has_help_and_a_type() -> None:
+    every = options()
+    assert len(every) > 200
+    assert [(command, o.name) for command, o in every if len(o.help) < 8] == []
+    for command, option in every:
+        assert "typing" not in expected(option.type) and "NoneType" not in expected(option.type), (command, option)
+
+
+def test_general_help_lists_every_command_and_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {verb} " in said for verb in NAMES)
+    assert all(name.split(",")[0] in said for name in ("KEPL_TOKEN", "KEPL_RUNS", "MLFLOW_TRACKING_URI", "SLURM_*"))
+
+
+def test_a_file_gives_settings_and_the_command_line_replaces_them(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(f"graph: {folder}\ntext: foozin\njson: true\nnil: 2\n")
+    assert main(["link", "--config", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["mentions"][0]["entity"] is None
+    assert main(["link", "--config", str(file), "NIL=0.5"]) == 0
+    assert json.loads(capsys.readouterr().out)["mentions"][0]["entity"] == "foozin"
+    wrong = {"grap: x\n": "own.yaml: no setting --grap; did you mean --graph?", "top: many\n": "top: expected a whole"}
+    for text, message in wrong.items():
+        file.write_text(text)
+        assert main(["link", "--graph", folder, "--config", str(file)]) == 2 and message in capsys.readouterr().err
+
+
+LIGHT = ("torch", "pytorch_lightning", "mlflow", "transformers", "sklearn", "pandas", "pykeen")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], *([verb, "--help"] for verb in NAMES), ["finetunes"], ["finetune", "NCBJ"], ["finetune", "NCBI", "EPOCHES=3"],
+     ["finetune", "NCBI", "MODEL=sapbet"], ["pretrain", "kebioml"], ["evaluate", "HPO"], ["table", "kebioml", "1"], ["tasks"],
+     ["data", "HPO-EL"], ["figures", "embert", "--help"], ["finetune", "NCBI-EL", "POOLING=max"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_help_and_slips_load_no_model_library(words: list[str]) -> None:
+    """Loading any of these takes seconds: a misspelt word must not."""
+    code = (
+        f"import sys; from app.cli import main; main({words!r}); "
+        f"found = [m for m in {LIGHT!r} if m in sys.modules]; sys.exit(f'loaded: {{found}}' if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr[-500:]
+
+
+def environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))} | {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("chain", ["dictionary", "dictionary > names"])
+def test_a_dictionary_links_without_a_model_library(chain: str, folder: str) -> None:
+    words = ["link", "--graph", folder, "--chain", chain, "--text", "foozin"]
+    code = (
+        f"import sys; from app.cli import main; assert main({words!r}) == 0; "
+        f"found = [m for m in {LIGHT!r} if m in sys.modules]; sys.exit(f'loaded: {{found}}' if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0 and "foozin" in done.stdout, done.stderr[-500:]
+
+
+def test_messages_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up()
+    logging.getLogger("benchmarks.x").info("going")
+    logging.getLogger("kg.y").warning("odd")
+    assert capsys.readouterr() == ("", "going\nwarning: odd\n")
+    set_up(quiet=True)
+    logging.getLogger("benchmarks.x").info("going")
+    logging.getLogger("kg.y").error("wrong")
+    assert capsys.readouterr().err == "error: wrong\n"
+    set_up()
 
 
 def test_the_command_runs_from_any_folder(folder: str, tmp_path: Path) -> None:
@@ -118,8 +224,8 @@ def test_the_command_runs_from_any_folder(folder: str, tmp_path: Path) -> None:
     (root / ".venv" / "bin").mkdir(parents=True)
     (root / "bin").mkdir()
     shutil.copy(ROOT / "bin" / "kepl", root / "bin")
-    (root / "app").symlink_to(ROOT / "app")
-    (root / "kg").symlink_to(ROOT / "kg")
+    for room in ("app", "core", "kg", "datamodules", "experiments", "inference", "benchmarks"):
+        (root / room).symlink_to(ROOT / room)
     (root / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (root / ".venv" / "bin" / "python").chmod(0o755)
     (tmp_path / "link").symlink_to(root / "bin" / "kepl")

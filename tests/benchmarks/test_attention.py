@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.papers.embert import figures as module
-from benchmarks.papers.embert.attention import difference, figures, inner, likeness, mean_of, near, reader, weights
+from app.cli import main
+from benchmarks.papers.embert import attention as module
+from benchmarks.papers.embert.attention import difference, inner, likeness, mean_of, near, reader, weights
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import cosine, even, from_context, layer_of, share, spearman, to_context
 from benchmarks.papers.embert.sentences import (
@@ -42,7 +43,6 @@ from benchmarks.papers.embert.sentences import (
     pools,
     swaps,
 )  # fmt: skip
-from benchmarks.run import main
 from core.files import InputError, read_json, sha256, write_json
 from datamodules.tokenizers import load_tokenizer
 from kg.thesaurus import FORMAT
@@ -347,7 +347,7 @@ class Segmenter:
 
 @pytest.fixture
 def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """LINKED, GRAPH, THESAURUS and SEGMENTS, and two encoders."""
+    """LINKED_TEXT, GRAPH, THESAURUS and SEGMENTS, and two encoders."""
     monkeypatch.setattr("benchmarks.papers.embert.attention.Segmenter", Segmenter)
     documents = {
         "1": (f"不是。得了甲病{CONTEXT}。", [("甲病", "甲病")]),
@@ -365,7 +365,9 @@ def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch)
         tmp_path / "thesaurus" / "manifest.json",
         {"format": FORMAT, "sha256": sha256(tmp_path / "thesaurus" / "thesaurus.parquet")},
     )
-    folders = {name: str(tmp_path / name.lower()) for name in ("LINKED", "GRAPH", "THESAURUS", "SEGMENTS")}
+    folders = {name: str(tmp_path / name.lower()) for name in ("GRAPH", "THESAURUS", "SEGMENTS")} | {
+        "LINKED_TEXT": str(tmp_path / "linked")
+    }
     return folders | {"MODEL": encoders[0], "BASE": encoders[1], "WINDOW": "30", "OUT": str(tmp_path / "out")}
 
 
@@ -425,19 +427,19 @@ def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path)
         ({"WINDOW": "100"}, r"WINDOW=100: the encoders hold 62 tokens"),
         ({"WINDOW": "12"}, r"no sentence with a long entity \(.*longer than the window"),
         ({"LEAST": "29"}, r"no sentence with a synonym"),
-        ({"PICK2": "2"}, r"PICK2=2: wanted a row from 0 to 1"),
-        ({"PICK3": "7"}, r"PICK3=7: wanted a row from 0 to 1"),
+        ({"PICK2": "2"}, r"PICK2=2: expected a row from 0 to 1"),
+        ({"PICK3": "7"}, r"PICK3=7: expected a row from 0 to 1"),
         ({"LAYER3": "3"}, r"layer 3: the encoder has layers 1 to 2"),
-        ({"SENTENCES": "0"}, r"SENTENCES=0: wanted a number of at least 1"),
-        ({"LINKED": "GRAPH"}, r"LINKED=.*"),
-        ({"COLOUR": "red"}, r"no setting 'COLOUR'"),
+        ({"SENTENCES": "0"}, r"SENTENCES=0: expected a number of at least 1"),
+        ({"LINKED_TEXT": "GRAPH"}, r"LINKED_TEXT=.*"),
+        ({"COLOUR": "red"}, r"no setting COLOUR"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(
     more: dict[str, str], message: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = inputs | {
-        k: inputs.get(v, v) if k != "LINKED" else str(Path(inputs["OUT"]) / "no") for k, v in more.items()
+        k: inputs.get(v, v) if k != "LINKED_TEXT" else str(Path(inputs["OUT"]) / "no") for k, v in more.items()
     }
     assert main(["figures", "embert", *(f"{k}={v}" for k, v in settings.items())]) == 2
     assert re.search(message, capsys.readouterr().err)
@@ -449,6 +451,3 @@ def test_a_part_without_tokens_leaves_its_sentence_out(encoders: list[str], tmp_
     with pytest.raises(InputError, match="no sentence whose long entity has tokens in both of its parts"):
         module.figure3(readers, [1, 1], [empty], tmp_path, None)
 
-
-def test_the_recipe_takes_what_the_command_gives() -> None:
-    assert callable(figures) and set(module.FOLDERS) <= set(module.SETTINGS)

@@ -165,7 +165,7 @@ def test_settings_that_one_encoder_takes() -> None:
         )
     plain = encoder("minilm")
     own = plain._replace(
-        options={"HITS": "data.init_args.linker_settings.hits", "K": "data.init_args.linker_settings.k"}
+        option_keys={"HITS": "data.init_args.linker_settings.hits", "K": "data.init_args.linker_settings.k"}
     )
     assert module.own_settings(own, {"hits": 0.5, "k": 5.0}) == {"hits": 0.5, "k": 5}
     assert isinstance(module.own_settings(own, {"k": 5.0})["k"], int) and module.own_settings(own, {}) == {}

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import main
 from benchmarks import overlap as module
+from benchmarks.options import Choices
 from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
-from benchmarks.run import main
-from benchmarks.table import markdown
+from benchmarks.tables import markdown
 from benchmarks.tasks import task
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
@@ -92,7 +93,7 @@ def test_the_command_counts_what_is_at_hand_and_tells_the_rest(tmp_path: Path, k
     assert lines["NCBI"][1:3] == [str(total), str(total // 4)]  # Foozin; "bar pox" is not "bar-pox"
     assert lines["ChemProt"][1:3] == ["18", "6"]  # Foozin twice in each split; QUX2 is in no pair
     assert lines["GAD"][1] == "-" and lines["DDI:"][1:3] == ["not", "counted:"]
-    table = markdown("kebiolm", "1", {"GRAPH": known}).splitlines()
+    table = markdown("kebiolm", "1", Choices(graph=str(known))).splitlines()
     (row,) = [line for line in table if line.startswith("| ChemProt ")]
     assert row.split("|")[2:8] == [" 39,022 ", " 13,106 ", " 10,772 ", " 18 ", " 6 ", ""]
 
@@ -117,7 +118,7 @@ def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(tmp_path: Path, known
     [
         (["cMedQQ"], "cMedQQ: a task without annotated mentions"),
         (["NCBI", "GRAPH=nowhere"], "GRAPH=nowhere: no such folder"),
-        (["NCBI", "GRAPH=a", "MODEL=b"], "wanted one of the two"),
+        (["NCBI", "GRAPH=a", "MODEL=b"], "expected one of the two"),
         (["NCIB"], "no task 'NCIB'"),
     ],
 )

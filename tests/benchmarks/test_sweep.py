@@ -16,13 +16,20 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.sweep import arguments, read_sweep, results, run_sweep
+from app.cli import main
+from benchmarks import sweep as sweeps
+from benchmarks.sweep import arguments, read_sweep, results
 from core.files import InputError, read_json
+from core.logs import set_up
 from core.tracking import ROOT, tracking_uri
-from experiments import sweep as sweeps
 from tests.fakes import kebiolm
 
-SWEPT = ("tests.fakes.swept", "swept")
+SWEPT = ("swept", "swept")
+LAUNCHER = [sys.executable, "-m", "tests.fakes.swept"]  # in place of kepl
+
+
+def run_sweep(file: Path, at_once: int | None = None, fresh: bool = False) -> int:
+    return sweeps.run_sweep(file, LAUNCHER, at_once, fresh)
 
 
 @pytest.fixture
@@ -57,11 +64,11 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
     assert (len(sweep.points), sweep.name, sweep.experiment, sweep.at_once) == (8, "lr", "cMedQANER", 1)
     assert len({json.dumps(p) for p in sweep.points}) == 8
     assert arguments(sweep, sweep.points[-1]) == [
-        "benchmarks.run", "finetune", "cMedQANER", "MIRROR=a b",
+        "finetune", "cMedQANER", "MIRROR=a b",
         "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003", "FOLDS=1", "MODEL=embert",
     ]  # fmt: skip
     pretrain = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}))
-    assert arguments(pretrain, pretrain.points[1]) == ["experiments.pretrain", "zh", "--profile", "small", "SEED=1"]
+    assert arguments(pretrain, pretrain.points[1]) == ["pretrain", "zh", "PROFILE=small", "SEED=1"]
     same = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}, at_once=2))
     assert same.identity == pretrain.identity != sweep.identity  # where it runs does not change what it is
 
@@ -69,19 +76,19 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"command": "train zh"}, "command: wanted one of pretrain, kg, finetune, .*, got 'train'"),
-        ({"command": "finetune"}, "command: wanted `finetune NAME`"),
-        ({"command": None}, "command: wanted one of"),
+        ({"command": "train zh"}, "command: expected one of pretrain, kg, finetune, .*, got 'train'"),
+        ({"command": "finetune"}, "command: expected `finetune NAME`"),
+        ({"command": None}, "command: expected one of"),
         ({"gird": {}}, "no key 'gird'; choose from: command, settings, grid"),
-        ({"grid": {"SEED": 1}}, "grid: wanted a list of values"),
-        ({"grid": {"seed": [1]}}, "grid: 'seed' is no setting; wanted a name in capitals"),
-        ({"grid": {"SEED": [[1]]}}, r"grid: SEED: wanted one value, got \[1\]"),
+        ({"grid": {"SEED": 1}}, "grid: expected a list of values"),
+        ({"grid": {"seed": [1]}}, "grid: 'seed' is no setting; expected a name in capitals"),
+        ({"grid": {"SEED": [[1]]}}, r"grid: SEED: expected one value, got \[1\]"),
         ({"grid": {"SEED": [1, 1]}}, "a run stands in it twice"),
-        ({"settings": ["a"]}, "settings: wanted names with values"),
-        ({"runs": {"A": 1}}, "runs: wanted a list"),
+        ({"settings": ["a"]}, "settings: expected names with values"),
+        ({"runs": {"A": 1}}, "runs: expected a list"),
         ({"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}}, "SEEDS: all seeds of one fine-tuning are one run"),
-        ({"at_once": 0}, "at_once: wanted a number, 1 or more, got 0"),
-        ({"report": "f1"}, "report: wanted a list of metrics"),
+        ({"at_once": 0}, "at_once: expected a number, 1 or more, got 0"),
+        ({"report": "f1"}, "report: expected a list of metrics"),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -96,23 +103,24 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.yaml: not YAML"):
         read_sweep(tmp_path / "x.yaml")
     (tmp_path / "x.yaml").write_text("- a")
-    with pytest.raises(InputError, match=r"x\.yaml: wanted command, settings"):
+    with pytest.raises(InputError, match=r"x\.yaml: expected command, settings"):
         read_sweep(tmp_path / "x.yaml")
 
 
 def test_the_files_that_come_along_can_be_read() -> None:
-    files = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
+    files = sorted((ROOT / "benchmarks" / "sweeps").glob("*.yaml"))
     assert files and all(read_sweep(file).points for file in files)
 
 
 def test_runs_stand_under_the_sweep_and_are_not_run_again(
     swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    set_up()
     path = config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
     assert run_sweep(path) == 1  # after the failed one comes the other
     assert len(ran(swept)) == 2
     told = capsys.readouterr()
-    assert "1 of 2 runs failed" in told.err and "FAILED (3)" in told.out
+    assert "1 of 2 runs failed" in told.err and "FAILED (3)" in told.err
     (swept / "mended").touch()
     assert run_sweep(path) == 0
     assert Counter(r["given"]["FAIL"] for r in ran(swept)) == {"no": 1, "yes": 2}
@@ -123,7 +131,7 @@ def test_runs_stand_under_the_sweep_and_are_not_run_again(
     assert [row[:2] + row[3:4] for row in table[1:]] == rows
     more = read_sweep(config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"]))
     rows_of = results(more, read_json(folder / "mlflow.json")["run_id"])
-    assert [row["name"] for row in rows_of if row["point"] == {"A": "9"}] == ["(no run)"]  # and the table says so
+    assert [row["name"] for row in rows_of if row["point"] == {"A": 9}] == ["(no run)"]  # and the table says so
     every = children()
     (parent,) = [tags for tags, above in every if above is None]
     assert parent["kind"] == "sweep" and len(every) == 4
@@ -150,8 +158,8 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path:
     waits = tmp_path / "waits"
     path = config(tmp_path, grid={"A": [1, 2]}, settings={"WAIT": str(waits)}, at_once=2)
     code = (
-        "import sys; from experiments import sweep; sweep.COMMANDS['probe'] = ('tests.fakes.swept', 'swept');"
-        "sys.exit(sweep.run_sweep(sys.argv[1]))"
+        "import sys; from benchmarks import sweep; sweep.COMMANDS['probe'] = ('swept', 'swept');"
+        f"sys.exit(sweep.run_sweep(sys.argv[1], {LAUNCHER!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, env=dict(os.environ))
     until = time.monotonic() + 120
@@ -170,6 +178,40 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path:
     assert not Path(f"/proc/{child}").exists() and not _server_of(swept)
     assert run_sweep(path) == 0
     assert len(list(folder.glob("*.json"))) == 3  # two points, and the sweep's own run
+
+
+def test_a_search_finds_the_highest_and_is_resumed(swept: Path, tmp_path: Path) -> None:
+    """Optuna's sampler, told what finished trials scored; a trial that is done is not run again."""
+    given = {"search": "tpe", "space": {"A": {"from": [0, 9]}, "B": ["x", "y"]}, "goal": "dev/f1"}
+    assert run_sweep(config(tmp_path, trials=3, **given)) == 0
+    assert len(ran(swept)) == 3 and {row["given"]["B"] for row in ran(swept)} <= {"x", "y"}
+    assert run_sweep(config(tmp_path, trials=3, **given)) == 0 and len(ran(swept)) == 3
+    (folder,) = (swept / "sweeps" / "lr").iterdir()
+    table = [line.split(",") for line in (folder / "sweep.csv").read_text().splitlines()]
+    assert len(table) == 4 and all(0 <= float(row[0]) <= 9 for row in table[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"search": "grid"}, "search: expected tpe, got 'grid'"),
+        ({"grid": {"A": [1]}}, "a search has a space instead of grid and runs"),
+        ({"space": None}, "space: expected settings"),
+        ({"space": {"A": {"log": [1]}}}, "space: A: expected"),
+        ({"trials": 0}, "trials, goal: expected a number of trials"),
+        ({"goal": None}, "trials, goal: expected a number of trials"),
+    ],
+)
+def test_what_a_search_must_not_say(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    whole = {"search": "tpe", "space": {"A": {"from": [0, 9]}}, "goal": "dev/f1", "trials": 2} | change
+    with pytest.raises(InputError, match=rf"lr\.yaml: {message}"):
+        read_sweep(config(tmp_path, **whole))
+
+
+def test_a_sweeps_settings_are_checked_before_anything_runs(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config(tmp_path, command="finetune cMedQANER", settings={"EPOCHES": 3})
+    assert main(["sweep", str(path)]) == 2 and "no setting EPOCHES; did you mean EPOCHS?" in capsys.readouterr().err
+    assert not (runs / "sweeps").exists()
 
 
 @pytest.mark.slow

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import yaml
-from datamodules.sources.__main__ import main
 
-from benchmarks import data
+import datamodules.sources as data
+from app.cli import main
 from benchmarks.counts import count_rows
-from benchmarks.tasks import prepared, task, tasks
+from benchmarks.tasks import fetch, prepared, task, tasks
 from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
 from datamodules.sources import addresses, listing, mirrors
@@ -517,22 +517,22 @@ def test_the_list_holds_every_file_of_every_task():
 
 
 def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
-    assert main(["HPO-EL", "--data", str(tmp_path)]) == 0
+    assert main(["data", "HPO-EL", "--data", str(tmp_path)]) == 0
     assert "nothing to fetch" in capsys.readouterr().out
-    assert main(["MedMentions-EL", "--data", str(tmp_path)]) == 2
+    assert main(["data", "MedMentions-EL", "--data", str(tmp_path)]) == 2
     assert "corpus_pubtator.txt.gz" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    assert main(["cMedQAN"]) == 2
+    assert main(["data", "cMedQAN"]) == 2
     assert "no task 'cMedQAN'; choose from: cMedQANER" in capsys.readouterr().err
     monkeypatch.setattr(data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network"))
-    assert main(["DXY-NER", "--data", str(tmp_path)]) == 2
+    assert main(["data", "DXY-NER", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
     (tmp_path / "m/DXY-NER").mkdir(parents=True)
     (tmp_path / "m/DXY-NER/train.txt").write_text("a O\n")
-    assert main(["DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
+    assert main(["data", "DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
     said = capsys.readouterr()
     assert "1 of 3 files of DXY-NER, verified" in said.out and "licence: private" in said.out
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
@@ -560,7 +560,7 @@ def test_real_mirror_gives_every_task_that_it_holds(tmp_path):
 
 
 def test_a_data_set_by_its_own_name() -> None:
-    assert data.dataset_of("Ontologies") == "Ontologies" and data.dataset_of("NCBI") == task("NCBI").dataset
-    assert data.dataset_of("HPO-EL") is None and data.dataset_of("AAP-EL") == "AAP-EL"
+    assert fetch.dataset_of("Ontologies") == "Ontologies" and fetch.dataset_of("NCBI") == task("NCBI").dataset
+    assert fetch.dataset_of("HPO-EL") is None and fetch.dataset_of("AAP-EL") == "AAP-EL"
     with pytest.raises(InputError, match="no task 'nothing'"):
-        data.dataset_of("nothing")
+        fetch.dataset_of("nothing")

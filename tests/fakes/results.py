@@ -59,7 +59,8 @@ def linked(
         result = Result(
             kind="linking", task=name, split=split, metric="acc@1", model=Model(model, "", f"{model}{number}"),
             options=options or {},
-            protocol={"task": name, "split": split, "fold_numbers": folds, "mentions": 100} | dict(like or {}) | protocol, scores=every,
+            protocol={"task": name, "split": split, "fold_numbers": folds, "mentions": 100} | dict(like or {}) | protocol,
+            scores=every,
             tallies={"acc@1": hits(value)}, details={"linker": f"{model}{number}", "reasons": {}}, created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
         )  # fmt: skip

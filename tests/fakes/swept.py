@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.tracking import new_run, runs_folder, store_uri, tracking_uri
 
-given = dict(word.split("=", 1) for word in sys.argv[1:])
+given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 client, run = new_run("swept", " ".join(sys.argv[1:]), {})
 client.log_metric(run, "dev/f1", float(given.get("A", "0")))
 client.log_metric(run, "train/loss", 1.0)

@@ -175,7 +175,7 @@ def _row(pick: int | None, name: str, values: np.ndarray) -> int:
     if pick is None:
         return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
     if not 0 <= pick < len(values):
-        raise InputError(f"{name}={pick}: wanted a row from 0 to {len(values) - 1}")
+        raise InputError(f"{name}={pick}: expected a row from 0 to {len(values) - 1}")
     return pick
 
 
@@ -378,6 +378,8 @@ def draw(
     folders: {linked_text, graph, thesaurus, segments: folder}.  depth: {figure2, figure3: (layer, of how many)} where
     `layers_given` names none.
     """
+    if sentences < 1:
+        raise InputError(f"SENTENCES={sentences}: expected a number of at least 1")
     device = checked_device(device)
     chinese_font()  # an error comes before the work
     readers = [reader(model, ckpt, device), reader(base, None, device)]
