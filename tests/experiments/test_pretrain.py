@@ -255,7 +255,7 @@ def test_the_whole_pipeline_on_a_small_graph(tmp_path: Path) -> None:
     from kg.sources import hpo
     from tests.fakes import hpo as fake
 
-    fake.write(tmp_path / "hpo", terms=150)
+    fake.write(tmp_path / "hpo", terms=120)
     hpo.read(tmp_path / "hpo").save(tmp_path / "graph")
     with open(tmp_path / "texts.txt", "w") as handle:
         handle.writelines(f"{' '.join(text.split())}\n" for _, _, text in hpo.texts(tmp_path / "hpo"))
