@@ -25,6 +25,7 @@ from core.dotted import imported
 from core.files import InputError, digest, sha256, write_json, written_folder
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
+from experiments.card import identify
 
 WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
 
@@ -55,7 +56,8 @@ def make_export(paper: str, source: str, out: str | Path, settings: dict[str, st
             _tokenizer(folder, made)
         weights = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")}
         manifest: dict[str, Any] = {"paper": paper, "stem": "released", "seed": None, "scores": {}, "commit": commit()}
-        write_json(made / "manifest.json", manifest | {"released": digest(weights), "files": weights, "settings": settings or {}})
+        source = {"released": digest(weights), "files": weights, "settings": settings or {}}
+        write_json(made / "manifest.json", manifest | identify(made) | source)
     return Path(out)
 
 

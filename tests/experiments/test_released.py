@@ -72,6 +72,8 @@ def test_kebiolms_release_is_what_it_was(fake_kebiolm: kebiolm.Folders, tmp_path
     assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2  # [CLS] stands before it
     manifest = read_json(out / "manifest.json")
     assert manifest["stem"] == "released" and "pytorch_model.bin" in manifest["files"]
+    again = read_json(make_export("kebiolm", str(tmp_path / "release"), tmp_path / "again") / "manifest.json")
+    assert manifest["identity"] == again["identity"] and "kebiolm.safetensors" in manifest["checksums"]
 
 
 def test_without_a_config_the_weights_say_the_sizes(fake_kebiolm: kebiolm.Folders, tmp_path: Path) -> None:
