@@ -17,8 +17,9 @@ from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder
 from experiments.released import make_export, recipes
 from models.genbioel import GenBioELModel
-from models.kebiolm import RELEASED_HEAD, KeBioLM, KeBioLMEncoder
+from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm import masked_lm as kebiolm_masked_lm
+from models.kebiolm.released import RELEASED_HEAD
 from models.sapbert import SapBERTEncoder
 from tests.fakes import genbioel, kebiolm, sapbert
 from tests.models.test_kebiolm import first_batch, module, released_layout
@@ -102,10 +103,10 @@ def test_what_is_no_release_is_refused(fake_kebiolm: kebiolm.Folders, tmp_path: 
     with pytest.raises(InputError, match="no such folder. Fetch the checkpoint first"):
         make_export("kebiolm", "someone/model", out)
     (source / "entity.jsonl").write_text('{"id": 0, "entity_name": "a"}\n{"id": 0, "entity_name": "b"}\n')
-    with pytest.raises(InputError, match=r"entity\.jsonl:2: wanted a row that no other line has"):
+    with pytest.raises(InputError, match=r"entity\.jsonl:2: expected a row that no other line has"):
         make_export("kebiolm", str(source), out)
     (source / "entity.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match=r"entity\.jsonl:1: wanted"):
+    with pytest.raises(InputError, match=r"entity\.jsonl:1: expected"):
         make_export("kebiolm", str(source), out)
     torch.save({k: v for k, v in state.items() if "mention_detector" not in k}, source / "pytorch_model.bin")
     with pytest.raises(InputError, match="missing .*detector"):
@@ -126,7 +127,7 @@ def test_sapberts_and_genbioels_releases_are_plain_folders(
 ) -> None:
     made = make_export("sapbert", str(fake_sapbert.bert), tmp_path / "sapbert", {"pooling": "mean"})
     assert encoder(str(made)).paper == "sapbert" and SapBERTEncoder.from_export(made).pooling == "mean"
-    with pytest.raises(InputError, match="pooling 'max': wanted one of cls, mean"):
+    with pytest.raises(InputError, match="pooling 'max': expected one of cls, mean"):
         make_export("sapbert", str(fake_sapbert.bert), tmp_path / "other", {"pooling": "max"})
     made = make_export("genbioel", str(fake_genbioel.bart), tmp_path / "genbioel", {"prompt": "no"})
     assert encoder(str(made)).paper == "genbioel" and not Inputs.from_export(made).prompted
