@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from core.files import read_json, write_json, written
+from core.files import digest, read_json, sha256, write_json, written
 from experiments.tracking import Run, data_folders, data_hashes
 
 CARD = "README.md"
@@ -94,6 +94,17 @@ def card(name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], file
     return "\n".join(parts)
 
 
+def identify(folder: Path) -> dict[str, Any]:
+    """{checksums: {file: sha256}, identity: their digest} of an export: config, weights, tokenizer and tables.
+
+    Manifests (also that of a table within the export) and the card are left out: commit, scores and times are in them, which
+    change nothing that a model computes.
+    """
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in ("manifest.json", CARD))
+    checksums = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
+    return {"checksums": checksums, "identity": digest(checksums)}
+
+
 def describe(
     folder: Path, run: Run, name: str, about: str, scores: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> None:
@@ -104,6 +115,7 @@ def describe(
         "seed": run.seed,
         "scores": dict(scores),
         "data": made_of(run.config),
+        **identify(folder),
         "mlflow_run": read_json(run.folder / "mlflow.json")["run_id"],
         **(more or {}),
         **read_json(run.folder / "environment.json"),

@@ -3,14 +3,19 @@
     kepl pretrain kebiolm [--profile small|paper] [--name value ...]        make pretrain-kebiolm
     kepl pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file (make kg-cmekg_transr)
 
-Every stage keeps what it has finished, so the same command goes on where a killed one stopped.
+Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline has profiles, each with
+its stages, and one `training` whose variants differ in the configs that are laid over it.
+
+    python -m experiments.pretrain zh --profile small       as a stage of another pipeline
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from itertools import groupby
@@ -21,6 +26,7 @@ from typing import Any
 import yaml
 
 from core.files import InputError, digest, read_json
+from core.logs import set_up
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder, use_experiment
 from experiments.machine import Inputs, Machine
@@ -30,18 +36,18 @@ LOG = logging.getLogger(__name__)
 
 
 def papers() -> list[str]:
-    """Papers and start encoders that have a pipeline."""
+    """Papers and initial checkpoints that have a pipeline."""
     return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml"))
 
 
 def graph_embeddings() -> list[str]:
     """kg/<file> of the pipelines among the configs of graph embeddings: those that have stages."""
     files = sorted((ROOT / "experiments" / "kg").glob("*.yaml"))
-    return [f"kg/{p.stem}" for p in files if "small" in yaml.safe_load(p.read_text())]
+    return [f"kg/{p.stem}" for p in files if "profiles" in yaml.safe_load(p.read_text())]
 
 
 def pipeline_of(name: str) -> dict[str, Any]:
-    """Profiles and report of a pipeline. Raises InputError for an unknown name."""
+    """Profiles, training, variants and report of a pipeline. Raises InputError for an unknown name."""
     if name not in papers() + graph_embeddings():
         if name.startswith("kg/"):
             choice = ", ".join(g.removeprefix("kg/") for g in graph_embeddings())
@@ -84,20 +90,41 @@ def machine(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]
     return words + (["--trainer.precision", chosen.precision] if chosen.precision else [])
 
 
+def configs(paper: str, files: Sequence[str]) -> list[str]:
+    """Arguments of experiments.run that lay the paper's config files over each other."""
+    return [word for file in files for word in ("--config", f"experiments/{paper}/{file}")]
+
+
+def chosen_variants(pipeline: dict[str, Any], profile_name: str, variants: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The pipeline's variants to train, in its order: those named, or without names all that are not `extra` in the profile.
+
+    Raises InputError for an unknown name.
+    """
+    known: dict[str, dict[str, Any]] = pipeline.get("variants", {})
+    if unknown := [name for name in variants if name not in known]:
+        choice = f"{nearest(unknown[0], list(known))}Choose from: {', '.join(known)}" if known else "this pipeline has none"
+        raise InputError(f"VARIANTS: no variant {unknown[0]!r}; {choice}")
+    if variants:
+        return {name: known[name] for name in known if name in variants}
+    extra = {name: variant.get("extra", []) for name, variant in known.items()}  # true, or the profiles in which it is
+    return {name: known[name] for name, own in extra.items() if own is not True and profile_name not in own}
+
+
 def commands(
     paper: str, profile_name: str, work: Path, inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
     fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False,
 ) -> list[Stage]:  # fmt: skip
-    """Every stage to run, in order.
+    """Every stage to run, in order: those of the profile, then the training of each variant.
 
     Raises InputError for an unknown paper, profile or variant, or an input that the profile needs and `inputs` lacks.
     """
     inputs, where = inputs or Inputs(), where or Machine()
     pipeline = pipeline_of(paper)
-    profiles = [k for k in pipeline if k != "report"]
+    profiles = pipeline["profiles"]
     if profile_name not in profiles:
-        raise InputError(f"no profile {profile_name!r}; choose from: {', '.join(profiles)}")
-    profile = pipeline[profile_name]
+        raise InputError(f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from: {', '.join(profiles)}")
+    profile = profiles[profile_name]
+    trained = chosen_variants(pipeline, profile_name, variants)
     given = inputs.given()
     for name, meaning in profile.get("needs", {}).items():
         if name not in given and not (name == "UMLS" and "GRAPH" in given):
@@ -106,30 +133,32 @@ def commands(
     values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
     values |= {name: shlex.join(words) for name, words in given.items()}
     values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
-    extra = [*machine(where, bool(profile.get("gpu")), plan), "--seed_everything", str(seed)]
-    extra += ["--fresh", "true"] if fresh else []
-    extra += shlex.split(args)
-    trained = [stage["result"] for stage in profile["stages"] if "result" in stage]
-    if unknown := [name for name in variants if name not in trained]:
-        raise InputError(f"VARIANTS: no {unknown[0]!r} here; choose from: {', '.join(trained) or 'none'}")
-    stages: list[Stage] = []
-    for stage in profile["stages"]:
-        left_out = stage["result"] not in variants if variants and "result" in stage else not variants and stage.get("extra")
-        if stage.get("unless", "") in given or left_out:
-            continue
-        values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
-        words = []
-        for word in stage["run"].split():
-            if word == "{machine}":
-                words += extra
+    on = [*machine(where, bool(profile.get("gpu")), plan), "--seed_everything", str(seed)]
+    on += ["--fresh", "true"] if fresh else []
+    several = {"{machine}": on + shlex.split(args), "{profile}": configs(paper, profile.get("configs", ()))}
+
+    def fill(template: str) -> list[str]:
+        words: list[str] = []
+        for word in template.split():
+            if word in several:
+                words += several[word]
             elif (name := word.strip("{}")) in given or (name in Inputs.SEVERAL and not values.get(name)):
                 words += given.get(name, [])
             else:
                 words.append(word.format(**values))
-        if result := stage.get("result"):
-            words += ["--result", str(work / f"result-{result}.json")]
-        together = stage.get("together") if "experiments/common/cpu.yaml" in extra else None
-        stages.append(Stage(stage["title"], words, result, together))
+        return words
+
+    stages: list[Stage] = []
+    for stage in profile["stages"]:
+        if stage.get("unless", "") not in given:
+            values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
+            stages.append(Stage(stage["title"], fill(stage["run"])))
+    for name, variant in trained.items():
+        several["{variant}"] = configs(paper, variant.get("configs", ()))
+        training = pipeline["training"].replace("{arguments}", profile.get("arguments", ""))
+        words = [*fill(training), "--result", str(work / f"result-{name}.json")]
+        together = variant.get("together") if "experiments/common/cpu.yaml" in on else None
+        stages.append(Stage(variant["title"], words, name, together))
     return stages
 
 
@@ -158,7 +187,7 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
 def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
     """`template` filled with what the runs counted at their end; a clause with a count that no run has is left out.
 
-    A training that ARMS= chose need not know of what another counts: masked words alone know no mentions.
+    A variant need not count what another does: masked words alone have no mentions.
     """
     there = {key: value for run in results.values() for key, value in run["end"].items()}
     said, counted = [], True
@@ -185,7 +214,7 @@ def pretrain(
     pipeline = pipeline_of(paper)
     if plan:
         return "\n".join(f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages)
-    if estimate := pipeline[profile].get("estimate"):
+    if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
     number = 0
@@ -215,3 +244,21 @@ def pretrain(
         rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}
     lines += [f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n", table(rows, results, report["column"])]
     return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments.pretrain", description=pretrain.__doc__)
+    parser.add_argument("paper")
+    parser.add_argument("--profile", default="small")
+    given = parser.parse_args(words)
+    set_up()
+    try:
+        print(pretrain(given.paper, given.profile))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,6 +25,7 @@ from core.dotted import imported
 from core.files import InputError, digest, sha256, write_json, written_folder
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
+from experiments.card import identify
 
 WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
 
@@ -55,7 +56,8 @@ def make_export(paper: str, source: str, out: str | Path, settings: dict[str, st
             _tokenizer(folder, made)
         weights = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")}
         manifest: dict[str, Any] = {"paper": paper, "stem": "released", "seed": None, "scores": {}, "commit": commit()}
-        write_json(made / "manifest.json", manifest | {"released": digest(weights), "files": weights, "settings": settings or {}})
+        manifest |= identify(made) | {"released": digest(weights), "files": weights, "settings": settings or {}}
+        write_json(made / "manifest.json", manifest)
     return Path(out)
 
 
@@ -63,7 +65,7 @@ def _tokenizer(source: Path, out: Path) -> None:
     """The checkpoint's tokenizer, read beside the config that says of which model it is."""
     there = [name for name in WORDS if (source / name).is_file()]
     if not there:
-        raise InputError(f"{source}: no tokenizer; wanted one of {', '.join(WORDS)}")
+        raise InputError(f"{source}: no tokenizer; expected one of {', '.join(WORDS)}")
     for name in there:
         shutil.copyfile(source / name, out / name)
     load_tokenizer(str(out)).save_pretrained(out)
@@ -80,7 +82,7 @@ def main() -> int:
     given = parser.parse_intermixed_args()
     try:
         if wrong := [word for word in given.settings if "=" not in word]:
-            raise InputError(f"{wrong[0]!r}: wanted NAME=VALUE")
+            raise InputError(f"{wrong[0]!r}: expected NAME=VALUE")
         made = make_export(given.paper, given.source, given.out, dict(word.split("=", 1) for word in given.settings))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

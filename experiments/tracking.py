@@ -20,45 +20,29 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from core.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
 from core.tracking import commit, environment, inherited, runs_folder, store_uri, tracking_uri, use_experiment
 
-#: Settings that say where a run computes, not what: they do not change a run's folder.
-MACHINE = {
-    "accelerator",
-    "devices",
-    "num_nodes",
-    "strategy",
-    "accumulate_grad_batches",
-    "logger",
-    "callbacks",
-    "plugins",
-    "enable_progress_bar",
-    "log_every_n_steps",
-    "num_workers",
-    "default_root_dir",
-    "enable_model_summary",
-    "sync_batchnorm",
-    "use_distributed_sampler",
-    "checkpoint_every",
-    "fresh",
-    "result",
-    "config",
-    "paper",
-    "finetune",
-    "tasks",
-    "seed_everything",
-    "run_folder",
-    "seed",
-    "barebones",
-    "profiler",
-    "num_sanity_val_steps",
-}
+#: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
+#: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
+MACHINE = frozenset(
+    "config seed_everything checkpoint_every fresh result run_folder paper finetune tasks epochs.paper made.seed "
+    "data.init_args.num_workers data.init_args.seed".split()
+) | frozenset(
+    f"trainer.{setting}"
+    for setting in "accelerator devices num_nodes strategy accumulate_grad_batches logger callbacks plugins profiler barebones "
+    "enable_progress_bar enable_model_summary log_every_n_steps default_root_dir sync_batchnorm use_distributed_sampler "
+    "num_sanity_val_steps".split()
+)
 
 
-def content(value: Any) -> Any:
-    """`value` with machine settings left out and every folder that has a manifest replaced by the manifest's digest."""
+def content(value: Any, path: str = "") -> Any:
+    """`value` with machine settings left out and every folder that has a manifest replaced by the manifest's digest.
+
+    path: of `value` in the config, with dots.
+    """
     if isinstance(value, dict):
-        return {k: content(v) for k, v in value.items() if k not in MACHINE}
+        below = f"{path}." if path else ""
+        return {k: content(v, f"{below}{k}") for k, v in value.items() if f"{below}{k}" not in MACHINE}
     if isinstance(value, list):
-        return [content(v) for v in value]
+        return [content(v, f"{path}[]") for v in value]
     if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
         return sha256(Path(value) / "manifest.json")
     return value

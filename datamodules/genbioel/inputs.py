@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, read_json, write_json
+from core.files import InputError, read_json
 from datamodules.contexts import END, START, balanced, sides
 from datamodules.tokenizers import load_tokenizer
 
@@ -151,12 +151,3 @@ class Inputs:
         if not own or len(own) >= self.max_name:
             raise InputError(f"name {name!r:.60}: {len(own)} tokens; wanted 1 to {self.max_name - 1}. Leave it out.")
         return [*own, self.eos]
-
-
-def released(source: Path, out: Path, prompt: str = "yes") -> None:
-    """Tokenizer and inputs of the authors' checkpoint, into `out`: the paper's settings; prompt "no" for their runs without."""
-    if prompt not in ("yes", "no"):
-        raise InputError(f"prompt {prompt!r}: wanted yes or no")
-    tokenizer = load_tokenizer(str(source))
-    tokenizer.save_pretrained(out)
-    write_json(out / FILE, Inputs(tokenizer, prompt=prompt == "yes").settings)

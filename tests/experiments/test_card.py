@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 from huggingface_hub import ModelCard
 
-from core.files import read_json, sha256, write_json
-from experiments.card import card, describe, made_of, plain
+from core.files import digest, read_json, sha256, write_json
+from experiments.card import card, describe, identify, made_of, plain
 from experiments.tracking import Run
 
 
@@ -64,3 +64,25 @@ def test_a_card_without_licences_or_folders() -> None:
     assert front == {"library_name": "pytorch", "tags": ["biomedical", "kepl", "x"], "language": "zh"}
     assert made_of({"a": {"b": 1, "c": "nowhere"}}) == {}
     assert plain({"a": {"b": 1, "c": None, "d": "x/y", "e": [1], "f": True}}) == {"a.b": 1, "a.f": True}
+
+
+def test_a_model_is_its_files(runs: Path, tmp_path: Path) -> None:
+    """The identity is the same whatever was scored, when and by which commit, and another one for another byte of any file."""
+    identities = []
+    for number, weights in enumerate(("w", "w", "v")):
+        run, export = Run("sapbert", "pretrain", {"a": number}, number), tmp_path / str(number)
+        write_json(run.folder / "mlflow.json", {"run_id": f"run{number}"})
+        write_json(run.folder / "environment.json", {"commit": f"commit{number}"})
+        (export / "neighbours").mkdir(parents=True)
+        for file in ("config.json", "model.safetensors", "tokenizer.json", "names.parquet", "neighbours/table.npy"):
+            (export / file).write_text(weights if file == "neighbours/table.npy" else file)
+        write_json(export / "neighbours" / "manifest.json", {"seconds": number})
+        describe(export, run, "a model", "About.", {"val/loss": float(number)})
+        manifest = read_json(export / "manifest.json")
+        assert manifest["identity"] == identify(export)["identity"] == digest(manifest["checksums"])
+        assert manifest["checksums"]["model.safetensors"] == sha256(export / "model.safetensors")
+        assert set(manifest["checksums"]) == {
+            "config.json", "model.safetensors", "tokenizer.json", "names.parquet", "neighbours/table.npy"
+        }  # fmt: skip
+        identities.append(manifest["identity"])
+    assert identities[0] == identities[1] != identities[2]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 
 from core.files import InputError
 from experiments import pretrain
+from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, machine, papers, table
 from experiments.stages import Stage
 from kg.embeddings import EmbeddingTable
@@ -25,21 +26,19 @@ from tests.kg.test_train import ladder
 ROOT = Path(__file__).parents[2]
 
 
+#: Inputs that every profile accepts, with a path that holds a blank.
+GIVEN = Inputs(umls=Path("/data/META"), corpus=("/data/a.jsonl", "/data/b c.jsonl"), mirror=("/data/mirror",))
+
+
 def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 8)
     assert "kebiolm" in papers()
-    given = {
-        "UMLS": "/data/META",
-        "CORPUS": "/data/a.jsonl '/data/b c.jsonl'",
-        "WORKERS": "3",
-        "MIRROR": "/data/mirror",
-        "ARGS": "--trainer.max_steps 7",
-    }
     for paper in papers():
-        profiles = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())
-        assert {"small", "paper", "report"} <= set(profiles)
-        for profile in set(profiles) - {"report"}:
-            plan = commands(paper, profile, given, Path("/w"))
+        pipeline = pretrain.pipeline_of(paper)
+        assert set(pipeline) == {"training", "variants", "profiles", "report"}
+        assert {"small", "paper"} <= set(pipeline["profiles"])
+        for profile in pipeline["profiles"]:
+            plan = commands(paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7")
             assert len(plan) > 2 and plan[-1].result
             for words in (s.words for s in plan):
                 file = ROOT / words[0].replace(".", "/")
@@ -52,8 +51,32 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
                 words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
                 for words in training
             )
-    linking = next(s.words for s in commands("kebiolm", "paper", given, Path("/w")) if s.words[0] == "kg.linking")
+    linking = next(s.words for s in commands("kebiolm", "paper", Path("/w"), GIVEN) if s.words[0] == "kg.linking")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+
+
+def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
+    """(paper, profile, variant, pipeline, config files of its command) of every training that a pipeline can start."""
+    for paper in papers():
+        pipeline = pretrain.pipeline_of(paper)
+        for profile in pipeline["profiles"]:
+            for variant in pipeline["variants"]:
+                plan = commands(paper, profile, Path("/w"), GIVEN, Machine(devices=1), variants=[variant], plan=True)
+                (words,) = [stage.words for stage in plan if stage.result]
+                yield paper, profile, variant, pipeline, [b for a, b in pairwise(words) if a == "--config"]
+
+
+def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
+    """The paper's own config first, then the variant's and the profile's, each whole and in its order, then the machine's."""
+    found = list(trainings())
+    assert len(found) > 50
+    for paper, profile, variant, pipeline, files in found:
+        folder = f"experiments/{paper}/"
+        own = [folder + f for f in pipeline["variants"][variant].get("configs", [])]
+        shared = [folder + f for f in pipeline["profiles"][profile].get("configs", [])]
+        ordered = {tuple(own + shared), tuple(shared + own)}
+        assert files[0] == f"{folder}pretrain.yaml" and tuple(files[1:-1]) in ordered, (paper, profile, variant)
+        assert files[-1].startswith("experiments/common/")
 
 
 def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -65,73 +88,69 @@ def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield above + key, value
 
 
-@pytest.mark.parametrize("paper", papers())
-def test_no_profile_takes_back_what_an_arm_is(paper: str) -> None:
-    """The layers of every stage, laid over each other: what an ablation's file sets still stands."""
-    arms = 0
-    for profile, content in yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text()).items():
-        for stage in content["stages"] if profile != "report" else ():
-            layers = re.findall(r"--config (\S+)", stage["run"])
-            read = {layer: dict(leaves(yaml.safe_load((ROOT / layer).read_text()))) for layer in layers}
-            whole = {key: value for layer in layers for key, value in read[layer].items()}
-            for arm in (layer for layer in layers if "/pretrain_" in layer):
-                arms += 1
-                assert {key: whole[key] for key in read[arm]} == read[arm], (profile, stage["title"])
-    assert arms or paper == "zh"
+def test_no_profile_takes_back_what_a_variant_is() -> None:
+    """The layers of every training, laid over each other: what an ablation's file sets is still set."""
+    ablations = set()
+    for paper, profile, variant, _, files in trainings():
+        read = {layer: dict(leaves(yaml.safe_load((ROOT / layer).read_text()))) for layer in files}
+        whole = {key: value for layer in files for key, value in read[layer].items()}
+        for own in (layer for layer in files if "/pretrain_" in layer):
+            ablations.add(paper)
+            assert {key: whole[key] for key in read[own]} == read[own], (profile, variant)
+    assert ablations == set(papers()) - {"zh"}
 
 
 def test_graph_embeddings_are_pipelines_without_a_report() -> None:
     assert "kg/cmekg_transr" in pretrain.graph_embeddings() and "kg/transr" not in pretrain.graph_embeddings()
     for name in pretrain.graph_embeddings():
-        for profile in pretrain.pipeline_of(name):
-            plan = commands(name, profile, {"SEED": "3", "FRESH": "1"}, Path("/w"))
+        for profile in pretrain.pipeline_of(name)["profiles"]:
+            plan = commands(name, profile, Path("/w"), seed=3, fresh=True)
             assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[-1].result
             words = plan[-1].words
             assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
             assert words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
             assert words[words.index("--seed") + 1] == "3" and words[words.index("--fresh") + 1] == "true"
             assert ("experiments/kg/small_transr.yaml" in words) == (profile == "small")
-            (own,) = commands(name, profile, {"GRAPH": "/g"}, Path("/w"))
+            (own,) = commands(name, profile, Path("/w"), Inputs(graph=("/g",)))
             assert own.words[own.words.index("--graph") + 1] == "/g" and own.words[-1] == "false"
 
 
 def test_a_graph_embedding_is_trained(
-    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a graph of one's own and a run that is interrupted by nothing: a table, and where it is."""
     graph = ladder(tmp_path / "g")
     short = yaml.safe_load((ROOT / "experiments" / "kg" / "cmekg_transr.yaml").read_text())
-    short["small"]["stages"][-1]["run"] += " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
+    short["profiles"]["small"]["stages"][-1]["run"] += " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
-    pretrain.pretrain("kg/cmekg_transr", "small", {"GRAPH": graph})
+    told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),)))
     (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
     assert EmbeddingTable.load(folder / "transr").projection is not None
-    assert str(folder) in capsys.readouterr().out
+    assert str(folder) in told
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
-    plain = [s.words[0] for s in commands("kebiolm", "small", {}, Path("/w"))]
+    plain = [s.words[0] for s in commands("kebiolm", "small", Path("/w"))]
     assert plain[0] == "kg.build" and "kg.texts" in plain
-    own = commands("kebiolm", "small", {"GRAPH": "/g", "CORPUS": "/t.jsonl"}, Path("/w"))
+    own = commands("kebiolm", "small", Path("/w"), Inputs(graph=("/g",), corpus=("/t.jsonl",)))
     assert {"kg.build", "kg.texts"}.isdisjoint(s.words[0] for s in own)
     assert all("/g" in s.words for s in own)
 
 
-def test_several_graphs(tmp_path: Path) -> None:
-    plan = commands("sapbert", "small", {"GRAPH": "/a '/b c'"}, Path("/w"))
+def test_several_graphs() -> None:
+    plan = commands("sapbert", "small", Path("/w"), Inputs(graph=("/a", "/b c")))
     pairs = next(s.words for s in plan if s.words[0] == "datamodules.sapbert")
     assert pairs[pairs.index("--graph") + 1 : pairs.index("--unite")] == ["/a", "/b c"]
-    (tmp_path / "my graph").mkdir()
-    own = commands("sapbert", "small", {"GRAPH": str(tmp_path / "my graph")}, Path("/w"))
-    assert any(str(tmp_path / "my graph") in s.words for s in own)
+    own = commands("sapbert", "small", Path("/w"), Inputs(graph=("/my graph",)))
+    assert any("/my graph" in s.words for s in own)
 
 
-def test_a_start_encoders_corpus_comes_beside_its_own_text() -> None:
-    plan = commands("zh", "small", {"CORPUS": "/a.txt '/b c.txt'"}, Path("/w"))
+def test_the_corpus_of_the_initial_checkpoint_is_added_to_its_own_text() -> None:
+    plan = commands("zh", "small", Path("/w"), Inputs(corpus=("/a.txt", "/b c.txt")))
     for stage in (s.words for s in plan if s.words[0] in ("datamodules.vocabulary", "kg.linking")):
         first = stage.index("/w/texts.jsonl")
         assert stage[first : first + 3] == ["/w/texts.jsonl", "/a.txt", "/b c.txt"]
-    assert "" not in [w for s in commands("zh", "small", {}, Path("/w")) for w in s.words]
+    assert "" not in [w for s in commands("zh", "small", Path("/w")) for w in s.words]
 
 
 def test_every_report_fills_in() -> None:
@@ -142,8 +161,8 @@ def test_every_report_fills_in() -> None:
         assert all(key.startswith("val/") for key in report["rows"].values())
 
 
-def test_what_no_run_counted_is_not_told() -> None:
-    """Masked words alone (ARMS=mlm) know of no mentions; beside another training they take nothing away."""
+def test_what_no_run_counted_is_left_out() -> None:
+    """Masked words alone (VARIANTS=mlm) count no mentions; beside another training they take nothing away."""
     template = "{val/words:.0f} words, {val/mentions:.0f} mentions, each ranked, {val/odd:.0f} and {val/words:.0f} more"
     alone = {"mlm": {"end": {"val/words": 7.0}}}
     assert pretrain.counts(template, alone) == "7 words"
@@ -155,41 +174,40 @@ def test_what_no_run_counted_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("paper", "profile", "given", "message"),
     [
-        ("kebiolmm", "small", {}, "no paper 'kebiolmm'; choose from: .*kebiolm"),
-        ("kg/cmekg_transx", "small", {}, "no graph embedding 'cmekg_transx'; choose from: cmekg_transr"),
-        ("kebiolm", "big", {}, "no profile 'big'; choose from: small, paper"),
-        ("kebiolm", "paper", {"CORPUS": "x"}, "needs UMLS=.*MRCONSO"),
-        ("kebiolm", "paper", {"UMLS": "x"}, "needs CORPUS=.*PubMed"),
-        ("sapbert", "ontologies", {}, "needs MIRROR=.*MeSH"),
+        ("kebiolmm", "small", Inputs(), "no paper 'kebiolmm'; did you mean kebiolm.*Choose from: .*sapbert"),
+        ("kg/cmekg_transx", "small", Inputs(), "no graph embedding 'cmekg_transx'; choose from: cmekg_transr"),
+        ("kebiolm", "papre", Inputs(), "no profile 'papre'; did you mean paper.*Choose from: small, paper"),
+        ("kebiolm", "paper", Inputs(corpus=("x",)), "needs UMLS=.*MRCONSO"),
+        ("kebiolm", "paper", Inputs(umls=Path("x")), "needs CORPUS=.*PubMed"),
+        ("sapbert", "ontologies", Inputs(), "needs MIRROR=.*MeSH"),
     ],
 )
-def test_what_is_missing_is_said(paper: str, profile: str, given: dict[str, str], message: str) -> None:
+def test_a_missing_or_unknown_input_is_an_error(paper: str, profile: str, given: Inputs, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        commands(paper, profile, given, Path("/w"))
+        commands(paper, profile, Path("/w"), given)
 
 
 def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
     with pytest.raises(InputError, match="needs a CUDA GPU"):
-        machine({}, {"gpu": True})
-    assert machine({}, {}) == ["--config", "experiments/common/cpu.yaml", "--trainer.devices", "1"]
-    planned = machine({"PLAN": "1", "DEVICES": "8", "NODES": "2"}, {"gpu": True})
+        machine(Machine(), gpu=True)
+    assert machine(Machine()) == ["--config", "experiments/common/cpu.yaml", "--trainer.devices", "1"]
+    planned = machine(Machine(devices=8, nodes=2), gpu=True, plan=True)
     assert planned[:4] == ["--config", "experiments/common/ddp.yaml", "--trainer.devices", "8"]
-    assert machine({"DEVICES": "2"}, {})[-2:] == ["--trainer.strategy", "ddp"]
+    assert machine(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
-    assert machine({}, {"gpu": True})[:2] == ["--config", "experiments/common/ddp.yaml"]
+    assert machine(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
     with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
-        machine({"DEVICES": "4"}, {"gpu": True})
-    with pytest.raises(InputError, match="DEVICES=two: wanted a number"):
-        machine({"DEVICES": "two"}, {})
-    assert "16-mixed" in machine({"PRECISION": "16-mixed"}, {})
+        machine(Machine(devices=4))
+    with pytest.raises(InputError, match="DEVICES=0, NODES=None: expected numbers of at least 1"):
+        machine(Machine(devices=0))
+    assert "16-mixed" in machine(Machine(precision="16-mixed"))
 
 
-def test_a_plan_runs_nothing(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pretrain.pretrain("kebiolm", "small", {"PLAN": "1", "SEED": "7"})
-    told = capsys.readouterr().out.splitlines()
-    stages = commands("kebiolm", "small", {"SEED": "7"}, runs / "data" / "kebiolm-small")
-    assert [line for line in told if not line.startswith("#")] == [f"python -m {shlex.join(s.words)}" for s in stages]
+def test_a_plan_runs_nothing(runs: Path) -> None:
+    lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).splitlines()
+    stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7)
+    assert [line for line in lines if not line.startswith("#")] == [f"python -m {shlex.join(s.words)}" for s in stages]
     assert not (runs / "data").exists()
 
 
@@ -218,31 +236,26 @@ def test_logs_are_named_for_their_result_or_module() -> None:
     assert Stage("B", ["kg.refine", "graph"]).log == "kg.refine.log"
 
 
-def test_the_command_refuses_in_one_line() -> None:
-    for extra in (
-        ["nothing"],
-        ["kebiolm", "GRAF=x"],
-        ["kebiolm", "--profile", "small", "GRAF=x"],
-        ["kebiolm", "--profile", "paper"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "experiments.pretrain", *extra],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-        assert done.returncode == 2 and done.stderr.startswith("error: ") and len(done.stderr.strip().splitlines()) == 1
+def test_another_pipeline_s_stage_is_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SMedBERT's and EMBERT's first stage is `python -m experiments.pretrain zh`: it must pre-train, and say why it cannot."""
+    monkeypatch.setattr(pretrain, "pretrain", lambda *given: " ".join(given))
+    first = commands("smedbert", "small", Path("/w"))[0].words
+    assert first[0] == "experiments.pretrain" and pretrain.main(first[1:]) == 0
+    assert capsys.readouterr().out == "zh small\n"
+    monkeypatch.undo()
+    assert pretrain.main(["nothing"]) == 2
+    assert capsys.readouterr().err.startswith("error: no paper 'nothing'")
 
 
 @pytest.mark.slow
-def test_the_whole_road_on_a_small_graph(tmp_path: Path) -> None:
-    """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second call finds all done."""
+def test_the_whole_pipeline_on_a_small_graph(tmp_path: Path) -> None:
+    """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second call finds every run finished."""
     from kg.sources import hpo
     from tests.fakes import hpo as fake
 
-    fake.write(tmp_path / "hpo", terms=150)
+    fake.write(tmp_path / "hpo", terms=120)
     hpo.read(tmp_path / "hpo").save(tmp_path / "graph")
     with open(tmp_path / "texts.txt", "w") as handle:
         handle.writelines(f"{' '.join(text.split())}\n" for _, _, text in hpo.texts(tmp_path / "hpo"))
@@ -251,35 +264,43 @@ def test_the_whole_road_on_a_small_graph(tmp_path: Path) -> None:
         "KEPL_RUNS": str(tmp_path / "runs"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'm.db'}",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.pretrain",
-        "kebiolm",
-        f"GRAPH={tmp_path / 'graph'}",
-        f"CORPUS={tmp_path / 'texts.txt'}",
-        "WORKERS=2",
-        "ARGS=--trainer.max_steps 3",
-    ]
+    inputs = f"Inputs(graph=({str(tmp_path / 'graph')!r},), corpus=({str(tmp_path / 'texts.txt')!r},))"
+    program = (
+        "from core.logs import set_up; from experiments.machine import Inputs, Machine; set_up(); "
+        "from experiments.pretrain import pretrain; "
+        f"print(pretrain('kebiolm', 'small', {inputs}, Machine(workers=2), args='--trainer.max_steps 3'))"
+    )
     for expected in ("KeBioLM from TransE", "already finished"):
+        command = [sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert expected in done.stdout and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
+        assert expected in done.stderr and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
 
 
-def test_arms_choose_among_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
-    def results(**given: str) -> list[str | None]:
-        return [s.result for s in commands("smedbert", "small", given, Path("/w")) if s.result]
+def test_variants_choose_among_trainings() -> None:
+    def results(*variants: str, paper: str = "smedbert", profile: str = "small") -> list[str | None]:
+        plan = commands(paper, profile, Path("/w"), GIVEN, variants=variants, plan=True)
+        return [s.result for s in plan if s.result]
 
-    assert results() == ["smedbert"] and results(ARMS="plain smedbert") == ["smedbert", "plain"]
-    assert results(ARMS="losses type") == ["type", "losses"]  # in the pipeline's order
-    before = [s.title for s in commands("smedbert", "small", {}, Path("/w")) if not s.result]
-    assert [s.title for s in commands("smedbert", "small", {"ARMS": "k5"}, Path("/w")) if not s.result] == before
-    with pytest.raises(InputError, match="ARMS: no 'tpye' here; choose from: smedbert, plain, type"):
-        results(ARMS="tpye")
+    assert results() == ["smedbert"] and results("plain", "smedbert") == ["smedbert", "plain"]
+    assert results("losses", "type") == ["type", "losses"]  # in the pipeline's order
+    assert results(paper="kebiolm") == ["transe", "random"] and results(paper="kebiolm", profile="paper") == ["transe"]
+    assert results("random", paper="kebiolm", profile="paper") == ["random"]
+    before = [s.title for s in commands("smedbert", "small", Path("/w")) if not s.result]
+    assert [s.title for s in commands("smedbert", "small", Path("/w"), variants=["k5"]) if not s.result] == before
+    with pytest.raises(InputError, match=r"VARIANTS: no variant 'tpye'; did you mean type\? Choose from: smedbert, plain, type"):
+        results("tpye")
+    with pytest.raises(InputError, match="no variant 'type'; this pipeline has none"):
+        commands("kg/cmekg_transr", "small", Path("/w"), variants=["type"])
+
+
+def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [s.together for s in commands("kebiolm", "small", Path("/w")) if s.result] == [1, 1]
+    monkeypatch.setattr(pretrain, "gpus", lambda: 2)
+    assert [s.together for s in commands("kebiolm", "small", Path("/w"), where=Machine(devices=2)) if s.result] == [None, None]
 
 
 def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
-    """Else the text would tell what the evaluation of synonyms asks for."""
-    words = next(s.words for s in commands("smedbert", "small", {}, Path("/w")) if s.words[0] == "kg.texts")
+    """Else the text would hold the answers of the evaluation of synonyms."""
+    words = next(s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.texts")
     assert set(words[words.index("--without") + 1].split(",")) == set(EQUIVALENT)

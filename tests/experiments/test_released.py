@@ -17,8 +17,9 @@ from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder
 from experiments.released import make_export, recipes
 from models.genbioel import GenBioELModel
-from models.kebiolm import RELEASED_HEAD, KeBioLM, KeBioLMEncoder
+from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm import masked_lm as kebiolm_masked_lm
+from models.kebiolm.released import RELEASED_HEAD
 from models.sapbert import SapBERTEncoder
 from tests.fakes import genbioel, kebiolm, sapbert
 from tests.models.test_kebiolm import first_batch, module, released_layout
@@ -72,6 +73,8 @@ def test_kebiolms_release_is_what_it_was(fake_kebiolm: kebiolm.Folders, tmp_path
     assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2  # [CLS] stands before it
     manifest = read_json(out / "manifest.json")
     assert manifest["stem"] == "released" and "pytorch_model.bin" in manifest["files"]
+    again = read_json(make_export("kebiolm", str(tmp_path / "release"), tmp_path / "again") / "manifest.json")
+    assert manifest["identity"] == again["identity"] and "kebiolm.safetensors" in manifest["checksums"]
 
 
 def test_without_a_config_the_weights_say_the_sizes(fake_kebiolm: kebiolm.Folders, tmp_path: Path) -> None:
@@ -100,10 +103,10 @@ def test_what_is_no_release_is_refused(fake_kebiolm: kebiolm.Folders, tmp_path: 
     with pytest.raises(InputError, match="no such folder. Fetch the checkpoint first"):
         make_export("kebiolm", "someone/model", out)
     (source / "entity.jsonl").write_text('{"id": 0, "entity_name": "a"}\n{"id": 0, "entity_name": "b"}\n')
-    with pytest.raises(InputError, match=r"entity\.jsonl:2: wanted a row that no other line has"):
+    with pytest.raises(InputError, match=r"entity\.jsonl:2: expected a row that no other line has"):
         make_export("kebiolm", str(source), out)
     (source / "entity.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match=r"entity\.jsonl:1: wanted"):
+    with pytest.raises(InputError, match=r"entity\.jsonl:1: expected"):
         make_export("kebiolm", str(source), out)
     torch.save({k: v for k, v in state.items() if "mention_detector" not in k}, source / "pytorch_model.bin")
     with pytest.raises(InputError, match="missing .*detector"):
@@ -124,7 +127,7 @@ def test_sapberts_and_genbioels_releases_are_plain_folders(
 ) -> None:
     made = make_export("sapbert", str(fake_sapbert.bert), tmp_path / "sapbert", {"pooling": "mean"})
     assert encoder(str(made)).paper == "sapbert" and SapBERTEncoder.from_export(made).pooling == "mean"
-    with pytest.raises(InputError, match="pooling 'max': wanted one of cls, mean"):
+    with pytest.raises(InputError, match="pooling 'max': expected one of cls, mean"):
         make_export("sapbert", str(fake_sapbert.bert), tmp_path / "other", {"pooling": "max"})
     made = make_export("genbioel", str(fake_genbioel.bart), tmp_path / "genbioel", {"prompt": "no"})
     assert encoder(str(made)).paper == "genbioel" and not Inputs.from_export(made).prompted

@@ -17,6 +17,7 @@ from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
+from models.kebiolm.released import load_released
 from tests.fakes.kebiolm import Folders
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
@@ -254,15 +255,15 @@ def test_the_released_layout_loads_in_compat(fake_kebiolm: Folders) -> None:
         load_bert(fake_kebiolm.bert), torch.randn_like(source.encoder.entity), 2, 7, compat=True
     ).eval()
     state = released_layout(source.encoder)
-    target.load_released(state)
+    load_released(target, state)
     assert torch.equal(
         target(batch.input_ids, batch.attention_mask), source.encoder(batch.input_ids, batch.attention_mask)
     )
     del state["bert.layer_norm.weight"]
     with pytest.raises(InputError, match=r"norm\.weight"):
-        target.load_released(state)
+        load_released(target, state)
     with pytest.raises(InputError, match="compat"):
-        module(fake_kebiolm).encoder.load_released(state)  # type: ignore[union-attr]
+        load_released(module(fake_kebiolm).encoder, state)  # type: ignore[arg-type]
 
 
 def test_validation_counts(fake_kebiolm: Folders) -> None:

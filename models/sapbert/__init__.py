@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from core.files import InputError, read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
-from models.encoders import BertEncoder, load_bert, set_dropout
+from models.encoders import BertEncoder, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
@@ -180,14 +180,6 @@ class SapBERTEncoder(BertEncoder):
         if not file.is_file():
             raise InputError(f"{file}: missing; this is no SapBERT export. Export the run again.")
         return cls(str(folder), pooling=str(read_json(file).get("pooling")))
-
-
-def released(source: Path, out: Path, pooling: str = "cls") -> None:
-    """The authors' checkpoint, a BERT, as the files of an export, written into `out`; "mean" for their mean-token versions."""
-    if pooling not in POOLING:
-        raise InputError(f"pooling {pooling!r}: wanted one of {', '.join(POOLING)}")
-    load_bert(str(source)).save_pretrained(out)
-    write_json(out / "sapbert.json", {"pooling": pooling})
 
 
 class SapBERT(PaperModule):

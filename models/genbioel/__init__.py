@@ -118,11 +118,6 @@ class GenBioELModel(nn.Module):
         return found
 
 
-def released(source: Path, out: Path) -> None:
-    """The authors' checkpoint, a BART, as the files of an export, written into `out`."""
-    load_bart(str(source), "sdpa").save_pretrained(out)
-
-
 class GenBioEL(PaperModule):
     """Pre-training and fine-tuning (Section 2); which of them, the data say.
 
