@@ -427,7 +427,7 @@ def table(
     """A paper's table, reported beside measured; as Markdown and CSV.
 
     Args:
-        paper: Paper.
+        paper: Paper whose table it is.
         table: Number of the table.
         out: Folder for the files. Default: runs/tables.
         run: First make the results that are missing; each prints how long it takes.
@@ -443,7 +443,7 @@ def figures(paper: str) -> None:
     """A paper's figures; `kepl figures PAPER --help` has the settings of each.
 
     Args:
-        paper: Paper.
+        paper: Paper whose figures they are.
     """
 
 

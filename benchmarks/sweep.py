@@ -361,7 +361,7 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
     metrics = [m for m in sweep.report if m in every] if sweep.report else every
     body = [
         [
-            *(row["point"].get(k, "") for k in varied),
+            *(str(row["point"].get(k, "")) for k in varied),
             row["name"],
             *(f"{row['metrics'][m]:.4f}" if m in row["metrics"] else "" for m in metrics),
             row["run"],

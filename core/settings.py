@@ -99,7 +99,8 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
-    close = difflib.get_close_matches(word, known, 1, 0.6) or difflib.get_close_matches(word.lower(), known, 1, 0.6)
+    longer = sorted((k for k in known if len(word) > 2 and k.lower().startswith(word.lower())), key=len)  # a word cut short
+    close = longer or difflib.get_close_matches(word, known, 1, 0.6) or difflib.get_close_matches(word.lower(), known, 1, 0.6)
     return f"did you mean {close[0]}? " if close else ""
 
 
@@ -306,7 +307,7 @@ def parse(
     for name, option in options.items():
         if option.default is inspect.Parameter.empty and values.get(name) is None:
             raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    given_names = set(typed) | ({k for k, v in values.items() if v != options[k].default} if "config" in given else set())
+    given_names = set(typed) | ({k for k, v in values.items() if k in options and v != options[k].default} if "config" in given else set())
     own = {option.name: values[option.name] for option in extra if values.get(option.name) is not None}
     groups = groups_of(function)
     arguments_of: dict[str, Any] = {}

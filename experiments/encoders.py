@@ -271,12 +271,13 @@ def _of_fine_tuned(label: str, folder: Path) -> Encoder:
 def _of_export(name: str, folder: Path) -> Encoder:
     if _holds_fine_tuned(folder):
         return _of_fine_tuned(name, folder)
-    paper = str(read_json(folder / "manifest.json").get("paper"))
+    manifest = read_json(folder / "manifest.json")
+    paper, identity = str(manifest.get("paper")), manifest.get("identity") or sha256(folder / "manifest.json")
     if paper not in recipes():
         raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
     recipe = _recipe(paper)
     return Encoder(
-        name, str(folder), recipe["load"], recipe.get("linker"), sha256(folder / "manifest.json"), recipe.get("small") or {},
+        name, str(folder), recipe["load"], recipe.get("linker"), str(identity), recipe.get("small") or {},
         paper, {k: v["setting"] for k, v in recipe.get("options", {}).items()}, recipe.get("masked_lm", MASKED_LM),
     )  # fmt: skip
 

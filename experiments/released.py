@@ -36,7 +36,7 @@ def recipes() -> dict[str, dict[str, str]]:
     return {paper: recipe["released"] for paper, recipe in found.items() if "released" in recipe}
 
 
-def make_export(paper: str, source: str, out: str | Path, settings: dict[str, str] | None = None) -> Path:
+def make_export(paper: str, source: str, out: str | Path, **settings: Any) -> Path:
     """An export folder of a released checkpoint in folder `source`. Raises InputError for what is no such checkpoint."""
     if paper not in recipes():
         raise InputError(f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}")
@@ -46,17 +46,17 @@ def make_export(paper: str, source: str, out: str | Path, settings: dict[str, st
     parts = {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
     taken = {room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty] for room, f in parts.items()}
     known = [name for names in taken.values() for name in names]
-    if unknown := sorted(set(settings or {}) - set(known)):
+    if unknown := sorted(set(settings) - set(known)):
         raise InputError(f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}")
     with written_folder(out) as made:
         for room, function in parts.items():
-            own: dict[str, Any] = {k: v for k, v in (settings or {}).items() if k in taken[room]}
+            own: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}
             function(folder, made, **own)
         if not (made / "tokenizer.json").is_file():
             _tokenizer(folder, made)
         weights = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")}
         manifest: dict[str, Any] = {"paper": paper, "stem": "released", "seed": None, "scores": {}, "commit": commit()}
-        manifest |= identify(made) | {"released": digest(weights), "files": weights, "settings": settings or {}}
+        manifest |= identify(made) | {"released": digest(weights), "files": weights, "settings": settings}
         write_json(made / "manifest.json", manifest)
     return Path(out)
 
@@ -83,7 +83,7 @@ def main() -> int:
     try:
         if wrong := [word for word in given.settings if "=" not in word]:
             raise InputError(f"{wrong[0]!r}: expected NAME=VALUE")
-        made = make_export(given.paper, given.source, given.out, dict(word.split("=", 1) for word in given.settings))
+        made = make_export(given.paper, given.source, given.out, **dict(word.split("=", 1) for word in given.settings))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

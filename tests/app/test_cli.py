@@ -172,7 +172,8 @@ def test_a_file_gives_settings_and_the_command_line_replaces_them(
         assert main(["link", "--graph", folder, "--config", str(file)]) == 2 and message in capsys.readouterr().err
 
 
-LIGHT = ("torch", "pytorch_lightning", "mlflow", "transformers", "sklearn", "pandas", "pykeen")
+MODELS = ("torch", "pytorch_lightning", "mlflow", "transformers", "sklearn", "pykeen")
+LIGHT = (*MODELS, "pandas")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_a_dictionary_links_without_a_model_library(chain: str, folder: str) -> 
     words = ["link", "--graph", folder, "--chain", chain, "--text", "foozin"]
     code = (
         f"import sys; from app.cli import main; assert main({words!r}) == 0; "
-        f"found = [m for m in {LIGHT!r} if m in sys.modules]; sys.exit(f'loaded: {{found}}' if found else 0)"
+        f"found = [m for m in {MODELS!r} if m in sys.modules]; sys.exit(f'loaded: {{found}}' if found else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment())
     assert done.returncode == 0 and "foozin" in done.stdout, done.stderr[-500:]

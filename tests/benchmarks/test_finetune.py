@@ -207,7 +207,7 @@ def test_a_model_or_data_of_another_kind_is_refused(
         (["finetune", "NCBI", data, "MODEL=no-such-model"], "no model 'no-such-model': neither a folder"),
         (["finetune", "NCBI", pairs, f"MODEL={folder}"], "a pair task; NCBI is ner"),
         (["finetune", "NCBI", data, f"MODEL={folder}", f"CKPT={tmp_path}"], "no finished run here"),
-        (["finetune", "NCBI", "DATA=./nowhere", f"MODEL={folder}"], "DATA=./nowhere: no such folder"),
+        (["finetune", "NCBI", "DATA=./nowhere", f"MODEL={folder}"], "DATA=nowhere: no such folder"),
         (["finetune", "NCBI", f"DATA={tmp_path / 'empty'}", f"MODEL={folder}"], "train.tsv: no such file"),
     ):
         assert main(words) == 2

@@ -525,7 +525,7 @@ def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
 
 def test_the_command(tmp_path, capsys, monkeypatch):
     assert main(["data", "cMedQAN"]) == 2
-    assert "no task 'cMedQAN'; choose from: cMedQANER" in capsys.readouterr().err
+    assert "no task 'cMedQAN'; did you mean cMedQANER?" in capsys.readouterr().err
     monkeypatch.setattr(data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network"))
     assert main(["data", "DXY-NER", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err

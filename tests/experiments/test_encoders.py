@@ -52,7 +52,7 @@ def test_what_cannot_be_copied(runs: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_options_are_those_of_the_recipes() -> None:
-    assert "smedbert" in options()["HITS"] and "smedbert" in options()["K"] and encoder("minilm").options == {}
+    assert "smedbert" in options()["HITS"] and "smedbert" in options()["K"] and encoder("minilm").option_keys == {}
 
 
 def fine_tuned(

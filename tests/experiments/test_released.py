@@ -97,7 +97,7 @@ def test_what_is_no_release_is_refused(fake_kebiolm: kebiolm.Folders, tmp_path: 
     _, state = checkpoint(fake_kebiolm, tmp_path / "release")
     source, out = tmp_path / "release", tmp_path / "export"
     with pytest.raises(InputError, match=r"no setting 'pooling' of kebiolm; choose from: graph"):
-        make_export("kebiolm", str(source), out, {"pooling": "cls"})
+        make_export("kebiolm", str(source), out, pooling="cls")
     with pytest.raises(InputError, match="no released checkpoint of 'embert' is known; choose from: "):
         make_export("embert", str(source), out)
     with pytest.raises(InputError, match="no such folder. Fetch the checkpoint first"):
@@ -125,11 +125,11 @@ def test_what_is_no_release_is_refused(fake_kebiolm: kebiolm.Folders, tmp_path: 
 def test_sapberts_and_genbioels_releases_are_plain_folders(
     fake_sapbert: sapbert.Folders, fake_genbioel: genbioel.Folders, tmp_path: Path
 ) -> None:
-    made = make_export("sapbert", str(fake_sapbert.bert), tmp_path / "sapbert", {"pooling": "mean"})
+    made = make_export("sapbert", str(fake_sapbert.bert), tmp_path / "sapbert", pooling="mean")
     assert encoder(str(made)).paper == "sapbert" and SapBERTEncoder.from_export(made).pooling == "mean"
     with pytest.raises(InputError, match="pooling 'max': expected one of cls, mean"):
-        make_export("sapbert", str(fake_sapbert.bert), tmp_path / "other", {"pooling": "max"})
-    made = make_export("genbioel", str(fake_genbioel.bart), tmp_path / "genbioel", {"prompt": "no"})
+        make_export("sapbert", str(fake_sapbert.bert), tmp_path / "other", pooling="max")
+    made = make_export("genbioel", str(fake_genbioel.bart), tmp_path / "genbioel", prompt="no")
     assert encoder(str(made)).paper == "genbioel" and not Inputs.from_export(made).prompted
     assert GenBioELModel.from_export(made).hidden_size > 0
 

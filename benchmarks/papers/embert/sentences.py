@@ -83,7 +83,7 @@ def mentions(linked: Path) -> Iterator[Mention]:
     """Every mention in a folder of linked text. Raises InputError when there is none."""
     if not (linked / "manifest.json").is_file():
         raise InputError(
-            f"LINKED={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
+            f"LINKED_TEXT={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
         )
     for part in sorted(linked.glob("part-*.jsonl")):
         for _, line in lines(part):
