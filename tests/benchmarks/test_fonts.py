@@ -36,7 +36,7 @@ def test_a_character_that_a_font_lacks_is_written_as_its_number() -> None:
 
 def test_matplotlib_finds_the_font_by_its_name(font: Path) -> None:
     name = font_manager.FontProperties(fname=str(font)).get_name()
-    assert Path(font_manager.findfont(name, fallback_to_default=False)) == font
+    assert Path(font_manager.findfont(name, fallback_to_default=False)).samefile(font)
 
 
 def test_without_the_package_one_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
