@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
+from datamodules.rows import attention, framed, padded
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 
@@ -28,6 +28,16 @@ class MLMBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     labels: Tensor  # (B, L) original id where a token is predicted, else -100
     counts: Tensor  # (1,) predicted tokens
+
+
+class MLMExample(NamedTuple):
+    """One sequence of n tokens and [CLS] and [SEP] around them."""
+
+    ids: np.ndarray  # (n + 2,) with masked tokens
+    labels: np.ndarray  # (n + 2,)
+
+    def blank(self) -> MLMExample:
+        return self._replace(labels=np.full(len(self.labels), IGNORE))
 
 
 class MLMData(CorpusData):
@@ -67,36 +77,26 @@ class MLMData(CorpusData):
     def setup(self, stage: str | None = None) -> None:
         if self.corpus is not None:
             return
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer))
         corpus.check_length(self.max_length)
         self.random_ids = replacements(self.tokenizer)
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size)
         self.corpus = corpus
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> MLMBatch:
-        """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> MLMExample:
+        found = self.sequence(index)
+        unit = units(found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS)
+        ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        return MLMExample(framed(ids, self.tokenizer), np.pad(labels, 1, constant_values=IGNORE))
 
-        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
-        """
-        assert self.corpus is not None
-        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
-        assert isinstance(self.tokenizer.mask_token_id, int)
-        examples = [self.corpus[int(i)] for i in indices]
-        shape = (len(examples), max(len(e.ids) for e in examples) + 2)
-        corrupted, labels = np.full(shape, pad, np.int64), np.full(shape, IGNORE, np.int64)
-        attention = np.zeros(shape, np.int64)
-        for row, (index, example) in enumerate(zip(indices, examples, strict=True)):
-            n = len(example.ids)
-            rng = np.random.default_rng([self.seed, epoch + 1, int(index)])
-            unit = units(example.word_start if self.whole_words else np.ones(n, bool), NO_SPANS)
-            ids, predicted = masked(example.ids, unit, rng, self.tokenizer.mask_token_id, self.random_ids, **self.rates)
-            corrupted[row, 0], corrupted[row, 1 : n + 1], corrupted[row, n + 1] = cls, ids, sep
-            attention[row, : n + 2] = 1
-            if not blank:
-                labels[row, 1 : n + 1] = predicted
+    def collate(self, examples: list[MLMExample]) -> MLMBatch:
+        assert isinstance(self.tokenizer.pad_token_id, int)
+        ids, predicted = zip(*examples, strict=True)
+        labels = padded(predicted, IGNORE)
         counts = np.array([(labels != IGNORE).sum()], np.float32)
-        return MLMBatch(*(torch.from_numpy(a) for a in (corrupted, attention, labels, counts)))
+        arrays = (padded(ids, self.tokenizer.pad_token_id), attention(ids), labels, counts)
+        return MLMBatch(*(torch.from_numpy(a) for a in arrays))
 
     def export(self, folder: str) -> None:
         """Write the tokenizer into `folder`."""

@@ -15,9 +15,11 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError
 from datamodules.corpus import Corpus
+from datamodules.corpus import Example as Sequence
 
 
 class Stepped(Protocol):
@@ -35,6 +37,36 @@ class Stepped(Protocol):
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
         """The examples `indices` as in `epoch` (-1: validation); a `blank` batch has their shapes and counts nothing."""
+
+
+class Example(Protocol):
+    """What one example adds to a batch."""
+
+    def blank(self) -> Example:
+        """The same without all that counts: labels, mentions."""
+
+
+class Exampled(Protocol):
+    """A data module whose batches are made of examples, each drawn by a generator of its own."""
+
+    seed: int
+
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> Any:
+        """Example number `index` (:class:`Example`); every draw comes from `rng`.  held_out: for validation."""
+
+    def collate(self, examples: list[Any]) -> Any:
+        """The examples as one batch."""
+
+
+def make_batch(data: Exampled, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
+    """The examples `indices`, drawn as in `epoch` (-1: the fixed draws of validation).
+
+    A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
+    """
+    examples = [
+        data.example(int(i), np.random.default_rng([data.seed, epoch + 1, int(i)]), epoch < 0) for i in indices
+    ]
+    return data.collate([example.blank() for example in examples] if blank else examples)
 
 
 def length_order(indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
@@ -140,10 +172,12 @@ def held_out_batches(data: Stepped, indices: np.ndarray, lengths: np.ndarray, ba
 class CorpusData(pl.LightningDataModule):
     """Steps over a corpus: the base of the data modules of linked text.
 
-    A subclass sets what stands here, `corpus` in its ``setup``, and has ``batch`` (:class:`Stepped`).
+    A subclass sets what is listed here, `corpus` and `tokenizer` in its ``setup``, and has ``example`` and ``collate``
+    (:class:`Exampled`).
     """
 
     corpus: Corpus | None
+    tokenizer: PreTrainedTokenizerFast
     train_indices: np.ndarray
     held_out_indices: np.ndarray
     batch_size: int
@@ -152,8 +186,26 @@ class CorpusData(pl.LightningDataModule):
     seed: int
     validation_size: int | None = None  # held-out sequences that validation takes at most
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> Any:
         raise NotImplementedError
+
+    def collate(self, examples: list[Any]) -> Any:
+        raise NotImplementedError
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
+        """:func:`make_batch`."""
+        return make_batch(self, indices, epoch, blank)
+
+    def sequence(self, index: int) -> Sequence:
+        """The corpus's sequence number `index`."""
+        assert self.corpus is not None
+        return self.corpus[index]
+
+    @property
+    def mask_id(self) -> int:
+        """The id of [MASK]."""
+        assert isinstance(self.tokenizer.mask_token_id, int)
+        return self.tokenizer.mask_token_id
 
     @property
     def steps_per_epoch(self) -> int:

@@ -36,8 +36,10 @@ from datamodules.embert import EMBERTBatch
 from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, save_masked_lm, start_as_bert
 from models.heads import MLMHead
+from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "pair", "consistency", "segmentation", "atomic", "adjective")
+SIDES = ("atomic", "adjective")  #: a hidden part's side, 0 and 1
 
 
 class Consistency(nn.Module):
@@ -127,6 +129,8 @@ class EMBERT(PaperModule):
         self.positions, self.position_size, self.reduction = positions, position_size, reduction
         self.attention, self.dropout = attention, dropout
         self.used = tuple(w > 0 for w in self.weights)
+        kinds = {"loss": TERMS, "right": TERMS, "count": TERMS, "unigram": SIDES, "boundaries": ("both", "predicted", "gold")}
+        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "consistent"])
 
     def configure_model(self) -> None:
         """Read the encoder; Lightning calls this before it needs parameters."""
@@ -205,47 +209,46 @@ class EMBERT(PaperModule):
         return self.step_mean(sums, self.divisors(batch.counts), batch_idx, TERMS, self.weights)  # Eq. (10)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(24, dtype=torch.double, device=self.device)
+        self.sums.reset()
 
     def validation_step(self, batch: EMBERTBatch, batch_idx: int) -> None:
-        """Losses and accuracies, and what saying the commonest thing would get right."""
+        """Losses and accuracies, and what baselines that always answer alike get right."""
         found = self.outputs(batch)
-        sums, right = self.loss_sums(found).double(), torch.zeros(6, dtype=torch.double, device=self.device)
-        for i, term in enumerate(TERMS):
-            if term in found:
-                logits, labels = found[term]
-                right[i] = (logits.argmax(-1) == labels).sum()
+        right = {f"right_{t}": (logits.argmax(-1) == labels).sum() for t, (logits, labels) in found.items()}
+        self.sums.update(right | prefixed("loss", TERMS, self.loss_sums(found)) | prefixed("count", TERMS, batch.counts[:6]))
         common = self.trainer.datamodule.unigrams if self.parts else {}  # type: ignore[attr-defined]
-        by_place = torch.zeros(2, dtype=torch.double)
+        by_side = [0, 0]
         for (*_, position, length, side), token in zip(batch.hidden.tolist(), batch.hidden_ids.tolist(), strict=True):
-            by_place[side] += common.get((side, length, position)) == token
-        # Of a boundary: found, said, there; and consistent ones, which with their count give the commonest answer.
-        boundary = torch.zeros(3, dtype=torch.double, device=self.device)
+            by_side[side] += common.get((side, length, position)) == token
+        self.sums.update({f"unigram_{name}": number for name, number in zip(SIDES, by_side, strict=True)})
         if "segmentation" in found:
             said, there = found["segmentation"][0].argmax(-1) == 1, found["segmentation"][1] == 1
-            boundary = torch.stack([(said & there).sum(), said.sum(), there.sum()]).double()
-        consistent = batch.consistent.sum().double()[None].to(self.device)
-        self._tally += torch.cat(
-            [sums, right, batch.counts[:6].double(), by_place.to(self.device), boundary, consistent]
-        )
+            boundaries = {"both": said & there, "predicted": said, "gold": there}
+            self.sums.update({f"boundaries_{name}": which.sum() for name, which in boundaries.items()})
+        self.sums.update({"consistent": batch.consistent.sum()})
 
     def on_validation_epoch_end(self) -> None:
-        tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
-        sums, right, counts = tally[:6], tally[6:12], tally[12:18]
-        by_place, boundary, consistent = tally[18:20], tally[20:23], tally[23]
-        some = counts.clamp_min(1)
-        logged = {"val/loss": (sums / some * sums.new_tensor(self.weights)).sum()}
-        for i, term in enumerate(TERMS):
-            logged[f"val/{term}_count"] = counts[i]
-            if self.used[i]:
-                logged |= {f"val/loss_{term}": sums[i] / some[i], f"val/{term}_accuracy": right[i] / some[i]}
+        sums = self.sums.compute()
+        count = {term: sums[f"count_{term}"] for term in TERMS}
+        means = {term: ratio(sums[f"loss_{term}"], count[term]) for term in TERMS}
+        every = torch.stack(list(means.values()))
+        logged = {"val/loss": (every * every.new_tensor(self.weights)).sum()} | {f"val/{t}_count": count[t] for t in TERMS}
+        for term, used in zip(TERMS, self.used, strict=True):
+            if used:
+                logged |= {f"val/loss_{term}": means[term], f"val/{term}_accuracy": ratio(sums[f"right_{term}"], count[term])}
+
+        def majority(positive: Tensor, whole: Tensor) -> Tensor:
+            """Accuracy of the majority-class baseline."""
+            return ratio(torch.maximum(positive, whole - positive), whole)
+
         if self.consistency is not None:
-            logged["val/consistency_majority"] = torch.maximum(consistent, counts[2] - consistent) / some[2]
+            logged["val/consistency_majority"] = majority(sums["consistent"], count["consistency"])
         if self.segmentation is not None:
-            logged["val/segmentation_majority"] = torch.maximum(boundary[2], counts[3] - boundary[2]) / some[3]
-            logged["val/segmentation_f1"] = 2 * boundary[0] / (boundary[1] + boundary[2]).clamp_min(1)
+            both, predicted, gold = (sums[f"boundaries_{name}"] for name in ("both", "predicted", "gold"))
+            logged["val/segmentation_majority"] = majority(gold, count["segmentation"])
+            logged["val/segmentation_f1"] = ratio(2 * both, predicted + gold)
         if self.parts:
-            logged |= {f"val/{t}_unigram": by_place[i] / some[4 + i] for i, t in enumerate(TERMS[4:])}
+            logged |= {f"val/{side}_unigram": ratio(sums[f"unigram_{side}"], count[side]) for side in SIDES}
         self.log_dict(logged, batch_size=1)
 
     def export(self, folder: str | Path) -> None:

@@ -26,6 +26,7 @@ from datamodules.mlm import MLMBatch
 from models.base import PaperModule
 from models.encoders import load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead
+from models.sums import Sums, ratio
 
 
 def sinusoids(positions: int, size: int) -> Tensor:
@@ -111,6 +112,7 @@ class MLM(PaperModule):
         }
         self.positions = positions
         self.bert: BertModel | None = None
+        self.sums = Sums(("loss", "right", "tokens"))
 
     def configure_model(self) -> None:
         """Read or make the encoder; Lightning calls this before it needs parameters.
@@ -158,23 +160,23 @@ class MLM(PaperModule):
         return self.step_mean(self.loss_sum(batch), batch.counts, batch_idx)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(3, dtype=torch.double, device=self.device)
+        self.sums.reset()
 
     def validation_step(self, batch: MLMBatch, batch_idx: int) -> None:
         logits, labels = self.logits(batch)
         loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
         right = (logits.argmax(-1) == labels).sum()
-        self._tally += torch.stack([loss.double(), right.double(), batch.counts[0].double()])
+        self.sums.update({"loss": loss, "right": right, "tokens": batch.counts[0]})
 
     def on_validation_epoch_end(self) -> None:
-        loss, right, count = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
-        mean = loss / count.clamp_min(1)
+        sums = self.sums.compute()
+        mean = ratio(sums["loss"], sums["tokens"])
         self.log_dict(
             {
                 "val/loss": mean,
                 "val/perplexity": mean.exp(),
-                "val/accuracy": right / count.clamp_min(1),
-                "val/tokens": count,
+                "val/accuracy": ratio(sums["right"], sums["tokens"]),
+                "val/tokens": sums["tokens"],
             },
             batch_size=1,
         )

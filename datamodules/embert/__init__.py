@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError
 from datamodules.corpus import Corpus, Example
 from datamodules.embert.names import Pieces, Replacements
 from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
 from datamodules.masking import IGNORE
+from datamodules.rows import attention, numbered, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
@@ -50,6 +50,26 @@ class EMBERTBatch(NamedTuple):
     )
     hidden_ids: Tensor  # (T,) original ids
     counts: Tensor  # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective, sequences
+
+
+class EMBERTExample(NamedTuple):
+    """One sequence of n tokens with [CLS], [SEP] and, between two segments, another [SEP]."""
+
+    ids: np.ndarray  # (n + 2 or 3,)
+    second: np.ndarray  # likewise
+    mlm: np.ndarray  # likewise
+    segments: np.ndarray  # likewise
+    pair: int
+    around: np.ndarray  # (r, 2) tokens before and behind each replaced entity
+    consistent: np.ndarray  # (r,)
+    hidden: np.ndarray  # (h, 5) of the tokens of parts: first, last, position, length, side
+    hidden_ids: np.ndarray  # (h,)
+    sequences: int = 1  # that count
+
+    def blank(self) -> EMBERTExample:
+        none = np.full(len(self.ids), IGNORE)
+        counted = {name: getattr(self, name)[:0] for name in ("around", "consistent", "hidden", "hidden_ids")}
+        return self._replace(mlm=none, segments=none, pair=IGNORE, sequences=0, **counted)
 
 
 class EMBERTData(CorpusData):
@@ -108,7 +128,7 @@ class EMBERTData(CorpusData):
     def setup(self, stage: str | None = None) -> None:
         if self.corpus is not None:
             return
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph))
         corpus.check_length(self.max_length, 1)
         graph = KnowledgeGraph.load(self.graph)
@@ -136,7 +156,7 @@ class EMBERTData(CorpusData):
     def cut(self, example: Example) -> int:
         return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))
 
-    def text(self, index: int, epoch: int, rng: np.random.Generator) -> tuple[Text, int]:
+    def text(self, index: int, held_out: bool, rng: np.random.Generator) -> tuple[Text, int]:
         """(sequence `index` in two segments, 1 where the second does not follow the first, 0 where it does, -100 for one)."""
         assert self.corpus is not None
         own = self.corpus[index]
@@ -148,70 +168,44 @@ class EMBERTData(CorpusData):
         if wrong and self.pair == "sop":
             return joined(second, first, limit), 1
         if wrong:
-            pool = self.held_out_indices if epoch < 0 else self.train_indices
+            pool = self.held_out_indices if held_out else self.train_indices
             other = self.corpus[int(pool[rng.integers(len(pool))])]
             second = part(other, self.cut(other), len(other.ids))
         return joined(first, second, limit), int(wrong)
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> EMBERTBatch:
-        """The sequences `indices`, changed as in `epoch` (-1: validation).
-
-        A `blank` batch counts nothing: processes with fewer batches fill up with it.
-        """
-        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
-        assert isinstance(self.tokenizer.mask_token_id, int)
-        texts, pair = [], np.full(len(indices), IGNORE, np.int64)
-        made = []
-        for row, index in enumerate(indices):
-            rng = np.random.default_rng([self.seed, epoch + 1, int(index)])
-            text, label = self.text(int(index), epoch, rng)
-            text = replaced(text, self.names, self.replace, self.max_length - 3, rng)
-            texts.append(text)
-            made.append(
-                corrupted(text, self.pieces, rng, self.tokenizer.mask_token_id, self.random_ids,
-                          self.rate, self.parts, self.whole, self.longest_part)
-            )  # fmt: skip
-            pair[row] = IGNORE if blank or not text.cut else label
-        shape = (len(texts), max(len(t.ids) + 2 + (t.cut > 0) for t in texts))
-        ids, attention, second = (np.full(shape, value, np.int64) for value in (pad, 0, 0))
-        mlm, segments = np.full(shape, IGNORE, np.int64), np.full(shape, IGNORE, np.int64)
-        around, labels, hidden, hidden_ids = [], [], [], []
-        for row, (text, found) in enumerate(zip(texts, made, strict=True)):
-            place = placed(len(text.ids), text.cut, False)
-            end = len(text.ids) + 1 + (text.cut > 0)
-            ids[row, 0], ids[row, place], ids[row, end] = cls, found.ids, sep
-            if text.cut:
-                ids[row, text.cut + 1] = sep
-                second[row, text.cut + 2 : end + 1] = 1
-            attention[row, : end + 1] = 1
-            if blank:
-                continue
-            mlm[row, place], segments[row, place] = found.mlm, found.segments
-            for start, last, _, kind in text.mentions[text.mentions[:, 3] != ORIGINAL]:
-                around.append((row, place[start] - 1, place[last - 1] + 1))
-                labels.append(kind == SYNONYM)
-            table = found.parts
-            hidden.append(
-                np.column_stack([np.full(len(table), row), place[table[:, 1]], place[table[:, 2]], table[:, 3:]])
-            )
-            hidden_ids.append(found.part_ids)
-        parts = np.concatenate(hidden) if hidden else np.zeros((0, 6), np.int64)
-        targets = np.concatenate(hidden_ids) if hidden_ids else np.zeros(0, np.int64)
-        sizes = [(mlm != IGNORE).sum(), (pair != IGNORE).sum(), len(around), (segments != IGNORE).sum(),
-                 (parts[:, 5] == 0).sum(), (parts[:, 5] == 1).sum(), 0 if blank else len(texts)]  # fmt: skip
-        return EMBERTBatch(
-            torch.from_numpy(ids),
-            torch.from_numpy(attention),
-            torch.from_numpy(second),
-            torch.from_numpy(mlm),
-            torch.from_numpy(pair),
-            torch.from_numpy(np.array(around, np.int64).reshape(-1, 3)),
-            torch.from_numpy(np.array(labels, np.int64)),
-            torch.from_numpy(segments),
-            torch.from_numpy(parts),
-            torch.from_numpy(targets),
-            torch.from_numpy(np.array(sizes, np.float32)),
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> EMBERTExample:
+        text, label = self.text(index, held_out, rng)
+        text = replaced(text, self.names, self.replace, self.max_length - 3, rng)
+        found = corrupted(
+            text, self.pieces, rng, self.mask_id, self.random_ids, self.rate, self.parts, self.whole, self.longest_part
         )
+        whole = len(text.ids) + 2 + (text.cut > 0)
+        place = placed(len(text.ids), text.cut, False)
+        ids = np.full(whole, self.tokenizer.sep_token_id, np.int64)
+        ids[0], ids[place] = self.tokenizer.cls_token_id, found.ids
+        mlm, segments = np.full((2, whole), IGNORE, np.int64)
+        mlm[place], segments[place] = found.mlm, found.segments
+        changed = text.mentions[text.mentions[:, 3] != ORIGINAL]
+        around = np.column_stack([place[changed[:, 0]] - 1, place[changed[:, 1] - 1] + 1])
+        table = found.parts
+        hidden = np.column_stack([place[table[:, 1]], place[table[:, 2]], table[:, 3:]])
+        second = np.arange(whole) > (text.cut + 1 if text.cut else whole)
+        pair = label if text.cut else IGNORE
+        return EMBERTExample(ids, second, mlm, segments, pair, around, changed[:, 3] == SYNONYM, hidden, found.part_ids)
+
+    def collate(self, examples: list[EMBERTExample]) -> EMBERTBatch:
+        assert isinstance(self.tokenizer.pad_token_id, int)
+        ids, second, masked, ends, pairs, around, consistent, hidden, hidden_ids, sequences = zip(*examples, strict=True)
+        mlm, segments, pair = padded(masked, IGNORE), padded(ends, IGNORE), np.array(pairs, np.int64)
+        replaced_ones, parts = numbered(around, 2), numbered(hidden, 5)
+        sizes = [(mlm != IGNORE).sum(), (pair != IGNORE).sum(), len(replaced_ones), (segments != IGNORE).sum(),
+                 (parts[:, 5] == 0).sum(), (parts[:, 5] == 1).sum(), sum(sequences)]  # fmt: skip
+        arrays = (
+            padded(ids, self.tokenizer.pad_token_id), attention(ids), padded(second, 0), mlm, pair, replaced_ones,
+            np.concatenate(consistent).astype(np.int64), segments, parts,
+            np.concatenate(hidden_ids).astype(np.int64), np.array(sizes, np.float32),
+        )  # fmt: skip
+        return EMBERTBatch(*(torch.from_numpy(a) for a in arrays))
 
     @cached_property
     def unigrams(self) -> dict[tuple[int, int, int], int]:

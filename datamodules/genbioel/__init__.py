@@ -26,7 +26,8 @@ from datamodules.genbioel.mentions import MentionSamples
 from datamodules.genbioel.samples import GraphSamples
 from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
-from datamodules.steps import Flat, held_out_batches, length_order, train_batches
+from datamodules.rows import attention, padded
+from datamodules.steps import Flat, held_out_batches, length_order, make_batch, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 OBJECTIVES = ("linking", "denoising")
@@ -42,12 +43,15 @@ class GenBioELBatch(NamedTuple):
     counts: Tensor  # (1,) labels
 
 
-def padded(rows: list[list[int]], value: int) -> np.ndarray:
-    """(rows, longest) with `value` behind shorter ones."""
-    result = np.full((len(rows), max(map(len, rows))), value, np.int64)
-    for row, ids in zip(result, rows, strict=True):
-        row[: len(ids)] = ids
-    return result
+class GenBioELExample(NamedTuple):
+    """One sample."""
+
+    encoder: list[int]
+    decoder: list[int]
+    labels: list[int]
+
+    def blank(self) -> GenBioELExample:
+        return self._replace(labels=[IGNORE] * len(self.labels))
 
 
 class GenBioELData(pl.LightningDataModule):
@@ -170,23 +174,20 @@ class GenBioELData(pl.LightningDataModule):
         bos, eos = self.inputs.bos, self.inputs.eos
         return [bos, *noisy.tolist(), eos], [eos, bos, *ids.tolist()], [bos, *ids.tolist(), eos]
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> GenBioELBatch:
-        """The samples `indices`, drawn as in `epoch` (-1: the fixed draws of validation).
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> GenBioELExample:
+        return GenBioELExample(*(self.linked if self.objective == "linking" else self.denoised)(index, rng))
 
-        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
-        """
-        make = self.linked if self.objective == "linking" else self.denoised
-        made = [make(int(i), np.random.default_rng([self.seed, epoch + 1, int(i)])) for i in indices]
-        encoder, decoder, labels = (list(part) for part in zip(*made, strict=True))
-        input_ids = padded(encoder, self.inputs.pad)
-        lengths = np.array([[len(ids)] for ids in encoder])
-        mask = (np.arange(input_ids.shape[1]) < lengths).astype(np.int64)
-        wanted = padded(labels, IGNORE)
-        if blank:
-            wanted[:] = IGNORE
-        counts = np.array([(wanted != IGNORE).sum()], np.float32)
-        arrays = (input_ids, mask, padded(decoder, self.inputs.pad), wanted, counts)
+    def collate(self, examples: list[GenBioELExample]) -> GenBioELBatch:
+        encoder, decoder, labels = zip(*examples, strict=True)
+        predicted = padded(labels, IGNORE)
+        counts = np.array([(predicted != IGNORE).sum()], np.float32)
+        arrays = (padded(encoder, self.inputs.pad), attention(encoder), padded(decoder, self.inputs.pad), predicted, counts)
         return GenBioELBatch(*(torch.from_numpy(a) for a in arrays))
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> GenBioELBatch:
+        """:func:`datamodules.steps.make_batch`."""
+        made: GenBioELBatch = make_batch(self, indices, epoch, blank)
+        return made
 
     def train_dataloader(self) -> Flat:
         return train_batches(self)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from core.files import written
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
+from datamodules.rows import attention, framed, numbered, padded
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
@@ -42,6 +42,20 @@ class KeBioLMBatch(NamedTuple):
     entity: Tensor  # (M,) row of the gold entity in the entity table
     seen: Tensor  # (M,) bool: the entity is mentioned in the training text
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
+
+
+class KeBioLMExample(NamedTuple):
+    """One sequence of n tokens and [CLS] and [SEP] around them."""
+
+    ids: np.ndarray  # (n + 2,) with masked tokens
+    original: np.ndarray  # (n + 2,) without
+    mlm: np.ndarray  # (n + 2,)
+    bio: np.ndarray  # (n + 2,)
+    mentions: np.ndarray  # (m, 3) first token, last token + 1, entity
+
+    def blank(self) -> KeBioLMExample:
+        none = np.full(len(self.ids), IGNORE)
+        return self._replace(mlm=none, bio=none, mentions=self.mentions[:0])
 
 
 class KeBioLMData(CorpusData):
@@ -88,7 +102,7 @@ class KeBioLMData(CorpusData):
     def setup(self, stage: str | None = None) -> None:
         if self.corpus is not None:
             return
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
         table = EmbeddingTable.load(self.entities)
         if self.graph is not None:
             table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
@@ -100,50 +114,27 @@ class KeBioLMData(CorpusData):
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
         self.corpus = corpus
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> KeBioLMBatch:
-        """The sequences `indices`, masked as in `epoch` (-1: the fixed masks of validation).
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KeBioLMExample:
+        found = self.sequence(index)
+        spans = found.mentions[:, :2]
+        unit = units(found.word_start, spans if self.whole_entity_masking else spans[:0])
+        ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        bio = np.full(len(ids) + 2, O)
+        for start, end in spans + 1:
+            bio[start], bio[start + 1 : end] = B, I
+        mentions = found.mentions[: self.max_mentions] + np.array([1, 1, 0])
+        original = framed(found.ids, self.tokenizer)
+        return KeBioLMExample(framed(ids, self.tokenizer), original, np.pad(labels, 1, constant_values=IGNORE), bio, mentions)
 
-        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
-        """
-        assert self.corpus is not None
-        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
-        assert isinstance(self.tokenizer.mask_token_id, int)
-        examples = [self.corpus[int(i)] for i in indices]
-        shape = (len(examples), max(len(e.ids) for e in examples) + 2)
-        original, corrupted = np.full(shape, pad, np.int64), np.full(shape, pad, np.int64)
-        attention = np.zeros(shape, np.int64)
-        mlm, bio = np.full(shape, IGNORE, np.int64), np.full(shape, IGNORE, np.int64)
-        mentions: list[np.ndarray] = []
-        for row, (index, example) in enumerate(zip(indices, examples, strict=True)):
-            n, spans = len(example.ids), example.mentions[:, :2]
-            rng = np.random.default_rng([self.seed, epoch + 1, int(index)])
-            unit = units(example.word_start, spans if self.whole_entity_masking else spans[:0])
-            ids, labels = masked(example.ids, unit, rng, self.tokenizer.mask_token_id, self.random_ids, **self.rates)
-            for array, inner in ((original, example.ids), (corrupted, ids)):
-                array[row, 0], array[row, 1 : n + 1], array[row, n + 1] = cls, inner, sep
-            attention[row, : n + 2] = 1
-            if blank:
-                continue
-            mlm[row, 1 : n + 1] = labels
-            bio[row, : n + 2] = O
-            for start, end in spans + 1:
-                bio[row, start], bio[row, start + 1 : end] = B, I
-            kept = example.mentions[: self.max_mentions]
-            mentions.append(np.concatenate([np.full((len(kept), 1), row), kept + np.array([1, 1, 0])], axis=1))
-        flat = np.concatenate(mentions) if mentions else np.zeros((0, 4), np.int64)
-        counts = [(mlm != IGNORE).sum(), (bio != IGNORE).sum(), len(flat)]
-        arrays = (
-            corrupted,
-            original,
-            attention,
-            mlm,
-            bio,
-            flat[:, :3].astype(np.int64),
-            flat[:, 3].astype(np.int64),
-            self.seen[flat[:, 3].astype(np.int64)],
-            np.array(counts, np.float32),
-        )
-        return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays))
+    def collate(self, examples: list[KeBioLMExample]) -> KeBioLMBatch:
+        assert isinstance(self.tokenizer.pad_token_id, int)
+        ids, original, mlm, bio, mentions = zip(*examples, strict=True)
+        labels, outside = padded(mlm, IGNORE), padded(bio, IGNORE)
+        flat = numbered(mentions, 3)
+        counts = np.array([(labels != IGNORE).sum(), (outside != IGNORE).sum(), len(flat)], np.float32)
+        pad = self.tokenizer.pad_token_id
+        arrays = (padded(ids, pad), padded(original, pad), attention(ids), labels, outside, flat[:, :3], flat[:, 3])
+        return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in (*arrays, self.seen[flat[:, 3]], counts)))
 
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""

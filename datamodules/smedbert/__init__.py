@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, write_json, written
 from datamodules.corpus import Corpus, Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.mentions import Mentions, mentions
+from datamodules.rows import attention, numbered, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import CorpusData
@@ -48,6 +48,24 @@ class SMedBERTBatch(NamedTuple):
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
     ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
+
+
+class SMedBERTExample(NamedTuple):
+    """One sequence of n tokens with [CLS], [SEP] and, between two segments, another [SEP]."""
+
+    ids: np.ndarray  # (n + 2 or 3,) with masked tokens
+    original: np.ndarray  # likewise, without
+    second: np.ndarray  # likewise
+    labels: np.ndarray  # likewise
+    order: int
+    unmasked: np.ndarray  # (m, 3) first token, last token + 1, entity
+    masked: np.ndarray  # likewise
+    rng: np.random.Generator  # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
+    held_out: bool  # other entities to rank its neighbours among are drawn, too
+
+    def blank(self) -> SMedBERTExample:
+        none = np.full(len(self.labels), IGNORE)
+        return self._replace(labels=none, order=IGNORE, unmasked=self.unmasked[:0], masked=self.masked[:0])
 
 
 class SMedBERTData(CorpusData):
@@ -105,7 +123,7 @@ class SMedBERTData(CorpusData):
     def setup(self, stage: str | None = None) -> None:
         if self.corpus is not None:
             return
-        self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
         graph = KnowledgeGraph.load(self.graph)
         EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
         self.table = NeighbourTable.load(self.neighbours)
@@ -130,64 +148,44 @@ class SMedBERTData(CorpusData):
         entity = spans[:, 3]
         return mentions(spans[:, :3], entity, np.asarray(self.table[entity])[:, : self.k], self.types)
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SMedBERTBatch:
-        """The sequences `indices`, masked and cut as in `epoch` (-1: validation).
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> SMedBERTExample:
+        found = self.sequence(index)
+        n, cut = len(found.ids), self.cut(found)
+        swap = bool(rng.random() < 0.5)
+        unit = units(found.word_start, found.mentions[:, :2])
+        ids, predicted = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        place, whole = placed(n, cut, swap), n + 2 + (cut > 0)
+        middle = (n - cut if swap else cut) + 1 if cut else whole
+        rows = np.full((2, whole), self.tokenizer.sep_token_id, np.int64)
+        rows[:, 0], rows[0, place], rows[1, place] = self.tokenizer.cls_token_id, ids, found.ids
+        labels = np.full(whole, IGNORE, np.int64)
+        labels[place] = predicted
+        spans = found.mentions[: self.max_mentions].astype(np.int64)
+        start, hidden = place[spans[:, 0]], predicted[spans[:, 0]] != IGNORE
+        moved = np.stack([start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
+        second, order = np.arange(whole) > middle, int(swap) if cut else IGNORE
+        return SMedBERTExample(rows[0], rows[1], second, labels, order, moved[~hidden], moved[hidden], rng, held_out)
 
-        A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
-        """
-        assert self.corpus is not None
-        cls, sep, pad = (getattr(self.tokenizer, f"{t}_token_id") for t in ("cls", "sep", "pad"))
-        assert isinstance(self.tokenizer.mask_token_id, int)
-        examples = [self.corpus[int(i)] for i in indices]
-        rngs = [np.random.default_rng([self.seed, epoch + 1, int(i)]) for i in indices]
-        cuts = [self.cut(e) for e in examples]
-        shape = (len(examples), max(len(e.ids) + 2 + (c > 0) for e, c in zip(examples, cuts, strict=True)))
-        original, corrupted = np.full(shape, pad, np.int64), np.full(shape, pad, np.int64)
-        attention, second = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        labels, order = np.full(shape, IGNORE, np.int64), np.full(len(examples), IGNORE, np.int64)
-        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])  # unmasked, masked
-        for row, (example, cut, rng) in enumerate(zip(examples, cuts, rngs, strict=True)):
-            n = len(example.ids)
-            spans = example.mentions[: self.max_mentions].astype(np.int64)
-            swap = bool(rng.random() < 0.5)
-            unit = units(example.word_start, example.mentions[:, :2])
-            ids, predicted = masked(example.ids, unit, rng, self.tokenizer.mask_token_id, self.random_ids, **self.rates)
-            place, whole = placed(n, cut, swap), n + 2 + (cut > 0)
-            middle = (n - cut if swap else cut) + 1 if cut else whole
-            for array, inner in ((original, example.ids), (corrupted, ids)):
-                array[row, 0], array[row, place], array[row, whole - 1] = cls, inner, sep
-                if cut:
-                    array[row, middle] = sep
-            attention[row, :whole] = 1
-            second[row, middle + 1 : whole] = 1
-            if blank:
-                continue
-            labels[row, place] = predicted
-            order[row] = swap if cut else IGNORE
-            hidden = predicted[spans[:, 0]] != IGNORE
-            start = place[spans[:, 0]]
-            moved = np.stack([np.full(len(spans), row), start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
-            for part, chosen in zip(found, (~hidden, hidden), strict=True):
-                part.append(moved[chosen])
-        unmasked, hidden_ones = (
-            self.linked(np.concatenate(part) if part else np.zeros((0, 4), np.int64)) for part in found
-        )
+    def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
+        assert isinstance(self.tokenizer.pad_token_id, int)
+        ids, original, second, predicted, orders, plain, hidden, rngs, _ = zip(*examples, strict=True)
+        labels, order = padded(predicted, IGNORE), np.array(orders, np.int64)
+        unmasked, hidden_ones = (self.linked(numbered(part, 3)) for part in (plain, hidden))
         unmasked = Mentions(*(part[(unmasked.neighbours >= 0).any(1)] for part in unmasked))
         near = unmasked.neighbours.numpy()
         pair, place = (near >= 0).nonzero()
         gold = near[pair, place]
-        # Each sequence draws for its own pairs: whichever micro-batch it falls into, its negatives are the same.
         row = unmasked.span[:, 0].numpy()[pair]
-        own = [gold[row == r] for r in range(len(indices))]
+        own = [gold[row == r] for r in range(len(examples))]
         drawn = np.concatenate([self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)])
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
         counts = [(labels != IGNORE).sum(), (order != IGNORE).sum(), len(gold), len(hidden_ones.span)]
         result = SMedBERTBatch(
-            torch.from_numpy(corrupted),
-            torch.from_numpy(original),
-            torch.from_numpy(attention),
-            torch.from_numpy(second),
+            torch.from_numpy(padded(ids, self.tokenizer.pad_token_id)),
+            torch.from_numpy(padded(original, self.tokenizer.pad_token_id)),
+            torch.from_numpy(attention(ids)),
+            torch.from_numpy(padded(second, 0)),
             torch.from_numpy(labels),
             torch.from_numpy(order),
             hidden_ones,
@@ -196,7 +194,7 @@ class SMedBERTData(CorpusData):
             torch.from_numpy(log_q.astype(np.float32)),
             torch.from_numpy(np.array(counts, np.float32)),
         )
-        if epoch >= 0:
+        if not examples[0].held_out:
             return result
         n = self.n_ranked - 1
         drawn, even = (

@@ -3,13 +3,14 @@
 matcher, abbreviations, tokens   dictionary linker: DictionaryLinker.link(text)
 scispacy                         spaCy spans, nearest names: ScispacyLinker.link(text) (extra `scispacy`)
 given                            mentions that come with the documents: GivenLinker.link_document(document)
-documents                        readers: JSON lines, plain text, PubTator, PubMed XML
+mentions                         Document and Mention
+documents, bioc                  readers: JSON lines, plain text, PubTator, PubMed XML, BioC
 run                              python -m kg.linking; link_corpus writes a linked corpus, linked reads it
 """
 
-from kg.linking.documents import Document, Mention
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
+from kg.linking.mentions import Document, Mention
 from kg.linking.run import link_corpus, linked
 
 __all__ = ["DictionaryLinker", "Document", "GivenLinker", "Mention", "link_corpus", "linked"]

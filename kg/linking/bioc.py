@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from core.files import InputError, opened
-from kg.linking.documents import Document, Mention, checked_mention
+from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read
 
 IDENTIFIERS = ("identifier", "MESH", "mesh", "UMLS", "umls", "CUI", "cui", "OMIM", "NCBI Gene", "concept_id", "id")

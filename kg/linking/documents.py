@@ -12,53 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.files import InputError, lines, written
+from kg.linking.bioc import bioc_documents, biocjson_documents
+from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read, root_of
-
-
-class Mention(NamedTuple):
-    """`text[start:end]` names `entity` (an id of the graph); `score` in (0, 1]."""
-
-    start: int
-    end: int
-    entity: str
-    score: float = 1.0
-
-
-class Document(NamedTuple):
-    """A text with the mentions that its file gives; `where` is the file and line it began at."""
-
-    id: str
-    text: str
-    mentions: tuple[Mention, ...] = ()
-    where: str = ""
-
-
-def checked_mention(
-    where: str, text: str, start: Any, end: Any, entity: Any, surface: Any = None, score: Any = 1.0
-) -> Mention:
-    """A mention that lies in `text` and covers `surface` (None: anything). Raises InputError where it does not.
-
-    Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
-    """
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
-        raise InputError(
-            f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
-            "Give offsets in characters, end exclusive."
-        )
-    if not isinstance(entity, str) or not entity:
-        raise InputError(f"{where}: mention [{start}, {end}): wanted an entity id, a string, got {entity!r}.")
-    if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
-        raise InputError(
-            f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
-            "Offsets count characters of the whole text from 0."
-        )
-    if type(score) not in (int, float) or not 0 < score <= 1:
-        raise InputError(f"{where}: mention [{start}, {end}): wanted a score in (0, 1], got {score!r}.")
-    return Mention(start, end, entity, float(score))
-
-
-def _letters(text: str) -> str:
-    return "".join(c if c.isalnum() else " " for c in text)
 
 
 def _first(record: dict[str, Any], *keys: str) -> Any:
@@ -255,23 +211,13 @@ def xml_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding)
 
 
-def _bioc(reader: str) -> Callable[[Path, str], Iterator[Document]]:
-    def documents_of(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
-        from kg.linking import bioc  # which is made of what stands here
-
-        found: Iterator[Document] = getattr(bioc, reader)(path, encoding)
-        return found
-
-    return documents_of
-
-
 FORMATS: dict[str, Callable[[Path, str], Iterator[Document]]] = {
     "jsonl": json_documents,
     "text": text_documents,
     "pubtator": pubtator_documents,
     "pubmed": pubmed_documents,
-    "bioc": _bioc("bioc_documents"),
-    "biocjson": _bioc("biocjson_documents"),
+    "bioc": bioc_documents,
+    "biocjson": biocjson_documents,
     "xml": xml_documents,
 }
 _ENDINGS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from core.files import InputError
-from kg.linking.documents import Document, Mention
+from kg.linking.mentions import Document, Mention
 
 
 class GivenLinker:

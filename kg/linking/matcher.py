@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph
 from kg.linking.abbreviations import Definition, definitions
-from kg.linking.documents import Mention
+from kg.linking.mentions import Mention
 from kg.linking.tokens import folded, spaced, word_starts, words
 
 _WORDS = """

@@ -26,18 +26,10 @@ from tqdm import tqdm
 
 from core.files import PARTIAL, InputError, lines, locked, read_json, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import (
-    Document,
-    Mention,
-    check_options,
-    checked_mention,
-    documents,
-    files_in,
-    format_of,
-    write_documents,
-)
+from kg.linking.documents import check_options, documents, files_in, format_of, write_documents
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
+from kg.linking.mentions import Document, Mention, checked_mention
 
 FORMAT = 1  # of the folder
 RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph
-from kg.linking.documents import Mention
+from kg.linking.mentions import Mention
 
 EXTRA = ("spacy", "scispacy", "nmslib")
 

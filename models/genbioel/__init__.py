@@ -35,6 +35,7 @@ from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
 from kg.pretrained import pretrained
 from models.base import PaperModule, warmup_linear
+from models.sums import Sums, ratio
 
 LAST_RATE = 1e-7
 ATTENTION = ("sdpa", "eager")
@@ -152,6 +153,7 @@ class GenBioEL(PaperModule):
         self.sizes = {"layers": layers, "hidden": hidden, "heads": heads, "intermediate": intermediate}
         self.positions = positions
         self.bart: BartForConditionalGeneration | None = None
+        self.sums = Sums(("loss", "right", "tokens", "whole", "samples"))
 
     def configure_model(self) -> None:
         """Read or make the BART; Lightning calls this before it needs parameters.
@@ -213,7 +215,7 @@ class GenBioEL(PaperModule):
         return self.step_mean(self.losses(batch), batch.counts, batch_idx)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(5, dtype=torch.double, device=self.device)
+        self.sums.reset()
 
     def validation_step(self, batch: GenBioELBatch, batch_idx: int) -> None:
         logits, labels = self.logits(batch)
@@ -222,18 +224,18 @@ class GenBioEL(PaperModule):
         rows = (batch.labels != -100).nonzero()[:, 0]
         wrong = torch.zeros(len(batch.labels), device=labels.device).index_add_(0, rows, (~right).float())
         asked = (batch.labels != -100).any(1)
-        values = (loss, right.sum(), batch.counts[0], (asked & (wrong == 0)).sum(), asked.sum())
-        self._tally += torch.stack([value.double() for value in values])
+        self.sums.update({"loss": loss, "right": right.sum(), "tokens": batch.counts[0]})
+        self.sums.update({"whole": (asked & (wrong == 0)).sum(), "samples": asked.sum()})
 
     def on_validation_epoch_end(self) -> None:
         """-log p of a token, share of tokens that are the likeliest, share of samples of which every token is."""
-        loss, right, count, whole, samples = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
+        sums = self.sums.compute()
         self.log_dict(
             {
-                "val/loss": loss / count.clamp_min(1),
-                "val/token_accuracy": right / count.clamp_min(1),
-                "val/exact": whole / samples.clamp_min(1),
-                "val/samples": samples,
+                "val/loss": ratio(sums["loss"], sums["tokens"]),
+                "val/token_accuracy": ratio(sums["right"], sums["tokens"]),
+                "val/exact": ratio(sums["whole"], sums["samples"]),
+                "val/samples": sums["samples"],
             },
             batch_size=1,
         )

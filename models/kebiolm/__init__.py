@@ -41,8 +41,11 @@ from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_softmax
 from models.metrics import f1, span_matches
 from models.probing import MaskedLM
+from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "ed", "el")
+LINKED = ("acc1", "acc1_masked", "acc1_unseen", "acc1_unseen_masked")  #: mentions linked right: all of them, masked ones, …
+SPANS = ("both", "predicted", "gold")
 SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
 
 
@@ -227,6 +230,8 @@ class KeBioLM(PaperModule):
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
         self.attention, self.dropout = attention, dropout
         self.encoder: KeBioLMEncoder | None = None
+        kinds = {"loss": TERMS, "count": TERMS, "spans": SPANS, "linking": LINKED}
+        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "unseen"])
 
     def configure_model(self) -> None:
         """Read encoder and entity table; Lightning calls this before it needs parameters."""
@@ -290,14 +295,13 @@ class KeBioLM(PaperModule):
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS)  # Eq. (6)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(14, dtype=torch.double, device=self.device)
+        self.sums.reset()
 
     def validation_step(self, batch: KeBioLMBatch, batch_idx: int) -> None:
         """Losses on masked text; detection and linking on the text itself, and linking with all mentions masked."""
         assert self.encoder is not None
-        sums = self.loss_sums(batch).double()
+        self.sums.update(prefixed("loss", TERMS, self.loss_sums(batch)) | prefixed("count", TERMS, batch.counts))
         if not self.knowledge:
-            self._tally[:6] += torch.cat([sums, batch.counts.double()])
             return
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
         found = span_matches(
@@ -308,30 +312,27 @@ class KeBioLM(PaperModule):
         blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
         right_blind = self.encoder.link(blind, batch.mention)[2][:, 0] == batch.entity
         unseen = ~batch.seen
-        linking = torch.stack(
-            [right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum(), unseen.sum()]
-        )
-        self._tally += torch.cat([sums, batch.counts.double(), found.double(), linking.double()])
+        linked = (right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum())
+        self.sums.update(prefixed("spans", SPANS, found) | prefixed("linking", LINKED, linked) | {"unseen": unseen.sum()})
 
     def on_validation_epoch_end(self) -> None:
-        tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
-        sums, counts, found, linking = tally[:3], tally[3:6].clamp_min(1), tally[6:9], tally[9:]
-        means = sums / counts
+        sums = self.sums.compute()
+        mentions, unseen = sums["count_el"], sums["unseen"]
+        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
         if not self.knowledge:
-            self.log_dict({"val/loss": means[0], "val/loss_mlm": means[0], "val/mentions": tally[5]}, batch_size=1)
+            self.log_dict({"val/loss": means["mlm"], "val/loss_mlm": means["mlm"], "val/mentions": mentions}, batch_size=1)
             return
-        unseen = linking[4].clamp_min(1)
         self.log_dict(
-            {f"val/loss_{t}": v for t, v in zip(TERMS, means, strict=True)}
+            prefixed("val/loss", TERMS, means.values())
             | {
-                "val/loss": means.sum(),
-                "val/detection_f1": f1(found),
-                "val/linking_acc1": linking[0] / counts[2],
-                "val/linking_acc1_masked": linking[1] / counts[2],
-                "val/linking_acc1_unseen": linking[2] / unseen,
-                "val/linking_acc1_unseen_masked": linking[3] / unseen,
-                "val/mentions": tally[5],
-                "val/mentions_unseen": linking[4],
+                f"val/linking_{name}": ratio(sums[f"linking_{name}"], unseen if "unseen" in name else mentions)
+                for name in LINKED
+            }
+            | {
+                "val/loss": torch.stack(list(means.values())).sum(),
+                "val/detection_f1": f1(torch.stack([sums[f"spans_{name}"] for name in SPANS])),
+                "val/mentions": mentions,
+                "val/mentions_unseen": unseen,
             },
             batch_size=1,
         )

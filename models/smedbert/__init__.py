@@ -46,6 +46,7 @@ from models.heads import MLMHead
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, reciprocal_ranks, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
+from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
 #: Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal rank by the model and by how
@@ -106,6 +107,8 @@ class SMedBERT(PaperModule):
             "freeze_entities": freeze_entities,
         }
         self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm
+        kinds = {"loss": TERMS, "count": TERMS, "neighbour": RANKS}
+        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"])
         self.correction = scale if correction == "paper" else 1.0
         self.weights = (1.0, 1.0, neighbour_weight, mention_weight) if knowledge_losses else (1.0, 1.0, 0.0, 0.0)
         self.attention, self.dropout = attention, dropout
@@ -202,41 +205,42 @@ class SMedBERT(PaperModule):
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)  # Eq. (22)
 
     def on_validation_epoch_start(self) -> None:
-        self._tally = torch.zeros(2 * len(TERMS) + 1 + len(RANKS), dtype=torch.double, device=self.device)
+        self.sums.reset()
 
     def validation_step(self, batch: SMedBERTBatch, batch_idx: int) -> None:
         """The losses, the order's and the words' accuracy, and the gold neighbour's rank among entities of its type."""
         states = self.states(batch)
-        sums = self.loss_sums(batch, states).double()
-        right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
-        ranks = states.new_zeros(len(RANKS), dtype=torch.double)
-        if self.knowledge_losses:
-            found = []
-            for drawn in (batch.ranked, batch.even):
-                assert drawn is not None
-                there = drawn >= 0
-                known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
-                for score in (self.neighbour_scores(states, batch.unmasked, drawn), known):
-                    found.append(reciprocal_ranks(score, there).sum().double())
-                found.append(there.sum().double())
-            ranks = torch.stack(found)
-        self._tally += torch.cat([sums, batch.counts.double(), right.double()[None], ranks])
+        self.sums.update(prefixed("loss", TERMS, self.loss_sums(batch, states)) | prefixed("count", TERMS, batch.counts))
+        self.sums.update({"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()})
+        if not self.knowledge_losses:
+            return
+        for drawn, suffix in ((batch.ranked, ""), (batch.even, "_even")):
+            assert drawn is not None
+            there = drawn >= 0
+            known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
+            found = self.neighbour_scores(states, batch.unmasked, drawn)
+            self.sums.update(
+                {
+                    f"neighbour_mrr{suffix}": reciprocal_ranks(found, there).sum(),
+                    f"neighbour_mrr{suffix}_frequency": reciprocal_ranks(known, there).sum(),
+                    f"neighbour_candidates{suffix}": there.sum(),
+                }
+            )
 
     def on_validation_epoch_end(self) -> None:
-        tally = self.trainer.strategy.reduce(self._tally, reduce_op="sum")
-        sums, counts = tally[: len(TERMS)], tally[len(TERMS) : 2 * len(TERMS)]
-        right, ranks = tally[2 * len(TERMS)], tally[2 * len(TERMS) + 1 :]
-        means = sums / counts.clamp_min(1)
-        used = TERMS if self.knowledge_losses else TERMS[:2]
-        found = {f"val/loss_{t}": v for t, v in zip(used, means, strict=False)} | {
-            "val/loss": (means * means.new_tensor(self.weights)).sum(),
-            "val/order_accuracy": right / counts[1].clamp_min(1),
-            "val/tokens": counts[0],
-            "val/neighbours": counts[2],
-            "val/masked_mentions": counts[3],
+        sums = self.sums.compute()
+        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
+        every = torch.stack(list(means.values()))
+        found = {
+            "val/loss": (every * every.new_tensor(self.weights)).sum(),
+            "val/order_accuracy": ratio(sums["order_right"], sums["count_sop"]),
+            "val/tokens": sums["count_mlm"],
+            "val/neighbours": sums["count_mnem"],
+            "val/masked_mentions": sums["count_mmem"],
         }
+        found |= {f"val/loss_{t}": means[t] for t in (TERMS if self.knowledge_losses else TERMS[:2])}
         if self.knowledge_losses:
-            found |= {f"val/neighbour_{k}": v / counts[2].clamp_min(1) for k, v in zip(RANKS, ranks, strict=True)}
+            found |= {f"val/neighbour_{k}": ratio(sums[f"neighbour_{k}"], sums["count_mnem"]) for k in RANKS}
         self.log_dict(found, batch_size=1)
 
     def export(self, folder: str | Path) -> None:

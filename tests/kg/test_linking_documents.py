@@ -7,7 +7,8 @@ import json
 import pytest
 
 from core.files import InputError
-from kg.linking.documents import Document, Mention, documents, format_of, write_documents
+from kg.linking.documents import documents, format_of, write_documents
+from kg.linking.mentions import Document, Mention
 from tests.fakes import documents as fakes
 
 WRITERS = {
@@ -111,11 +112,11 @@ BAD = {
         line(id="1", text="cat", mentions=[{"start": 0, "end": 3, "entity": "C", "mention": "dog"}]),
         r"x\.jsonl:1: mention \[0, 3\) covers 'cat', the file says 'dog'",
     ),
-    "no entity": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5}]), r"wanted an entity id"),
+    "no entity": ("x.jsonl", line(id="1", text="a cat", mentions=[{"start": 2, "end": 5}]), r"expected an entity id"),
     "score": (
         "x.jsonl",
         line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "score": 7}]),
-        r"wanted a score",
+        r"expected a score",
     ),
     "empty": ("x.jsonl", line(id="1", text=" "), r"x\.jsonl:1: document '1' has no text\. .*--empty skip"),
     "blank line": ("x.txt", "a\n\nb\n", r"x\.txt:2: document 'x:2' has no text"),
