@@ -307,7 +307,8 @@ def parse(
     for name, option in options.items():
         if option.default is inspect.Parameter.empty and values.get(name) is None:
             raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    given_names = set(typed) | ({k for k, v in values.items() if k in options and v != options[k].default} if "config" in given else set())
+    from_file = {k for k, v in values.items() if k in options and v != options[k].default} if "config" in given else set()
+    given_names = set(typed) | from_file
     own = {option.name: values[option.name] for option in extra if values.get(option.name) is not None}
     groups = groups_of(function)
     arguments_of: dict[str, Any] = {}
