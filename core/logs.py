@@ -7,6 +7,7 @@ import sys
 import warnings
 
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
+ENTRY = "__main__"  #: the logger of a file that `python -m` runs
 
 
 #: Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a new MLflow store.
@@ -42,7 +43,7 @@ def set_up(verbose: bool = False, quiet: bool = False) -> None:
     handler = _Standard()
     handler.setFormatter(_Lines("%(message)s"))
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    for room in ROOMS:
+    for room in (*ROOMS, ENTRY):
         logger = logging.getLogger(room)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

@@ -47,7 +47,8 @@ def test_information_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) 
     set_up()
     logging.getLogger("experiments.run").info("resuming")
     logging.getLogger("kg.train").warning("odd")
-    assert capsys.readouterr() == ("", "resuming\nwarning: odd\n")
+    logging.getLogger("__main__").info("of the file that python -m runs")
+    assert capsys.readouterr() == ("", "resuming\nwarning: odd\nof the file that python -m runs\n")
 
 
 def test_a_new_store_is_made_in_silence(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_killed_run_resumes_exactly(
     assert [p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")] == ["step=8.ckpt"]
     again = start(fake_kebiolm, tmp_path / "b.json", *command)
     resumed = finished(again, tmp_path / "b.json")
-    assert "resuming from" in again.stderr and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
+    assert "resuming from /" in again.stderr and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
     for key in ("start", "end"):
         assert resumed[key] == pytest.approx(whole[key], abs=1e-6)
     assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
