@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
+ENTRY = "__main__"  #: the logger of a file that `python -m` runs
+
+
+#: Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a new MLflow store.
+LIBRARIES = ("pytorch_lightning", "lightning_fabric", "mlflow.store.db.utils", "alembic", "alembic.runtime.migration")
+
+#: Warnings of libraries about their own code, or about choices that are made on purpose here.
+SILENCED = (
+    r".*isinstance.treespec, LeafSpec.*",  # Lightning's use of a class of torch
+    r".*does not have many workers.*",  # batches are made faster than they are used
+    r".*smaller than the logging interval.*",  # a short run logs its last step
+    r".*'pin_memory' argument is set as true but no accelerator is found.*",  # PyKEEN's default
+)
 
 
 class _Lines(logging.Formatter):
@@ -29,7 +43,27 @@ def set_up(verbose: bool = False, quiet: bool = False) -> None:
     handler = _Standard()
     handler.setFormatter(_Lines("%(message)s"))
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-    for room in ROOMS:
+    for room in (*ROOMS, ENTRY):
         logger = logging.getLogger(room)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+
+def quiet_libraries() -> None:
+    """Silence what libraries say that no user can act on; their other warnings and errors stay.
+
+    Call it after the libraries are imported: they set their loggers' levels then.
+    """
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("torch_max_mem").setLevel(logging.ERROR)  # PyKEEN's, on every evaluation without a GPU
+    for message in SILENCED:
+        warnings.filterwarnings("ignore", message=message)
+    if "transformers" in sys.modules:  # its bars of reading and writing weights, not those of downloads
+        from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+        from transformers.utils.logging import disable_progress_bar
+
+        shown = not are_progress_bars_disabled()
+        disable_progress_bar()
+        if shown:
+            enable_progress_bars()

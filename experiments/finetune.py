@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.run import CLI, built  # first: it silences warnings that the imports below give
+from experiments.run import CLI, built
 
 import pytorch_lightning as pl
 import torch
@@ -42,6 +43,7 @@ from kg.pretrained import pretrained
 from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 
+LOG = logging.getLogger(__name__)
 BEST, LAST = "best", "last"
 
 
@@ -167,13 +169,13 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     """Train, choose the best epoch, score once. Returns what scores.json holds."""
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
-        print(f"{run.folder}: already finished (FRESH=1 trains it again)")
+        LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
     logger: Any = trainer.logger
     run.record(logger)
     last = run.checkpoints / f"{LAST}.ckpt"
     if last.is_file():
-        print(f"resuming from {last}")
+        LOG.info(f"resuming from {last}")
     trainer.fit(cli.model, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     if trainer.interrupted:
         sys.exit(130)

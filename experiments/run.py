@@ -9,14 +9,11 @@ held-out data before and after training go to MLflow and to ``start.json`` and `
 
 from __future__ import annotations
 
+import logging
 import sys
-import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-warnings.filterwarnings("ignore", message=".*isinstance.treespec, LeafSpec.*")
-warnings.filterwarnings("ignore", message=".*does not have many workers.*")
 
 import pytorch_lightning as pl
 import torch
@@ -26,9 +23,12 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQ
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from core.files import InputError, read_json, write_json, written_folder
+from core.logs import quiet_libraries, set_up
 from core.tracking import adopt, inherited, store_uri, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
+
+LOG = logging.getLogger(__name__)
 
 
 def named(arguments: list[str]) -> tuple[str, str]:
@@ -46,6 +46,7 @@ class CLI(LightningCLI):
     run: Run
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.set_defaults({"trainer.enable_model_summary": False})
         parser.add_argument("--paper", type=dict | None, default=None, help="where each number of a config comes from")
         parser.add_argument(
             "--epochs", type=dict | None, default=None, help="of tasks, by profile; who starts runs reads it"
@@ -140,7 +141,7 @@ def train(cli: CLI) -> dict[str, Any]:
         scores(trainer, cli, run.folder / "start.json")
         checkpoint = run.newest_checkpoint()
         if checkpoint and trainer.is_global_zero:
-            print(f"resuming from {checkpoint}")
+            LOG.info(f"resuming from {checkpoint}")
         trainer.fit(cli.model, cli.datamodule, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
         if trainer.interrupted:
             sys.exit(130)
@@ -148,7 +149,7 @@ def train(cli: CLI) -> dict[str, Any]:
         if not trainer.strategy.broadcast(
             last.is_file()
         ):  # one answer for all processes: saving waits for each of them
-            trainer.save_checkpoint(last)
+            trainer.save_checkpoint(last, weights_only=False)
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:
             with written_folder(run.folder / "export") as folder:
@@ -161,7 +162,7 @@ def train(cli: CLI) -> dict[str, Any]:
             write_json(run.folder / "finished.json", {"steps": trainer.global_step})
         trainer.strategy.barrier("finished")
     else:
-        print(f"{run.folder}: already finished (FRESH=1 trains it again)")
+        LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
     mlflow = read_json(run.folder / "mlflow.json")
     if run.finished and inherited() and first_process() and mlflow["tracking_uri"] == store_uri():
         adopt(MlflowClient(tracking_uri()), mlflow["run_id"])
@@ -178,7 +179,9 @@ def train(cli: CLI) -> dict[str, Any]:
 
 
 def built(cli: type[CLI]) -> Any:
-    """`cli` from the command line's arguments."""
+    """`cli` from the command line's arguments; what the run says goes to standard error."""
+    set_up()
+    quiet_libraries()
     torch.set_float32_matmul_precision("high")
     return cli(
         save_config_callback=None,

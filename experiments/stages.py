@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import shlex
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.tracking import ROOT
+
+LOG = logging.getLogger(__name__)
 
 
 class Stage(NamedTuple):
@@ -65,9 +68,8 @@ def run_stages(stages: list[Stage], work: Path) -> None:
     for stage, code, log in zip(stages, codes, logs, strict=True):
         if code:
             where = f" Its output is in {log.name}." if log else ""
-            print(
-                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command goes on from here. "
-                f"The stage was: python -m {shlex.join(stage.words)}",
-                file=sys.stderr,
+            LOG.error(
+                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command resumes from here. "
+                f"The stage was: python -m {shlex.join(stage.words)}"
             )
             sys.exit(code if code > 0 else 128 - code)

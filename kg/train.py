@@ -17,6 +17,7 @@ relation twice) would otherwise be tested on what it was trained on.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 import time
@@ -45,9 +46,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.files import InputError, read_json
+from core.logs import quiet_libraries, set_up
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint
 
+LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",
@@ -372,7 +375,7 @@ def train(
         )
     manifest = Path(out) / "manifest.json"
     if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
-        print(f"{out}: already trained with these settings (--fresh true trains it again)")
+        LOG.info(f"{out}: already trained with these settings (--fresh true trains it again)")
         return EmbeddingTable.load(out)
     loaded = KnowledgeGraph.load(graph)
     if len(loaded.triples) < 10:
@@ -455,6 +458,8 @@ def main(arguments: list[str] | None = None) -> None:
         [x for c in configs for x in ("--config", c)] + [a for a in arguments if a not in configs]
     )
     options.pop("config")
+    set_up()
+    quiet_libraries()
     try:
         table = train(**options.as_dict())
     except InputError as error:

@@ -104,7 +104,7 @@ def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, t
     cut = start(encoder, tmp_path / "cut", task, *kill)
     assert cut.returncode == -signal.SIGKILL and not (tmp_path / "cut" / "finished.json").exists()
     again = start(encoder, tmp_path / "cut", task, *kill)
-    assert again.returncode == 0 and "resuming from" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 0 and "resuming from" in again.stderr, again.stdout + again.stderr
     results = [read_json(tmp_path / name / "scores.json") for name in ("whole", "cut")]
     for key in ("score", "select", "epoch", "interval"):
         assert results[0][key] == results[1][key]
@@ -114,7 +114,7 @@ def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, t
     client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
     assert len(client.search_runs([client.get_experiment_by_name("NCBI").experiment_id])) == 2
     third = start(encoder, tmp_path / "cut", task, *kill)
-    assert third.returncode == 0 and "already finished (FRESH=1" in third.stdout
+    assert third.returncode == 0 and "already finished (FRESH=1" in third.stderr
 
 
 def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,12 +89,12 @@ def test_a_killed_run_resumes_exactly(
     assert [p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")] == ["step=8.ckpt"]
     again = start(fake_kebiolm, tmp_path / "b.json", *command)
     resumed = finished(again, tmp_path / "b.json")
-    assert "resuming from" in again.stdout and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
+    assert "resuming from /" in again.stderr and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
     for key in ("start", "end"):
         assert resumed[key] == pytest.approx(whole[key], abs=1e-6)
     assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
     third = start(fake_kebiolm, tmp_path / "c.json", *command)
-    assert "already finished" in third.stdout and finished(third, tmp_path / "c.json")["end"] == resumed["end"]
+    assert "already finished" in third.stderr and finished(third, tmp_path / "c.json")["end"] == resumed["end"]
 
 
 def gradients(fake: Folders, folder: Path, name: str, *extra: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_a_killed_run_resumes_exactly(fake_mlm: Folders, tmp_path: Path, runs: P
                "--trainer.callbacks.batches=7", f"--trainer.callbacks.marker={tmp_path / 'killed'}")  # fmt: skip
     assert start(fake_mlm, tmp_path / "b.json", *command).returncode == -9
     again = start(fake_mlm, tmp_path / "b.json", *command)
-    assert again.returncode == 0 and "resuming from" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 0 and "resuming from" in again.stderr, again.stdout + again.stderr
     for key in ("start", "end"):
         assert read_json(tmp_path / "b.json")[key] == pytest.approx(read_json(tmp_path / "a.json")[key], rel=1e-6)
-    assert "already finished" in start(fake_mlm, tmp_path / "b.json", *command).stdout
+    assert "already finished" in start(fake_mlm, tmp_path / "b.json", *command).stderr

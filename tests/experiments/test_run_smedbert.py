@@ -135,7 +135,7 @@ def test_a_killed_run_resumes_exactly(
     assert start(command).returncode == -9 and (tmp_path / "killed").exists()
     assert [p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")] == ["step=8.ckpt"]
     again = run(monkeypatch, command)
-    assert "resuming from" in capsys.readouterr().out and again["steps"] == 18
+    assert "resuming from" in capsys.readouterr().err and again["steps"] == 18
     for key in ("start", "end"):
         assert again[key] == pytest.approx(whole[key], rel=1e-6)
     assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
