@@ -45,7 +45,7 @@ def set_up(verbose: bool = False, quiet: bool = False) -> None:
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
     for room in (*ROOMS, ENTRY):
         logger = logging.getLogger(room)
-        logger.handlers, logger.propagate = [handler], False
+        logger.handlers = [handler]
         logger.setLevel(level)
 
 

@@ -7,7 +7,7 @@ never found, nor an entity found that stands for none: how many there are is pri
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +27,7 @@ from inference.encoders import Embedder, embedder
 from inference.linkers import DEPTH, Candidate, Names, Ranking
 from inference.options import LinkerOptions, checked_device
 
+LOG = logging.getLogger(__name__)
 NEAREST = 10 * DEPTH  # entities looked at: several may stand for one concept, or for none
 
 
@@ -127,7 +128,7 @@ class ByEntities:
                 f"{len(reader.ids):,} entities; link by names (BY=names), or with a model of this dictionary's graph"
             )
         told = f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of the model"
-        print(told, file=sys.stderr)  # standard output may be JSON
+        LOG.info(told)
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention: an entity's concepts in the order of its names, each once."""

@@ -6,7 +6,7 @@ at once, and what it finds is a leaf, not a text.
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +23,8 @@ from inference.linkers import Names, NearestByTfIdf, Ranking
 from inference.options import LinkerOptions, checked_device
 from kg.trie import Ragged, Trie
 from models.decoding import constrained_search
+
+LOG = logging.getLogger(__name__)
 
 
 class Generator:
@@ -75,7 +77,7 @@ class Generated:
         self.skipped = self.trie.skipped
         if self.skipped:
             told = f"{self.skipped:,} names of the dictionary cannot be written: no token, or {inputs.max_name} or more"
-            print(told, file=sys.stderr)  # standard output may be JSON
+            LOG.info(told)
         self.leaf_of: dict[int, int] = {}  # number of a string -> its leaf
         for leaf in range(len(self.trie)):
             for string in self.trie.concepts_of(leaf):

@@ -12,7 +12,14 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import mlflow
 import pytest
 
+from core.logs import set_up
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
+
+
+@pytest.fixture(autouse=True)
+def _logs() -> None:
+    """Messages go to standard error as in a command, whatever an earlier test has set."""
+    set_up()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from datamodules.formats import NoLabels
 from datamodules.tasks import SPLITS, load_task, save_task
 from experiments.encoders import folder_name
 
+LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other examples out of the same files: task folders are then built again.
 READERS = 1
 
@@ -120,7 +121,7 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
         **made_of,
     )
     for line in report(manifest):
-        print(line, file=sys.stderr)
+        LOG.info(line)
     return out
 
 

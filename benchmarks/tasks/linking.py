@@ -14,7 +14,7 @@ GRAPH= replaces any task's dictionary.
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +26,7 @@ from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.linking import formats as read
 from kg.graph import fingerprint
 
+LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then built again.
 READERS = 1
 
@@ -279,10 +280,10 @@ def prepared(name: str, data: Path | None, out: Path, graph: Path | None = None)
             written[-1][split] = where
             if number == 0:
                 for line in report(definition, split, manifest):
-                    print(line, file=sys.stderr)
+                    LOG.info(line)
     for what, count in sorted(found.items()):
         if count:
-            print(f"{name}: {count:,} {what}", file=sys.stderr)
+            LOG.info(f"{name}: {count:,} {what}")
     write_json(out / "parts.json", {"made_of": made_of, "parts": written})
     return [{split: out / p for split, p in fold.items()} for fold in written]
 

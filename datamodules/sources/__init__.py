@@ -11,8 +11,8 @@ found there is written under the name that sources.yaml gives.
 
 from __future__ import annotations
 
+import logging
 import os
-import sys
 import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ from datamodules.sources.addresses import Unreachable, download
 from datamodules.sources.listing import File, Source, sources
 from datamodules.sources.mirrors import Hit, copied, fits, hits, member_of
 
+LOG = logging.getLogger(__name__)
 _told: set[str] = set()  # what a mirror does not give is told once
 
 
@@ -74,7 +75,7 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
     found, refused = hits([Path(m) for m in mirrors])
     for line in refused:
         if line not in _told:
-            print(f"warning: {line}", file=sys.stderr)
+            LOG.warning(line)
         _told.add(line)
     missing: dict[str, str] = {}
     silent: set[str] = set()  # hosts that did not answer
@@ -107,8 +108,10 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
 def _record(name: str, here: Path, path: str, got: str, sums: dict[str, str]) -> None:
     sums[path] = got
     write_json(here / "sums.json", sums)
-    print(f"warning: {name}: no sum of {path} is recorded in sources.yaml, so this file's is taken as right from now on: "
-          f"{got} ({here / 'sums.json'})", file=sys.stderr)  # fmt: skip
+    LOG.warning(
+        f"{name}: no checksum of {path} is recorded in sources.yaml, so this file's is taken as right from now on: {got} "
+        f"({here / 'sums.json'})"
+    )
 
 
 def _mirrored(source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path) -> str | None:
@@ -161,5 +164,5 @@ def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = ()
     """:func:`fetch`, telling about optional files that are not there. Returns the data set's folder."""
     result = fetch(dataset, folder, mirrors, network)
     for path, why in result.missing.items():
-        print(f"{dataset}: without {path} ({why})", file=sys.stderr)
+        LOG.warning(f"{dataset}: without {path} ({why})")
     return result.folder

@@ -213,7 +213,7 @@ def test_an_unknown_sum_is_recorded_and_checked_from_then_on(tmp_path, server, l
     listed.add("a.txt", None, server.url + "/a")
     data.fetch("Set", tmp_path)
     assert (
-        f"no sum of a.txt is recorded in sources.yaml, so this file's is taken as right from now on: {sum_of(ONE)}"
+        f"no checksum of a.txt is recorded in sources.yaml, so this file's is taken as right from now on: {sum_of(ONE)}"
         in (capsys.readouterr().err)
     )
     data.fetch("Set", tmp_path)
