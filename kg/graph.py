@@ -149,7 +149,7 @@ class KnowledgeGraph:
                 continue  # it has none, or was saved before there were any
             if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
                 raise InputError(f"{file}: missing, or not the file its manifest describes. Build the graph again.")
-            tables[part] = pq.read_table(file)
+            tables[part] = pq.ParquetFile(file).read()  # pq.read_table would import pyarrow.dataset first
         return cls(**tables, manifest=manifest)
 
 
