@@ -23,7 +23,7 @@ from core.tracking import commit, environment, inherited, runs_folder, store_uri
 #: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
 #: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
 MACHINE = frozenset(
-    "config seed_everything checkpoint_every fresh result run_folder paper finetune tasks epochs.paper made.seed "
+    "config seed_everything checkpoint_every fresh result run_folder request paper finetune tasks epochs.paper made.seed "
     "data.init_args.num_workers data.init_args.seed".split()
 ) | frozenset(
     f"trainer.{setting}"

@@ -16,14 +16,16 @@ from typing import Any
 
 import pytest
 import yaml
-from datamodules.sources.__main__ import main
 
-from benchmarks import data
+from app.cli import main
 from benchmarks.counts import count_rows
 from benchmarks.tasks import prepared, task, tasks
+from benchmarks.tasks.fetch import dataset_of
 from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
+from datamodules import sources as data
 from datamodules.sources import addresses, listing, mirrors
+from datamodules.sources.__main__ import main as fetch_data_set
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -517,22 +519,22 @@ def test_the_list_holds_every_file_of_every_task():
 
 
 def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
-    assert main(["HPO-EL", "--data", str(tmp_path)]) == 0
+    assert main(["data", "HPO-EL", "--data", str(tmp_path)]) == 0
     assert "nothing to fetch" in capsys.readouterr().out
-    assert main(["MedMentions-EL", "--data", str(tmp_path)]) == 2
+    assert main(["data", "MedMentions-EL", "--data", str(tmp_path)]) == 2
     assert "corpus_pubtator.txt.gz" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    assert main(["cMedQAN"]) == 2
-    assert "no task 'cMedQAN'; choose from: cMedQANER" in capsys.readouterr().err
+    assert main(["data", "cMedQAN"]) == 2
+    assert "no task 'cMedQAN'; did you mean cMedQA? Choose from: cMedQANER" in capsys.readouterr().err
     monkeypatch.setattr(data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network"))
-    assert main(["DXY-NER", "--data", str(tmp_path)]) == 2
+    assert main(["data", "DXY-NER", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
     (tmp_path / "m/DXY-NER").mkdir(parents=True)
     (tmp_path / "m/DXY-NER/train.txt").write_text("a O\n")
-    assert main(["DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
+    assert main(["data", "DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
     said = capsys.readouterr()
     assert "1 of 3 files of DXY-NER, verified" in said.out and "licence: private" in said.out
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
@@ -559,8 +561,9 @@ def test_real_mirror_gives_every_task_that_it_holds(tmp_path):
         prepared(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
 
 
-def test_a_data_set_by_its_own_name() -> None:
-    assert data.dataset_of("Ontologies") == "Ontologies" and data.dataset_of("NCBI") == task("NCBI").dataset
-    assert data.dataset_of("HPO-EL") is None and data.dataset_of("AAP-EL") == "AAP-EL"
+def test_a_data_set_by_its_own_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fetch_data_set(["Ontologie", "--data", str(tmp_path)]) == 2 and "Ontologie" in capsys.readouterr().err
+    assert dataset_of("Ontologies") == "Ontologies" and dataset_of("NCBI") == task("NCBI").dataset
+    assert dataset_of("HPO-EL") is None and dataset_of("AAP-EL") == "AAP-EL"
     with pytest.raises(InputError, match="no task 'nothing'"):
-        data.dataset_of("nothing")
+        dataset_of("nothing")

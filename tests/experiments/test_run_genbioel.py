@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
+from app.cli import main
 from benchmarks.linking import finetune as module
-from benchmarks.run import main
 from benchmarks.tasks.linking import tasks
 from core.files import read_json
 from core.tracking import newest_export
@@ -142,10 +142,10 @@ def test_the_schedules_of_table_11() -> None:
         "NCBI-EL": (3e-7, 20000, 0),
     }
     for name, wanted in table.items():
-        found = module.task_settings(recipe, name, "paper", {})
+        found = module.task_settings(recipe, name, "paper")
         keys = ("model.init_args.lr", "trainer.max_steps", "model.init_args.warmup_steps")
         assert tuple(found[k] for k in keys) == wanted
-    assert module.task_settings(recipe, "HPO-EL", "paper", {}) == {}  # the YAML's own, BC5CDR's
+    assert module.task_settings(recipe, "HPO-EL", "paper") == {}  # the YAML's own, BC5CDR's
     known = {name.split(":")[0] for name in tasks()}
     assert all(set(table) - {"other"} <= known for table in recipe["tasks"].values())
     init = recipe["model"]["init_args"]
@@ -154,4 +154,4 @@ def test_the_schedules_of_table_11() -> None:
         8,
         0.1,
     )
-    assert module.task_settings(recipe, "NCBI-EL", "small", {"EPOCHS": "2"})["trainer.max_epochs"] == 2
+    assert module.task_settings(recipe, "NCBI-EL", "small", 2)["trainer.max_epochs"] == 2

@@ -19,7 +19,7 @@ import yaml
 from torch import Tensor
 
 import benchmarks.finetune as benchmark
-from benchmarks.linking.evaluate import embedder_of
+from benchmarks.options import Files
 from core.files import InputError, read_json
 from datamodules.mentions import Mentions
 from datamodules.tasks import Tagged, save_task
@@ -28,6 +28,8 @@ from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
 from experiments.run import CLI, built, train
 from experiments.stages import Stage
+from inference.encoders import embedder
+from inference.options import LinkerOptions
 from kg.pagerank import rank
 from models.smedbert.encoder import SMedBERTEncoder
 from tests.experiments.callbacks import Moved, SaveGradients
@@ -220,7 +222,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_an_export_is_fine_tuned_with_linked_mentions(
     export: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_this_process: list[list[str]]
 ) -> None:
-    """`make finetune` from its settings to its summary: mentions reach the encoder, HITS= and K= say which and how much."""
+    """`make finetune` from its options to its results: mentions reach the encoder, HITS= and K= say which and how much."""
     assert copied("smedbert", tmp_path / "start") and encoder(str(tmp_path / "start")).load == encoder(export).load
     seen: list[Mentions] = []
     original = SMedBERTEncoder.infused
@@ -231,33 +233,28 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
 
     monkeypatch.setattr(SMedBERTEncoder, "infused", infused)
     args = "--data.init_args.max_length 64 --trainer.max_epochs 1 --trainer.limit_train_batches 1"
-    given = {"MODEL": "smedbert", "DATA": str(task), "ARGS": args}
-    summaries, linked, width = {}, {}, {}
-    for name, more in {"all": {}, "half": {"HITS": "0.5", "K": "3"}, "none": {"HITS": "0"}}.items():
+    results, linked, width = {}, {}, {}
+    for name, more in {"all": {}, "half": {"hits": 0.5, "k": 3.0}, "none": {"hits": 0.0}}.items():
         seen.clear()
-        summaries[name] = benchmark.finetune("cMedQANER", {**given, **more})
+        (results[name],) = benchmark.compute("cMedQANER", "smedbert", args=args, options=more, files=Files(data=task))
         linked[name] = sum(len(m.span) for m in seen)
         width[name] = {m.neighbours.shape[1] for m in seen}
     # training, selection once (its only epoch is the best), test; two mentions a sentence
     assert linked["all"] == 2 * (16 + 8 + 8) and 0 < linked["half"] < linked["all"] and linked["none"] == 0
     assert width == {"all": {10}, "half": {3}, "none": {10}}
-    labels = [s["model"] for s in summaries.values()]
-    assert labels == ["smedbert", "smedbert HITS=0.5 K=3", "smedbert HITS=0"]
-    assert summaries["half"]["options"] == {"HITS": 0.5, "K": 3} and summaries["all"]["options"] == {}
-    config = yaml.safe_load((Path(summaries["half"]["folder"]) / "seed0" / "config.yaml").read_text())
+    folders = {name: words[words.index("--run_folder") + 1] for name, words in zip(results, in_this_process, strict=True)}
+    config = yaml.safe_load((Path(folders["half"]) / "config.yaml").read_text())
     assert config["data"]["init_args"]["linker_settings"] == {"hits": 0.5, "k": 3}
     assert config["data"]["init_args"]["linker_folder"] == export
     assert "--data.init_args.linker_settings.hits" in in_this_process[1] and "HITS" not in " ".join(in_this_process[0])
-    assert len({s["folder"] for s in summaries.values()}) == 3
-    with pytest.raises(InputError, match="HITS=0.5: minilm takes no such setting"):
-        benchmark.own_settings(encoder("minilm"), {"HITS": "0.5"})
+    assert len(set(folders.values())) == 3
+    with pytest.raises(InputError, match="HITS=0.5: minilm has no such option"):
+        benchmark.own_settings(encoder("minilm"), {"hits": 0.5})
 
 
-def test_names_are_embedded_with_their_neighbours_unless_told(export: str) -> None:
+def test_names_are_embedded_with_their_neighbours_or_without(export: str) -> None:
     """What synonym retrieval compares: KNOWLEDGE=no changes names that are linked, and no other."""
-    given = {"POOLING": "text", "DEVICE": "cpu"}
-    _, known = embedder_of(given, export)
-    _, plain = embedder_of({**given, "KNOWLEDGE": "no"}, export)
+    known, plain = (embedder(encoder(export), LinkerOptions(pooling="text", knowledge=own)) for own in (True, False))
     names = ["肺炎", "阿平片", "休息"]  # the last is no entity
     a, b = known(names), plain(names)
     assert not torch.allclose(a[:2], b[:2], atol=1e-4) and torch.allclose(a[2], b[2], atol=1e-5)
