@@ -149,7 +149,7 @@ def train(cli: CLI) -> dict[str, Any]:
         if not trainer.strategy.broadcast(
             last.is_file()
         ):  # one answer for all processes: saving waits for each of them
-            trainer.save_checkpoint(last, weights_only=False)
+            trainer.save_checkpoint(last)
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:
             with written_folder(run.folder / "export") as folder:

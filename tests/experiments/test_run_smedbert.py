@@ -222,7 +222,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_an_export_is_fine_tuned_with_linked_mentions(
     export: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_this_process: list[list[str]]
 ) -> None:
-    """`make finetune` from its settings to its summary: mentions reach the encoder, HITS= and K= say which and how much."""
+    """`make finetune` from its options to its results: mentions reach the encoder, HITS= and K= say which and how much."""
     assert copied("smedbert", tmp_path / "start") and encoder(str(tmp_path / "start")).load == encoder(export).load
     seen: list[Mentions] = []
     original = SMedBERTEncoder.infused
@@ -253,7 +253,7 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
         benchmark.own_settings(encoder("minilm"), {"hits": 0.5})
 
 
-def test_names_are_embedded_with_their_neighbours_unless_told(export: str) -> None:
+def test_names_are_embedded_with_their_neighbours_or_without(export: str) -> None:
     """What synonym retrieval compares: KNOWLEDGE=no changes names that are linked, and no other."""
     known = embedder(encoder(export), LinkerOptions(pooling="text"))
     plain = embedder(encoder(export), LinkerOptions(pooling="text", knowledge=False))
