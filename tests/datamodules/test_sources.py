@@ -23,9 +23,7 @@ from benchmarks.counts import count_rows
 from benchmarks.tasks import fetch, prepared, task, tasks
 from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
-from datamodules import sources as data
 from datamodules.sources import addresses, listing, mirrors
-from datamodules.sources.__main__ import main as fetch_data_set
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
