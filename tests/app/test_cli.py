@@ -16,8 +16,10 @@ from safetensors.torch import load_file
 
 from app import verbs
 from app.cli import NAMES, drawn_papers, linker_options, main, resolve
+from core.files import read_json
 from core.logs import set_up
 from core.settings import Option, expected, options_of
+from tests.fakes import umls as fake_umls
 from tests.fakes.graphs import graph
 from tests.fakes.kebiolm import Folders
 
@@ -103,6 +105,9 @@ def test_vectors_of_texts(fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.
         (["predict", "--model", "NCBI/minilm", "--text", "x", "--task", "NCBI"], "expected one of the three"),
         (["graph", "info", "nowhere"], "no knowledge graph here"),
         (["graph", "build", "nothing"], "nothing"),
+        (["graph", "build", "mesh", "x", "--out=o", "--suplementary"], "no setting --suplementary; did you mean --supplementary?"),
+        (["graph", "build", "umls", "x", "OUT=o", "LANGUAGE=ENG"], "no setting LANGUAGE; did you mean LANGUAGES?"),
+        (["graph", "build", "umls", "x", "OUT=o", "INCLUDE_REL=perhaps"], "INCLUDE_REL=perhaps: expected yes or no"),
         (["evaluate", "NO-EL"], "no linking task 'NO-EL'"),
         (["finetune", "NCBI", "--epochs"], "--epochs: expected a value: a whole number"),
         (["pretrain", "kebioml", "PLAN=1"], "no paper 'kebioml'; did you mean kebiolm?"),
@@ -127,6 +132,15 @@ def test_wrong_input_is_one_line_and_exit_code_2(
 def test_help_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     assert "Examples:" in (said := capsys.readouterr().out) and f"kepl {verb}" in said
+
+
+def test_settings_of_a_source_are_typed_either_way(tmp_path: Path) -> None:
+    source = fake_umls.write(tmp_path / "META")
+    assert main(["graph", "build", "umls", str(source), f"--out={tmp_path / 'a'}", "--languages", "ENG,SPA", "--include-rel"]) == 0
+    assert main(["graph", "build", "umls", str(source), f"OUT={tmp_path / 'b'}", "LANGUAGES=ENG,SPA", "INCLUDE_REL=yes"]) == 0
+    one, other = (read_json(tmp_path / name / "manifest.json") for name in "ab")
+    assert one["options"] == other["options"] and one["options"]["include_rel"] is True
+    assert one["options"]["languages"] == ["ENG", "SPA"]
 
 
 def options() -> list[tuple[str, Option]]:
