@@ -1,7 +1,7 @@
 """The pages: they build without a warning, and what they tell to type works.
 
 Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`). In all
-other blocks, and in the README, every `make` command must name a target and settings that the Makefile has, and every
+other blocks, and in the README, every `make` command must name a target and settings that its command has, and every
 `python -m` a module that is there.
 """
 
@@ -16,6 +16,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from app.cli import NAMES, POSITIONS, resolve
+from core.settings import MAKE, options_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -43,6 +46,12 @@ def commands() -> list[tuple[str, list[str]]]:
     return found
 
 
+def settings(verb: str, words: list[str]) -> set[str]:
+    """The settings NAME= that a command takes with these words."""
+    command, _, extra = resolve(verb, words)
+    return {"CONFIG", *(name.upper() for name in (*POSITIONS.get(verb, ()), *options_of(command.function, extra)))}
+
+
 def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     """Links that lead nowhere, pages that no other leads to, and headings out of order are warnings."""
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
@@ -60,14 +69,16 @@ def test_every_target_has_its_line_among_the_commands() -> None:
 def test_every_make_command_names_what_the_makefile_has() -> None:
     found = [(page, words[1:]) for page, words in commands() if words[0] == "make"]
     assert len(found) > 60
-    known = set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE))
     for page, words in found:
         targets = [w for w in words if "=" not in w and w != "..."]
         for target in targets:
             fits = re.search(rf"^{re.escape(target)}:", MAKEFILE, re.M) or re.match("(pretrain|kg)-", target)
             assert fits, f"{page}: make {target}"
-        for name in (w.partition("=")[0] for w in words if "=" in w):
-            assert name in known, f"{page}: {name}= of make {' '.join(targets)}"
+        for target in targets:
+            verb = "pretrain" if target.startswith(("pretrain-", "kg-")) else target
+            known = set(MAKE) | (settings(verb, words) if verb in NAMES else set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE)))
+            for name in (w.partition("=")[0] for w in words if "=" in w):
+                assert name in known, f"{page}: {name}= of make {' '.join(targets)}"
     papers = {p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")}
     named = {w.removeprefix("pretrain-") for _, words in found for w in words if w.startswith("pretrain-")}
     assert named <= papers and len(named) >= 5

@@ -262,7 +262,7 @@ def test_mentions_are_read(tmp_path: Path) -> None:
     assert (
         list(mentions(folder)) == [Mention("1", "得了甲病", 2, 4, "甲病")] and next(mentions(folder)).surface == "甲病"
     )
-    with pytest.raises(InputError, match=r"LINKED=.*no finished linked text here"):
+    with pytest.raises(InputError, match=r"LINKED_TEXT=.*no finished linked text here"):
         list(mentions(tmp_path))
 
 

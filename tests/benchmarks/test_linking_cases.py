@@ -135,7 +135,7 @@ def test_groups_of_mentions_are_beside_the_papers(data: Path, runs: Path, capsys
     result = score("BC5CDR-EL", data)
     size = int(result.scores["unseen concept"]["examples"])
     tuned = {"options": {"finetuned": {}}, "name": "BC5CDR-EL", "groups": {"unseen concept": 0.5}}
-    fake.linked("genbioel", 0.5, 0.7, split=result.split, **tuned, like=result.protocol)  # type: ignore[arg-type]
+    fake.linked("genbioel", 0.5, 0.7, split=result.split, **tuned, size=size, like=result.protocol)  # type: ignore[arg-type]
     assert main(["table", "genbioel", "5", f"SPLIT={result.split}"]) == 0
     lines = {x.split("|")[1].strip(): x for x in capsys.readouterr().out.splitlines() if x.startswith("|")}
     assert "60.0 ± 14.1 (2)" in lines["overall"] and "| 93.4 |" in lines["overall"]

@@ -50,7 +50,7 @@ def test_aliases_and_unknown_names():
     assert task("cNNER") is task("CMeEE") or task("cNNER") == task("CMeEE")
     assert task("CHIP-RE").name == "CMeIE" and task("CHIP-RE:resplit").name == "CMeIE:resplit"
     assert task("cNNER:resplit").name == "CMeEE:resplit"
-    with pytest.raises(InputError, match=re.escape("no task 'cMedQAN'; choose from: cMedQANER, cMedQQ, ")):
+    with pytest.raises(InputError, match=re.escape("no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, cMedQQ, ")):
         task("cMedQAN")
 
 

@@ -68,12 +68,12 @@ def test_glove_fits_its_counts() -> None:
 def test_words_of_one_topic_are_near(kind: str, tmp_path: Path) -> None:
     if kind == "sgns":
         pytest.importorskip("gensim")
-    label, identity, vectors = trained(kind, "char", linked(tmp_path / "l"), 0)
+    identity, vectors = trained(kind, "char", linked(tmp_path / "l"), 0)
     found = vectors(["肝炎", "黄疸", "骨折", "??"])
-    assert label == f"{kind} char" and identity["unit"] == "char" and found.shape == (4, SIZE)
+    assert identity["vectors"] == kind and identity["unit"] == "char" and found.shape == (4, SIZE)
     assert found[0] @ found[1] > found[0] @ found[2]
     assert np.allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0])
-    again = trained(kind, "char", tmp_path / "l", 0)[2](["肝炎"])
+    again = trained(kind, "char", tmp_path / "l", 0)[1](["肝炎"])
     assert np.allclose(found[:1], again, atol=1e-6)
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from core.arrays import load_arrays
 from core.files import read_json
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
@@ -127,8 +128,8 @@ def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, m
     predictions = [json.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()]
     test = load_task(task).splits["test"]
     assert [(p["id"], [tuple(g) for g in p["gold"]]) for p in predictions] == [(e.id, e.entities) for e in test]
-    with np.load(tmp_path / "run" / "tallies.npz", allow_pickle=False) as tallies:
-        assert score(tallies["entity_f1"]) == scores["score"]["entity_f1"]
+    tallies = load_arrays(tmp_path / "run" / "outcomes.parquet")
+    assert score(tallies["entity_f1"]) == scores["score"]["entity_f1"]
     rows = list(csv.reader((tmp_path / "run" / "confusion.csv").open()))
     assert sum(int(c) for r in rows[1:] if r[0] != "-" for c in r[1:]) == sum(len(e.entities) for e in test)
     assert (tmp_path / "run" / "loss.png").read_bytes()[:4] == b"\x89PNG"

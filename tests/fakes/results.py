@@ -48,14 +48,14 @@ def fine_tuned(
 
 def linked(
     model: str, *scores: float, name: str = "NCBI-EL", split: str = "test", folds: str = "all",
-    options: Mapping[str, Any] | None = None, groups: Mapping[str, float] | None = None,
+    options: Mapping[str, Any] | None = None, groups: Mapping[str, float] | None = None, size: int = 10,
     like: Mapping[str, Any] | None = None, **protocol: Any,
 ) -> list[Result]:  # fmt: skip
     """A result for each score, as `kepl evaluate` saves them of several runs."""
     made = []
     for number, value in enumerate(scores):
         every = {OVERALL: {"acc@1": value, "acc@5": value, "mrr": value, "examples": 100}}
-        every |= {title: {"acc@1": own, "examples": 10} for title, own in (groups or {}).items()}
+        every |= {title: {"acc@1": own, "examples": size} for title, own in (groups or {}).items()}
         result = Result(
             kind="linking", task=name, split=split, metric="acc@1", model=Model(model, "", f"{model}{number}"),
             options=options or {},

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 from core.files import InputError
 from kg.names import BIOSYN, TfIdf, normaliser, top_k
@@ -36,7 +37,7 @@ def test_normalising_twice_changes_nothing(name):
 @given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 14), st.integers(0, 99))
 def test_top_k_is_the_whole_sort(rows, columns, k, seed):
     scores = np.random.default_rng(seed).integers(0, 4, (rows, columns)).astype(np.float32)  # many ties
-    values, at = top_k(scores, k)
+    values, at = top_k(csr_matrix(scores), k)
     for line, v, a in zip(scores, values, at, strict=True):
         wanted = sorted(range(columns), key=lambda i: (-line[i], i))[:k]
         assert a.tolist() == wanted and v.tolist() == [line[i] for i in wanted]
