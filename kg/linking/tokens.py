@@ -35,6 +35,8 @@ def words(text: str) -> list[str]:
     lower = folded(text)
     if not lower.isascii():
         return _WORD.findall(lower)
+    if lower.replace(" ", "").isalnum():  # most names
+        return lower.split()
     for mark in _ASCII_SINGLE:  # the same words three times as fast; most abstracts are pure ASCII
         if mark in lower:
             lower = lower.replace(mark, f" {mark} ")
