@@ -60,8 +60,8 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
 
 
 def sentences(text: str, language: str, places: Sequence[Place]) -> list[Place]:
-    """The parts of a text in which a pair is looked for: English sentences, joined where an end would cut one of `places`;
-    else the whole text, as CMeIE's examples are whole texts.
+    """The parts of a text that are read on their own: English sentences, joined where an end would cut one of `places`;
+    else the whole text, as the examples of Chinese tasks are whole texts (CMeIE).
     """
     starts = sentence_starts(text) if language == "en" else [0]
     starts = [0, *(s for s in starts if 0 < s < len(text) and not any(a < s < b for a, b in places))]

@@ -9,8 +9,9 @@
     Ranker         rank(question, answers)
 
 Texts are read by the functions of datamodules.finetune, so that a text that fits max_length gives what it gave in fine-tuning.
-A longer one is tagged in overlapping windows: of the windows that contain a mention, the one with the most units around it
-decides. Longer pairs, and texts with relations, are cut as in fine-tuning.
+English texts are tagged sentence by sentence (datamodules.pairs.sentences), as English tasks are. What is still too long is tagged
+in overlapping windows: of the windows that contain a mention, the one with the most units around it decides. Longer pairs, and
+texts with relations, are cut as in fine-tuning.
 
 Scores of spans: flat tagger, the mean over the units of its label's probability (softmax; with a CRF, the marginal probability
 given the whole sequence); nested tagger, the sigmoid of the span's score. Of a class: its probability (softmax). Of an answer:
@@ -134,13 +135,18 @@ class Tagger(FineTunedModel):
         """The entities of each text, in order.
 
         words: of each text, the places [start, end) of the words that get a label, where the source gives them; None: words and
-        signs, of Chinese every character.
+        signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are.
         """
-        given = words or [None] * len(texts)
-        examples = [
-            Tagged("", "", text, [], None if own is None else list(own)) for text, own in zip(texts, given, strict=True)
-        ]
-        return self._spans(examples, (self.data.max_length - 2) // OVERLAP)
+        result: list[list[Span]] = [[] for _ in texts]
+        examples, places = [], []
+        for number, (text, own) in enumerate(zip(texts, words or [None] * len(texts), strict=True)):
+            for first, last in sentences(text, self.language, []) if own is None else [(0, len(text))]:
+                examples.append(Tagged("", "", text[first:last], [], None if own is None else list(own)))
+                places.append((number, first))
+        found = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
+        for (number, first), spans in zip(places, found, strict=True):
+            result[number] += [s._replace(start=s.start + first, end=s.end + first) for s in spans]
+        return result
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them, without overlap."""

@@ -74,6 +74,18 @@ def test_words_of_the_source_and_scores(name: str, trained: Callable[[str], Trai
     assert model.predict(["", "  "]) == [[], []] and model.predict([]) == []
 
 
+def test_a_text_of_two_sentences_is_tagged_as_each_alone(trained: Callable[[str], Trained]) -> None:
+    model = load(trained("ner").folder / "export")
+    assert isinstance(model, Tagger)
+    one, two = "The doctor saw acne and polio. ", "Then acne, not polio, was seen."
+    (found,), (first,), (second,) = model.predict([one + two]), model.predict([one]), model.predict([two])
+    assert first and second
+    moved = [s._replace(start=s.start + len(one), end=s.end + len(one)) for s in second]
+    assert [s[:4] for s in found] == [s[:4] for s in (*first, *moved)]
+    scores = [s.score for s in (*first, *second)]
+    assert [s.score for s in found] == pytest.approx(scores, abs=1e-5)  # other batches
+
+
 def test_a_span_scores_the_mean_of_its_labels_probabilities(trained: Callable[[str], Trained]) -> None:
     model = load(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
