@@ -196,9 +196,9 @@ def main(words: Sequence[str] | None = None) -> int:
             return 0 if words else 2
         verb, rest = words[0], words[1:]
         if verb == "graph" and rest[:1] == ["build"]:
-            from app.graphs import build
+            from kg.build import run
 
-            return build(rest[1:])
+            return run(rest[1:], "kepl graph build")
         if "--help" in rest or "-h" in rest:
             print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
             return 0

@@ -302,10 +302,9 @@ def serve(
 
     if max_bytes < 1 or max_seconds <= 0:
         raise InputError(f"--max-bytes {max_bytes}, --max-seconds {max_seconds}: expected more than 0")
-    app = create_app(
-        Pipeline(graph, chain, nil, top, **asdict(linker)), os.environ.get("KEPL_TOKEN") or None,
-        Limits(bytes=max_bytes, seconds=max_seconds),
-    )  # fmt: skip
+    pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
+    pipeline.prepare()
+    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, Limits(bytes=max_bytes, seconds=max_seconds))
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as error:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
 from experiments.encoders import close_names, fine_tuned_names, is_task
-from inference.detectors import DICTIONARY, Detected, Detector, Dictionary, EntityDetector, model_detector, united
+from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
 from inference.options import LinkerOptions, Options
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
@@ -176,6 +176,12 @@ class Pipeline:
         if len(self.detectors) == 1 and isinstance(self.detectors[0], EntityDetector):
             return self.detectors[0].reader.on(self.names)
         return self._linker("names")
+
+    def prepare(self) -> None:
+        """Build now what would be built once more than a few texts have come: a server's first clients do not wait for it."""
+        for detector in self.detectors:
+            if isinstance(detector, Dictionary):
+                detector.detect(["x" * (FEW + 1)])
 
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.files import InputError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors 
     from inference.entity_table import EntityReader
     from inference.taggers import Tagger
 
+FEW = 5000  # characters for which a dictionary looks through its names faster than it builds its automaton
 BATCH = 64  # texts that are read together, so that models see full batches
 DICTIONARY = "dictionary"
 
@@ -36,13 +38,22 @@ class Detector(Protocol):
 
 
 class Dictionary:
-    """The names of a graph, longest match (kg.linking.matcher); names the entity."""
+    """The names of a graph, longest match (kg.linking.matcher); names the entity.
+
+    The automaton of all names is built once more than FEW characters were read: one sentence is answered without it.
+    """
 
     def __init__(self, graph: KnowledgeGraph) -> None:
-        self.linker = DictionaryLinker.from_graph(graph)
+        self.graph, self.read = graph, 0
+
+    @cached_property
+    def linker(self) -> DictionaryLinker:
+        return DictionaryLinker.from_graph(self.graph)
 
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
-        return [[Detected(m.start, m.end, entity=m.entity) for m in self.linker.link(text)] for text in texts]
+        self.read += sum(map(len, texts))
+        linker = self.linker if self.read > FEW else DictionaryLinker.from_graph(self.graph, texts=texts)
+        return [[Detected(m.start, m.end, entity=m.entity) for m in linker.link(text)] for text in texts]
 
 
 class EntityDetector:

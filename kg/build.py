@@ -1,22 +1,22 @@
 """Build a graph from a source and save it.   python -m kg.build SOURCE [PATH] --out FOLDER [--option value …]
 
 A source is a file in kg/sources with `files(path)`, the list of files it reads, and `read(path, …)`, the graph; the
-options are read's own arguments (lists with commas: --languages ENG,SPA). Its file's existence registers it.
+options are read's own arguments (lists with blanks or commas: --languages ENG,SPA). Its file's existence registers it.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
 from core.files import InputError, read_json, sha256
+from core.settings import help_text, nearest, options_of, parse
 from kg.graph import KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"
@@ -29,42 +29,44 @@ def source_names() -> list[str]:
 def source_module(name: str) -> ModuleType:
     """The module kg.sources.<name>. Raises InputError that lists the sources when there is none of that name."""
     if name not in source_names():
-        raise InputError(f"no source {name!r}; choose from: {', '.join(source_names())}")
+        raise InputError(f"no source {name!r}; {nearest(name, source_names())}Choose from: {', '.join(source_names())}")
     return importlib.import_module(f"kg.sources.{name}")
 
 
-def options_of(module: ModuleType) -> dict[str, inspect.Parameter]:
-    """The arguments of the module's read that come after the path."""
-    parameters = dict(list(inspect.signature(module.read).parameters.items())[1:])
+def command(module: ModuleType) -> Callable[..., Any]:
+    """A function whose signature and docstring are the options of `kg.build` for this source: path, out, fresh and read's own."""
+    path, *own = inspect.signature(module.read).parameters.values()
     hints = get_type_hints(module.read)
-    return {name: parameter.replace(annotation=hints[name]) for name, parameter in parameters.items()}
+    needed = path.default is inspect.Parameter.empty
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    optional = [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
+    parameters = [
+        inspect.Parameter("path", keyword, annotation=Path if needed else Path | None, default=path.default),
+        inspect.Parameter("out", keyword, annotation=Path),
+        inspect.Parameter("fresh", keyword, annotation=bool, default=False),
+        *optional,
+    ]
+
+    def settings(**given: Any) -> dict[str, Any]:
+        return given
+
+    settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    settings.__annotations__ = {p.name: p.annotation for p in parameters}
+    about, _, told = inspect.getdoc(module.read).partition("\nArgs:\n")  # type: ignore[union-attr]
+    settings.__doc__ = (
+        f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n"
+        f"    path: File or folder to read.{'' if needed else ' Default: what an installed package carries.'}\n"
+        "    out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n"
+        f"{told.partition(chr(10) + 'Raises:')[0]}"
+    )
+    return settings
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def parser_of(name: str, module: ModuleType) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m kg.build {name}", description=f"{module.__doc__}\n\n{module.read.__doc__}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    path = next(iter(inspect.signature(module.read).parameters.values()))
-    optional = path.default is not inspect.Parameter.empty
-    parser.add_argument("path", type=Path, nargs="?" if optional else None, help="what to read", metavar="PATH")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the graph goes")
-    parser.add_argument("--fresh", action="store_true", help="build again even if the same graph is there")
-    for option, parameter in options_of(module).items():
-        flag, kind, default = "--" + option.replace("_", "-"), parameter.annotation, parameter.default
-        shown = ",".join(default) if isinstance(default, tuple) else default
-        if kind is bool:
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=default)
-        elif "tuple" in str(kind):
-            parser.add_argument(flag, type=_listed, default=default, metavar="A,B", help=f"default: {shown}")
-        else:
-            number = kind if kind in (int, float) else str
-            parser.add_argument(flag, type=number, default=default, help=f"default: {shown}")
-    return parser
+def _parts(value: Any) -> Any:
+    """A list's values, each of which may be several with commas between them; any other value itself."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    return [part.strip() for text in value for part in text.split(",") if part.strip()]
 
 
 def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]]:
@@ -104,8 +106,7 @@ def kept_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
 def build(name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any) -> tuple[KnowledgeGraph, bool]:
     """(the graph of source `name` saved in `out`, whether it was there already). Raises InputError."""
     module = source_module(name)
-    given = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
-    recipe = {"reader": name, "options": given, "inputs": inputs_of(module, path)}
+    recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
     kept = kept_graph(out, recipe)
     if kept is not None and not fresh:
         return kept, True
@@ -115,19 +116,19 @@ def build(name: str, path: Path | None, out: Path, fresh: bool = False, **option
     return graph, False
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def run(words: Sequence[str], what: str = "python -m kg.build") -> int:
+    """`kg.build SOURCE [PATH] --out FOLDER [--name value | NAME=value ...]`. Returns the exit code. Raises InputError."""
     if not words or words[0] in ("-h", "--help"):
-        print(f"{__doc__}\nSources: {', '.join(source_names())}. Options of one: python -m kg.build SOURCE --help")
+        print(f"{inspect.cleandoc(__doc__ or '')}\nSources: {', '.join(source_names())}. Options of one: {what} SOURCE --help")
         return 0 if words else 2
-    try:
-        module = source_module(words[0])
-        parsed = vars(parser_of(words[0], module).parse_args(words[1:]))
-        started = time.monotonic()
-        graph, was_there = build(words[0], parsed.pop("path"), out := parsed.pop("out"), **parsed)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    name, *rest = words
+    own, what = command(source_module(name)), f"{what} {name}"
+    if "--help" in rest or "-h" in rest:
+        print(help_text(what, own.__doc__ or "", options_of(own), ("path",)))
+        return 0
+    given = {key: _parts(value) for key, value in parse(own, rest, ("path",), what).arguments.items()}
+    started = time.monotonic()
+    graph, was_there = build(name, given.pop("path"), out := given.pop("out"), given.pop("fresh"), **given)
     if was_there:
         print(f"{out}: this graph is there already, from the same files and options; kept (--fresh builds it again)")
     else:
@@ -137,6 +138,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if count:
             print(f"left out: {count:,} {reason}")
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        return run(list(sys.argv[1:] if arguments is None else arguments))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 
@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.files import InputError
-from kg.graph import KINDS, KnowledgeGraph
+from kg.graph import KINDS, KnowledgeGraph, numbers
 from kg.linking.abbreviations import Definition, definitions
 from kg.linking.mentions import Mention
 from kg.linking.tokens import folded, spaced, word_starts, words
@@ -91,29 +91,42 @@ class DictionaryLinker:
             row = pc.index(pc.is_null(entity), True).as_py()
             unknown = names["id"][row].as_py()
             raise InputError(f"names: row {row}: unknown entity id {unknown!r}; add it to the entities")
-        self._index(names, np.asarray(entity.to_numpy(), np.int32), degree)
+        self._index(names, ids, numbers(entity), degree)
 
     @classmethod
-    def from_graph(cls, graph: KnowledgeGraph, *, abbreviations: bool = True) -> DictionaryLinker:
-        """The linker over all names of `graph`. Raises InputError when no name can be matched."""
-        return cls(graph.names, graph.ids, graph.degree(), abbreviations=abbreviations)
+    def from_graph(
+        cls, graph: KnowledgeGraph, *, abbreviations: bool = True, texts: Sequence[str] | None = None
+    ) -> DictionaryLinker:
+        """The linker over all names of `graph`, or over those that can stand in `texts`, which link alike and are there sooner.
 
-    def _index(self, names: pa.Table, entity: np.ndarray, degree: np.ndarray | None) -> None:
+        Raises InputError when no name of the graph can be matched.
+        """
+        names = graph.names
+        if texts is not None:
+            # Without white space, which lies between words only, a name that stands in a text is a part of it.
+            letters = "\0".join(_squeezed(text) for text in texts)
+            rows = [row for row, name in enumerate(_strings(names["name"])) if _squeezed(name) in letters]
+            first = next((row for row, name in enumerate(_strings(names["name"])) if not never_matches(name)), None)
+            # One name that can be matched stays, so that only a graph without any is refused.
+            names = names.take(_indices(np.array(sorted({*rows} | ({first} if first is not None else set())), np.int64)))
+        return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations)
+
+    def _index(self, names: pa.Table, ids: pa.Array, entity: np.ndarray, degree: np.ndarray | None) -> None:
         """Fill the automaton, and for every form either its one entity or the list of its candidates."""
         form, exact = np.full(len(names), _NONE, np.int32), np.zeros(len(names), bool)
-        numbers: dict[str, int] = {}
+        numbered: dict[str, int] = {}
         keys, sizes = array("i"), array("i")
         for row, name in enumerate(_strings(names["name"])):
             tokens = [] if never_matches(name) else words(name)
             if len(tokens) > LONGEST:
                 tokens = []
-            keys.extend([numbers.setdefault(word, len(numbers)) for word in tokens])
+            keys.extend([numbered.setdefault(word, len(numbered)) for word in tokens])
             sizes.append(len(tokens))
             exact[row] = len(tokens) == 1 and needs_exact_case(name.strip())
-        if not numbers:
+        if not numbered:
             raise InputError("names: none of them can be matched; give the graph names of two or more letters")
         codes = _codes(np.bincount(np.frombuffer(keys, np.int32)))
-        self._codes = dict(zip(numbers, codes, strict=True))
+        self._codes = dict(zip(numbered, codes, strict=True))
         automaton, letters, start = self._automaton, self._letters, 0
         for row, size in enumerate(sizes):
             if size:
@@ -127,9 +140,10 @@ class DictionaryLinker:
         automaton.make_automaton()
 
         rank = np.empty(len(self._ids), np.int32)
-        rank[pc.sort_indices(pa.array(self._ids, pa.string())).to_numpy()] = np.arange(len(self._ids), dtype=np.int32)
-        kinds = pc.index_in(names["kind"], value_set=pa.array(KINDS, pa.string())).fill_null(len(KINDS))
-        kind = np.asarray(kinds.to_numpy(), np.int8)
+        rank[numbers(pc.sort_indices(ids))] = np.arange(len(self._ids), dtype=np.int32)
+        kinds = pc.dictionary_encode(names["kind"].combine_chunks())
+        places = [KINDS.index(k) if k in KINDS else len(KINDS) for k in kinds.dictionary.to_pylist()]
+        kind = np.array(places, np.int8)[numbers(kinds.indices)]
         rows: np.ndarray = np.flatnonzero(form != _NONE)
         triples = np.zeros(len(rows), np.int64) if degree is None else degree[entity[rows]]
         rows = rows[np.lexsort((rank[entity[rows]], -triples, kind[rows], form[rows]))]
@@ -149,7 +163,7 @@ class DictionaryLinker:
         self._candidate = array("i", entity[left].astype(np.int32).tobytes())
         self._kind = bytes(kind[left].astype(np.uint8))
         self._exact = bytes(exact[left].astype(np.uint8))
-        self._surface = [spaced(name) for name in _strings(names["name"].take(pa.array(left)))]
+        self._surface = [spaced(name) for name in _strings(names["name"].take(_indices(left)))]
 
     def _resolved(self, form: int, surface: str) -> int:
         """Entity index meant by `surface`, a text of the form, or -1 when its case fits no name."""
@@ -259,6 +273,15 @@ def _short_forms(
             last = first + len(pieces) - 1
             if text[starts[first] : starts[first] + len(form)] == form and tokens[first : last + 1] == pieces:
                 yield first, last, meanings[bisect_right(meanings, starts[first], key=itemgetter(0)) - 1][1]
+
+
+def _squeezed(text: str) -> str:
+    return "".join(folded(text).split())
+
+
+def _indices(rows: np.ndarray) -> pa.Array:
+    """Rows as an Arrow array; pa.array would import pandas, a quarter of the start of `kepl link`."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
 
 
 def _strings(column: pa.ChunkedArray) -> Iterator[str]:

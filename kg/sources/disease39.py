@@ -76,10 +76,15 @@ def aliases(cell: str) -> list[str]:
 
 
 def read(path: str | Path, encoding: str = "gb18030", language: str = "zh", source: str = "39.net") -> KnowledgeGraph:
-    """The table at `path`. `language`, `source`: of its names.
+    """The table at `path`.
 
     Rows and names that are cut, words for nothing, aliases that say the name again and triples that stand there twice
     are counted in the manifest. Raises InputError naming path:line for a broken line or a row without a name.
+
+    Args:
+        encoding: Encoding of the file.
+        language: Language of its names.
+        source: Source that its names say they come from.
     """
     triples: dict[tuple[str, str, str], None] = {}
     same: dict[tuple[str, str], None] = {}

@@ -116,9 +116,12 @@ def files(path: str | Path) -> list[Path]:
 
 
 def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
-    """MeSH in the file or folder `path`; `supplementary` false leaves supplementary records (C…) out.
+    """MeSH in the file or folder `path`.
 
     Raises InputError naming file and line for what is broken, and for an id that stands twice.
+
+    Args:
+        supplementary: Whether supplementary records (C…) are read.
     """
     records: dict[str, Record] = {}
     for file in files(path):

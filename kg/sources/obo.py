@@ -353,9 +353,12 @@ def files(path: str | Path) -> list[Path]:
 
 
 def read(path: str | Path, type: str | None = None) -> KnowledgeGraph:
-    """The ontology in `path`. `type` is every entity's type; without it a term's namespace is its type.
+    """The ontology in `path`.
 
     Raises InputError naming path:line (JSON: path and node) when the file is missing or broken.
+
+    Args:
+        type: Type of every entity. Default: a term's namespace.
     """
     ontology = parsed(path)
     types = {term.id: type for term in ontology.kept()} if type else None

@@ -25,6 +25,11 @@ def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source
 
     An entity of two types keeps the first. These and lines that stand there twice are counted in the manifest. Raises
     InputError naming path:line for a line that is not three names.
+
+    Args:
+        encoding: Encoding of the file.
+        language: Language of its names.
+        source: Source that its names say they come from.
     """
     types: dict[str, str] = {}
     triples: dict[tuple[str, str, str], None] = {}

@@ -14,8 +14,9 @@ from __future__ import annotations
 import codecs
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from core.files import InputError, lines
 from kg.graph import SCHEMAS, KnowledgeGraph, table
@@ -114,14 +115,14 @@ def files(path: str | Path) -> list[Path]:
 
 def read(
     path: str | Path,
-    entities: tuple[str, ...] | None = None,
-    names: tuple[str, ...] | None = None,
-    definitions: tuple[str, ...] | None = None,
-    triples: tuple[str, ...] | None = None,
-    equivalences: tuple[str, ...] | None = None,
-    columns: tuple[str, ...] = (),
+    entities: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    definitions: Sequence[str] | None = None,
+    triples: Sequence[str] | None = None,
+    equivalences: Sequence[str] | None = None,
+    columns: Sequence[str] = (),
     headerless: bool = False,
-    missing: str = "error",
+    missing: Literal["error", "add"] = "error",
     encoding: str = "utf-8",
     language: str = "en",
     source: str = "tables",
@@ -130,11 +131,22 @@ def read(
 ) -> KnowledgeGraph:
     """The tables in the folder `path`, or the triples in the file `path`.
 
-    entities, names, definitions, triples, equivalences: file names inside the folder; without them the files of those
-    names are taken. columns: `ours=theirs` pairs, such as head=source. headerless: the triple files have no header line.
-    missing: "error" for an entity id that the entities table lacks, or "add" to make an entity of it, named by its id.
-    language, source: of names that say none. Raises InputError naming path:line for a broken or empty value, a repeated
-    entity or an unknown id.
+    Raises InputError naming path:line for a broken or empty value, a repeated entity or an unknown id.
+
+    Args:
+        entities: Files of entities inside the folder. Default: those of that name.
+        names: Files of names inside the folder. Default: those of that name.
+        definitions: Files of definitions inside the folder. Default: those of that name.
+        triples: Files of triples inside the folder. Default: those of that name.
+        equivalences: Files of equivalences inside the folder. Default: those of that name.
+        columns: Columns that have other names, ours=theirs, such as head=source.
+        headerless: Whether the files of triples have no header line.
+        missing: What an entity id is that the entities lack: an error, or a new entity named by its id (add).
+        encoding: Encoding of the files.
+        language: Language of names that say none.
+        source: Source of names that say none.
+        version: Version of the graph, for its manifest.
+        licence: Licence of the graph, for its manifest.
     """
     path = Path(path)
     if missing not in ("error", "add"):

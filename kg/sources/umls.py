@@ -328,22 +328,28 @@ def _version(folder: Path) -> str:
 
 def read(
     folder: str | Path,
-    languages: tuple[str, ...] = ("ENG",),
-    sources: tuple[str, ...] | None = None,
-    suppress: tuple[str, ...] = ("N",),
-    semantic_types: tuple[str, ...] | None = None,
-    term_types: tuple[str, ...] | None = None,
-    relations: tuple[str, ...] | None = None,
+    languages: Sequence[str] = ("ENG",),
+    sources: Sequence[str] | None = None,
+    suppress: Sequence[str] = ("N",),
+    semantic_types: Sequence[str] | None = None,
+    term_types: Sequence[str] | None = None,
+    relations: Sequence[str] | None = None,
     include_rel: bool = False,
-    skip: tuple[str, ...] = (),
+    skip: Sequence[str] = (),
 ) -> KnowledgeGraph:
-    """The concepts that keep a name, their names, definitions and triples. Each filter is None for all.
+    """The concepts that keep a name, their names, definitions and triples.
 
-    languages: LAT codes, the first of them gives the preferred name. sources: SABs of names, definitions and relations.
-    suppress: values of SUPPRESS that are kept (N, E, O, Y). semantic_types: TUIs or names; a concept needs one of them.
-    term_types: TTYs of names. relations: labels. include_rel: a row without RELA gives its REL (RO, PAR, …) as label.
-    skip: of MRSTY, MRREL, MRDEF, those to go without. Raises InputError naming path:line for a broken row, the file for
-    a missing one, and the filter that leaves nothing.
+    Raises InputError naming path:line for a broken row, the file for a missing one, and the filter that leaves nothing.
+
+    Args:
+        languages: LAT codes of names that are kept; the first of them gives the preferred name.
+        sources: SABs of names, definitions and relations that are kept. Default: all.
+        suppress: Values of SUPPRESS that are kept (N, E, O, Y).
+        semantic_types: TUIs or names of semantic types, of which a concept needs one. Default: all.
+        term_types: TTYs of names that are kept. Default: all.
+        relations: Labels of relations that are kept. Default: all.
+        include_rel: Whether a row without RELA gives its REL (RO, PAR, …) as label.
+        skip: Files to go without, of MRSTY, MRREL and MRDEF.
     """
     folder = Path(folder)
     for name in skip:

@@ -135,10 +135,14 @@ def _listed(value: Any, where: str) -> list[str]:
 
 
 def read(path: str | Path, language: str = "zh", source: str = "xywy") -> KnowledgeGraph:
-    """The graph in the folder or archive `path`. `language`, `source`: of its names.
+    """The graph in the folder or archive `path`.
 
     Cut names, empty ones, triples that stand there twice and second records of a disease (their triples are kept) are
     counted in the manifest. Raises InputError naming file, key and field for what is broken.
+
+    Args:
+        language: Language of its names.
+        source: Source that its names say they come from.
     """
     triples: dict[tuple[str, str, str], None] = {}
     votes: dict[str, Counter[str]] = defaultdict(Counter)

@@ -13,7 +13,7 @@ from core.files import InputError, read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
 from inference.chain import Linked, Option, Pipeline, Steps, as_record, reordered, steps_of
-from inference.detectors import Detected, detected_spans, united
+from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate
 from inference.taggers import Tagger, load
@@ -50,6 +50,19 @@ def test_a_chain_is_taken_apart() -> None:
         match="'sapbert' finds no mentions. Begin with one of: dictionary, kebiolm, .*; as in 'dictionary > sapbert'",
     ):
         steps_of("sapbert")
+
+
+def test_a_dictionary_answers_the_same_before_and_after_it_has_its_automaton(small: str) -> None:
+    pipeline = Pipeline(small)
+    detector = pipeline.detectors[0]
+    assert isinstance(detector, Dictionary)
+    before = pipeline.link([TEXT])
+    assert "linker" not in vars(detector)
+    pipeline.link(["x" * FEW])
+    assert "linker" in vars(detector) and pipeline.link([TEXT]) == before
+    served = Pipeline(small)
+    served.prepare()
+    assert "linker" in vars(served.detectors[0]) and served.link([TEXT]) == before
 
 
 def test_a_dictionary_detects_and_links(small: str) -> None:

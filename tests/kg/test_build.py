@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError, read_json, sha256
+from core.settings import options_of
 from kg import build
 from kg.graph import KnowledgeGraph
 from tests.fakes import hpo as fake_hpo
@@ -21,7 +22,9 @@ def test_every_source_has_read_and_files():
     for name in names:
         module = build.source_module(name)
         assert callable(module.read) and callable(module.files) and module.__doc__
-        build.parser_of(name, module).format_help()
+        options = options_of(build.command(module))
+        assert {"path", "out", "fresh"} <= options.keys()
+        assert all(option.help for option in options.values()), f"{name}: options without help"
 
 
 def test_a_new_file_is_a_new_source(tmp_path, monkeypatch):
@@ -91,8 +94,8 @@ def test_other_options_build_again(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["hp0"], r"no source 'hp0'; choose from: .*hpo, .*umls"),
-    (["../build"], "no source '../build'; choose from"),
+    (["hp0"], r"no source 'hp0'; did you mean hpo. Choose from: .*hpo, .*umls"),
+    (["../build"], "no source '../build'; Choose from"),
     (["obo", "none.obo", "--out", "graph"], "none.obo: no such file"),
     (["umls", "nowhere", "--out", "graph"], "nowhere/MRCONSO.RRF: missing"),
 ])  # fmt: skip
@@ -109,9 +112,10 @@ def test_input_errors_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arg
 def test_usage(capsys):
     assert build.main([]) == 2
     assert "Sources: " in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        build.main(["obo", "x.obo"])  # no --out
-    assert stop.value.code == 2
+    assert build.main(["obo", "x.obo"]) == 2
+    assert "OUT is missing: Folder for the graph" in capsys.readouterr().err
+    assert build.main(["umls", "--help"]) == 0
+    assert "--semantic-types" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_no_graph_is_left_alone(tmp_path, capsys):

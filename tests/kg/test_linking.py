@@ -121,6 +121,10 @@ def test_equals_slow_linker(rows, text, degree):
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
     reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
     assert reference.link(text) == ours.link(text)
+    whole = graph([(i, name, kind) for i, name, kind in rows], [])
+    every, some = DictionaryLinker.from_graph(whole), DictionaryLinker.from_graph(whole, texts=["before", text, ""])
+    assert some.link(text) == every.link(text)
+    assert len(some._letters) <= 1 + len({tuple(words(name)) for _, name, _ in rows if name.split()[0].lower() in text.lower()})
 
 
 @settings(max_examples=200, deadline=None)
