@@ -53,11 +53,11 @@ class Verb(NamedTuple):
 POSITIONS = {
     "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "compare": ("task",),
     "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",), "counts": ("task",),
-    "data": ("task",), "sweep": ("config",),
+    "data": ("task",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
 }  # fmt: skip
 NAMES = (
     "graph", "pretrain", "finetune", "predict", "link", "serve", "embed", "evaluate", "compare", "table", "figures", "cases",
-    "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate",
+    "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
 )  # fmt: skip
 
 

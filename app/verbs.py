@@ -610,3 +610,34 @@ def migrate() -> None:
     from benchmarks.migrate import migrate as run
 
     print(", ".join(f"{count} {kind}" for kind, count in run().items()) + " results written")
+
+
+def seal(folder: Path) -> None:
+    """Write the checksums of an export's files into its manifest. Every command holds the files to them from then on.
+
+    Args:
+        folder: Folder of an export from before exports had checksums.
+
+    Examples:
+      kepl seal runs/kebiolm/pretrain/0123456789ab/seed0/export
+    """
+    from experiments.card import seal as run
+
+    print(f"{folder}: {run(folder)} files sealed")
+
+
+def sync(folder: Path | None = None) -> None:
+    """Deliver to MLflow what runs recorded while it did not answer.
+
+    Args:
+        folder: Folder of runs. Default: that of all runs ($KEPL_RUNS).
+
+    Examples:
+      kepl sync
+      kepl sync graphs/transe.training
+    """
+    from core.journal import sync as run
+
+    runs, lines, busy = run(folder)
+    going = f"; {busy} still running, which deliver by themselves" if busy else ""
+    print(f"{lines:,} records of {runs} runs delivered{going}")

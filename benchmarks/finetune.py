@@ -33,7 +33,6 @@ from benchmarks.results import (
     Result,
     folder_name,
     grouped,
-    log_scores,
     model_of,
     others,
     save,
@@ -42,8 +41,9 @@ from benchmarks.results import (
 from benchmarks.tasks import task, task_folder
 from benchmarks.tasks.definition import Definition, config_of
 from core.arrays import load_arrays
-from core.files import InputError, digest, read_json, sha256, write_json
-from core.tracking import ROOT, adopt, new_run, runs_folder, store_uri, tracking_uri
+from core.files import InputError, digest, read_json, sha256
+from core.journal import Journal
+from core.tracking import ROOT, inherited, runs_folder
 from datamodules.finetune import check_text
 from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder, known, options
@@ -149,27 +149,6 @@ def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict
     return settings | own | chosen.small.get(head, {})
 
 
-def parent_run(base: Path, experiment: str, name: str, tags: dict[str, str]) -> str:
-    """The MLflow run that holds all seeds of one request; made once."""
-    known = base / "mlflow.json"
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-
-    client = MlflowClient(tracking_uri())
-    if known.is_file() and read_json(known)["tracking_uri"] == store_uri():
-        try:
-            there = str(client.get_run(read_json(known)["run_id"]).info.run_id)
-        except MlflowException:
-            LOG.warning(f"{known}: the MLflow store no longer has this run; a new one replaces it")
-        else:
-            adopt(client, there)
-            return there
-    client, made = new_run(experiment, name, tags)
-    client.update_run(made, status="RUNNING")
-    write_json(known, {"run_id": made, "tracking_uri": store_uri()})
-    return made
-
-
 def compute(
     name: str, model: str | None = None, *, seeds: str | None = None, ckpt: str | None = None,
     profile: Literal["small", "paper"] = "small", epochs: int | None = None, lr: float | None = None, fresh: bool = False,
@@ -211,13 +190,15 @@ def compute(
     runs = len(numbers) + (len(points) - 1 if profile == "paper" else 0)
     ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
     LOG.info(f"{definition.name} with {shown}, PROFILE={profile}: {ahead}")
-    parent = parent_run(base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)})
+    with Journal(base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)}) as above:
+        above.tags(inherited())
+    parent = above.run_id or str(base)
     about = {"profile": profile, "args": args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
         arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
         arguments += ["--seed_everything", str(seed), "--task_name", definition.name, "--model_name", shown]
-        arguments += ["--run_folder", str(place), "--parent", parent, "--request", json.dumps(about)]
+        arguments += ["--run_folder", str(place), "--parent", str(base), "--request", json.dumps(about)]
         arguments += ["--model.init_args.encoder", chosen.folder, "--model.init_args.load", chosen.load]
         arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
         if chosen.linker:
@@ -252,7 +233,8 @@ def compute(
     who, data_sum, results = model_of(model, chosen), str(request["task"]), []
     for place in (chosen_base / f"seed{seed}" for seed in numbers):
         results.append(save(result_of(place, definition, who, own, data_sum, about, now), place))
-    record(parent, results)
+    with Journal(base, definition.name, shown) as above:
+        record(above, results)
     return results
 
 
@@ -296,27 +278,20 @@ def spread(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def record(parent: str, results: Sequence[Result]) -> None:
-    """Log the scores of all seeds to the parent MLflow run and end it."""
-    from mlflow import MlflowClient
-
-    client, first = MlflowClient(tracking_uri()), results[0]
+def record(journal: Journal, results: Sequence[Result]) -> None:
+    """Log the scores of all seeds to the MLflow run above theirs and end it."""
+    first = results[0]
     group = grouped(results)[first.label]
     low, high = group.interval(first.metric) or (0.0, 0.0)
     mean, sd = spread(group.values())
     key = f"{first.split}/{first.metric}"
     values = {key: mean, f"{key}_low": low, f"{key}_high": high, f"select/{first.metric}": spread(group.values(group=SELECT))[0]}
     values |= {f"{first.split}/{k}": spread(group.values(k))[0] for k in other_metrics(results)}
-    log_scores(client, parent, values | ({f"{key}_sd": sd} if sd is not None else {}))
-    known = client.get_run(parent).data.params
-    facts = {"task": first.task, "model": first.label, "scored_on": first.split} | {
-        k: first.details[k] for k in ("suite", "profile", "variant", "selected_on")
-    }
-    for name, value in facts.items():
-        if name not in known:
-            client.log_param(parent, name, str(value))
-    client.set_tag(parent, "seeds", ",".join(str(r.seed) for r in results))
-    client.set_terminated(parent)
+    journal.metrics(values | ({f"{key}_sd": sd} if sd is not None else {}), again=True)
+    facts = {"task": first.task, "model": first.label, "scored_on": first.split}
+    journal.params(facts | {k: first.details[k] for k in ("suite", "profile", "variant", "selected_on")})
+    journal.tags({"seeds": ",".join(str(r.seed) for r in results)})
+    journal.end()
 
 
 def other_metrics(results: Sequence[Result]) -> list[str]:

@@ -272,7 +272,7 @@ def compute(
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
-    return save(replace(result, mlflow_run=log_result(result, "probing")), out)
+    return save(replace(result, mlflow_run=log_result(result, "probing", out)), out)
 
 
 def guesses_in(folder: str | Path) -> list[Guess]:

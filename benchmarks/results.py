@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,12 +23,13 @@ import numpy as np
 
 from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
-from core.tracking import commit, new_run, runs_folder
+from core.journal import Journal
+from core.tracking import commit, runs_folder
 from experiments.encoders import Encoder, folder_name, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
+    pass
 
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
@@ -405,26 +408,21 @@ def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]
 # MLflow
 
 
-def log_result(result: Result, experiment: str, tags: Mapping[str, str] | None = None) -> str:
-    """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics. Returns its id."""
-    client, run = new_run(experiment, result.label, {"kind": result.kind, "commit": result.commit or commit(), **(tags or {})})
-    for key, value in {**result.protocol, "model": result.model.identity, **result.options}.items():
-        client.log_param(run, _key(key), str(value)[:500])
-    log_scores(client, run, {_name(result, g, m): v for g, own in result.scores.items() for m, v in own.items()})
-    client.set_terminated(run)
+def log_result(result: Result, experiment: str, folder: str | Path) -> str:
+    """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics. Returns its id.
+
+    folder: of the result. Where MLflow does not answer the run's journal stays there for `kepl sync`, and the id is "".
+    """
+    place = Path(folder) / f"mlflow-{secrets.token_hex(4)}"
+    journal = Journal(place, experiment, result.label, {"kind": result.kind, "commit": result.commit or commit()})
+    journal.params({**result.protocol, "model": result.model.identity, **result.options})
+    journal.metrics({_name(result, g, m): v for g, own in result.scores.items() for m, v in own.items()})
+    journal.end()
+    run = journal.run_id if journal.close() else ""
+    if run:
+        shutil.rmtree(place)
     return run
 
 
 def _name(result: Result, group: str, metric: str) -> str:
     return f"{result.split if group == OVERALL else group}/{metric}"
-
-
-def _key(text: str) -> str:
-    return re.sub(r"[^\w./ -]+", "_", text).replace(" ", "_")
-
-
-def log_scores(client: MlflowClient, run: str, values: Mapping[str, float]) -> None:
-    """Metrics of an MLflow run; signs that it does not take become underscores."""
-    for key, value in values.items():
-        client.log_metric(run, _key(key), float(value))
-

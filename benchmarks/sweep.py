@@ -47,10 +47,11 @@ from typing import Any, NamedTuple
 
 import yaml
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
 
 from core.files import InputError, digest, locked, read_json, write_json, written
-from core.tracking import ROOT, commit, new_run, runs_folder, store_uri, tracking_uri, use_experiment
+from core.journal import NAME as JOURNAL
+from core.journal import Journal
+from core.tracking import ROOT, commit, runs_folder, tracking_uri
 from experiments.stages import dies_with_its_parent
 
 #: command -> (its words, the MLflow experiment; both may name the command's own word)
@@ -248,19 +249,13 @@ def _ended(group: int, seconds: float = 15.0) -> None:
 
 
 def parent_of(sweep: Sweep, folder: Path) -> str:
-    """The sweep's own MLflow run; made once."""
-    known = folder / "mlflow.json"
-    if known.is_file() and read_json(known)["tracking_uri"] == store_uri():
-        with contextlib.suppress(MlflowException):
-            return str(MlflowClient(tracking_uri()).get_run(read_json(known)["run_id"]).info.run_id)
+    """The sweep's own MLflow run; made once. Raises InputError where MLflow, which the runs are compared in, does not answer."""
     tags = {"kind": "sweep", "commit": commit(), "folder": str(folder)}
-    client, made = new_run(sweep.experiment, f"sweep {sweep.name}", tags)
-    client.update_run(made, status="RUNNING")
-    client.log_param(made, "command", shlex.join(sweep.words))
-    for key, value in sweep.settings.items():
-        client.log_param(made, key, str(value)[:500])
-    write_json(known, {"run_id": made, "tracking_uri": store_uri()})
-    return made
+    with Journal(folder, sweep.experiment, f"sweep {sweep.name}", tags) as own:
+        own.params({"command": shlex.join(sweep.words), **sweep.settings})
+    if not own.run_id:
+        raise InputError(f"MLflow at {tracking_uri()} does not answer, and a sweep compares its runs there. Start it first.")
+    return own.run_id
 
 
 def run_points(
@@ -429,9 +424,8 @@ def run_sweep(
     folder = runs_folder() / "sweeps" / sweep.name / sweep.identity
     with locked(folder / "lock", "ab+", f"{folder}: another process runs this sweep. Wait for it, or stop it first."):
         if fresh:
-            for old in folder.glob("*.json"):
-                old.unlink()
-        use_experiment(sweep.experiment)  # its files under runs/artifacts, also where a server is asked
+            for old in (*folder.glob("*.json"), folder / JOURNAL):
+                old.unlink(missing_ok=True)
         local = tracking_uri().startswith("sqlite:")
         parent = parent_of(sweep, folder)
         number = sweep.search.trials if sweep.search else len(sweep.points)

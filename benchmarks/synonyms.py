@@ -118,7 +118,7 @@ def compute(
         scores={key.partition("/")[0]: {"acc@1": score(t), "examples": len(t)} for key, t in tallies.items()},
         tallies=tallies, data={"samples": checksum}, details={"linker": identity},
     )  # fmt: skip
-    return save(replace(result, mlflow_run=log_result(result, "synonyms")), folder_of(result))
+    return save(replace(result, mlflow_run=log_result(result, "synonyms", folder_of(result))), folder_of(result))
 
 
 def report(result: Result) -> str:

@@ -15,9 +15,13 @@ import hashlib
 import io
 import json
 import os
+import re
+import secrets
 import shutil
+import socket
 import zlib
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -30,7 +34,7 @@ class InputError(ValueError):
 
 def explained(error: OSError, path: Path) -> InputError:
     """An operating-system failure on `path` as one clear message."""
-    if error.errno == errno.ENOSPC:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return InputError(
             f"{path}: the disk is full. Free some space and run the command again; what was built is intact."
         )
@@ -38,35 +42,130 @@ def explained(error: OSError, path: Path) -> InputError:
         return InputError(f"{path}: no permission to write here. Choose another folder or change its permissions.")
     if error.errno == errno.ENOENT:
         return InputError(f"{path}: no such file or folder. Check the path.")
+    if error.errno == errno.EISDIR:
+        return InputError(f"{path}: a folder; expected the name of a file. Choose another name.")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return InputError(f"{path}: a file is in the way of a folder of this name. Choose another name.")
+    if error.errno in (None, errno.EFBIG):  # a writer that says no more than that it could not go on
+        reason = error.strerror or str(error)
+        return InputError(f"{path}: not written ({reason}). Is the disk full, or a file too large? What was built is intact.")
     return InputError(f"{path}: {error.strerror or error}.")
 
 
-def _target(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _machine() -> str:
+    """A name of this machine since it started: host names repeat where they are shared ("localhost")."""
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        started = "00000000"
+    return f"{re.sub(r'[^A-Za-z0-9]+', '-', socket.gethostname())[:24]}-{started}"
+
+
+def _target(path: Path, kind: str = "") -> Path:
+    """A temporary name beside `path` that no other process, thread or machine takes."""
+    return path.with_name(f"{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{kind}{PARTIAL}")
+
+
+def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
+    """Remove temporary files and folders of processes of this machine that no longer run; those of others are left alone."""
+    own = re.compile(rf"\.{re.escape(_machine())}-(\d+)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$")
+    for left in Path(folder).glob(f"{pattern}{PARTIAL}"):
+        found = own.search(left.name)
+        if found and not Path(f"/proc/{found[1]}").exists():
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _synced(path: Path) -> None:
+    """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone survives a power cut without it."""
+    for one in [*(path.rglob("*") if path.is_dir() else ()), path]:
+        number = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def renamed(partial: Path, path: Path) -> None:
+    """Put what is written in its place; both it and its name are on the disk afterwards."""
+    _synced(partial)
+    os.replace(partial, path)
+    number = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _system_error(error: BaseException | None) -> OSError | None:
+    """The failure of the operating system behind an error of a library that writes (torch, safetensors), if there is one."""
+    while error is not None:
+        if isinstance(error, InputError):
+            return None
+        if isinstance(error, OSError):
+            number = error.errno or _number_in(error)
+            return OSError(number, os.strerror(number)) if number else error
+        if number := _number_in(error):
+            return OSError(number, os.strerror(number))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _number_in(error: BaseException) -> int | None:
+    found = re.search(r"(?:os error |errno )(\d+)", str(error))
+    return int(found[1]) if found else None
+
+
+@contextlib.contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    """Failures of writing `path` as InputError; others as they are."""
+    try:
+        yield
+    except Exception as error:
+        if (found := _system_error(error)) is None:
+            raise
+        elsewhere = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
+        raise explained(found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path) from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise InputError, before any work, where the file `path` could not be written: a folder, or no permission for its folder."""
+    path = Path(path)
+    if path.is_dir():
+        raise explained(IsADirectoryError(errno.EISDIR, ""), path)
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise explained(NotADirectoryError(errno.ENOTDIR, ""), above)
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise explained(PermissionError(errno.EACCES, ""), path)
 
 
 @contextlib.contextmanager
 def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it when it fails.
 
-    A name that ends in .gz is written compressed. Raises InputError for a full disk or a missing permission.
+    A name that ends in .gz is written compressed. Raises InputError, before the block, for a folder of that name or a missing
+    permission, and for a full disk.
     """
     path = Path(path)
+    check_writable(path)
     partial = _target(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = None if "b" in mode else "utf-8"
-        if path.suffix == ".gz":
-            handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
-        else:
-            handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
-        with handle:
-            yield handle
-        os.replace(partial, path)
-    except OSError as error:
-        raise explained(error, path) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with _explaining(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = None if "b" in mode else "utf-8"
+            if path.suffix == ".gz":
+                handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
+            else:
+                handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
+            with handle:
+                yield handle
+            renamed(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -76,23 +175,26 @@ def written_folder(path: str | Path) -> Iterator[Path]:
     An older folder at `path` is only removed once the new one is complete. Raises InputError as :func:`written` does.
     """
     path = Path(path)
-    partial = _target(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        yield partial
-        if path.exists():
-            old = path.with_name(f"{path.name}.{os.getpid()}.old{PARTIAL}")
-            os.replace(path, old)
-            os.replace(partial, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(partial, path)
-    except OSError as error:
-        raise explained(error, path) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    if path.exists() and not path.is_dir():
+        raise explained(NotADirectoryError(errno.ENOTDIR, ""), path)
+    check_writable(path / "content")
+    partial, old = _target(path), _target(path, ".old")
+    with _explaining(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.mkdir()
+            yield partial
+            if path.exists():
+                os.replace(path, old)
+            try:
+                renamed(partial, path)
+            except OSError:
+                if old.exists():
+                    os.replace(old, path)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -126,6 +228,37 @@ def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> d
     if not isinstance(manifest, dict) or not file.is_file() or sha256(file) != manifest.get("sha256"):
         raise InputError(f"{file}: missing, or not the file its manifest describes. {again} again.")
     return manifest
+
+
+def verified(folder: str | Path) -> None:
+    """Raise InputError unless the files of an export, or of its encoder/, are those whose checksums its manifest.json holds.
+
+    A folder without a manifest of an export (a model of the hub, or of somebody else) has none to hold to.
+    """
+    folder = Path(folder)
+    for place, part in ((folder, ""), (folder.parent, f"{folder.name}/")):
+        if not (place / "manifest.json").is_file():
+            continue
+        manifest = read_json(place / "manifest.json")
+        sums = manifest.get("checksums") if isinstance(manifest, dict) else None
+        if not part and isinstance(manifest, dict) and "paper" in manifest and not isinstance(sums, dict):
+            raise InputError(
+                f"{folder}/manifest.json: an export without checksums, from before. If it is sound, seal it: kepl seal {folder}"
+            )
+        if isinstance(sums, dict) and (not part or any(name.startswith(part) for name in sums)):
+            files = {name: place / name for name in sums}
+            stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if f.is_file() else None for f in files.values()]
+            _hold(str(place), tuple(sums.items()), tuple(stamps))
+        return
+
+
+@lru_cache(32)
+def _hold(place: str, sums: tuple[tuple[str, str], ...], stamps: tuple[object, ...]) -> None:
+    """Raise InputError unless each file in `place` has its checksum. stamps: sizes and times; read once while they stay."""
+    for name, checksum in sums:
+        file = Path(place) / name
+        if not file.is_file() or sha256(file) != checksum:
+            raise InputError(f"{file}: missing, or not the file that manifest.json describes. Export the run again.")
 
 
 @contextlib.contextmanager

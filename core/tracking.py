@@ -8,12 +8,12 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 ROOT = Path(__file__).resolve().parents[1]
+#: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What stands in the environment wins.
+for _name, _value in {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}.items():
+    os.environ.setdefault(_name, _value)
+
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "pykeen", "numpy", "mlflow")
 
 
@@ -52,21 +52,6 @@ def store_uri() -> str:
 def inherited() -> dict[str, str]:
     """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names itself as the parent)."""
     return {str(k): str(v) for k, v in json.loads(os.environ.get("KEPL_TAGS") or "{}").items()}
-
-
-def new_run(experiment: str, name: str, tags: dict[str, str]) -> tuple[MlflowClient, str]:
-    """A new MLflow run of `experiment` with `tags` and those of :func:`inherited`. Returns a client and the run's id."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri())
-    run = client.create_run(use_experiment(experiment), run_name=name, tags=tags | inherited())
-    return client, str(run.info.run_id)
-
-
-def adopt(client: MlflowClient, run_id: str) -> None:
-    """Give a run that is there already the tags of :func:`inherited`."""
-    for key, value in inherited().items():
-        client.set_tag(run_id, key, value)
 
 
 def use_experiment(name: str) -> str:

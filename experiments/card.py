@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from core.files import digest, read_json, sha256, write_json, written
+from core.files import InputError, digest, read_json, sha256, write_json, written
+from core.journal import run_id_in
 from experiments.tracking import Run, data_folders, data_hashes
 
 CARD = "README.md"
@@ -105,6 +106,17 @@ def identify(folder: Path) -> dict[str, Any]:
     return {"checksums": checksums, "identity": digest(checksums)}
 
 
+def seal(folder: Path) -> int:
+    """Write :func:`identify` of an export into its manifest. Returns the number of files. Raises InputError for no export."""
+    file = folder / "manifest.json"
+    manifest = read_json(file) if file.is_file() else None
+    if not isinstance(manifest, dict) or "paper" not in manifest:
+        raise InputError(f"{folder}: no export here; expected a folder whose manifest.json names its paper")
+    facts = identify(folder)
+    write_json(file, manifest | facts)
+    return len(facts["checksums"])
+
+
 def describe(
     folder: Path, run: Run, name: str, about: str, scores: Mapping[str, Any], more: Mapping[str, Any] | None = None
 ) -> None:
@@ -116,7 +128,7 @@ def describe(
         "scores": dict(scores),
         "data": made_of(run.config),
         **identify(folder),
-        "mlflow_run": read_json(run.folder / "mlflow.json")["run_id"],
+        "mlflow_run": run_id_in(run.folder),
         **(more or {}),
         **read_json(run.folder / "environment.json"),
     }

@@ -272,7 +272,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
     if _holds_fine_tuned(folder):
         return _of_fine_tuned(name, folder)
     manifest = read_json(folder / "manifest.json")
-    paper, identity = str(manifest.get("paper")), manifest.get("identity") or sha256(folder / "manifest.json")
+    paper, identity = str(manifest.get("paper")), manifest.get("identity")  # one from before is refused where it is loaded
     if paper not in recipes():
         raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
     recipe = _recipe(paper)

@@ -30,13 +30,12 @@ from typing import Any
 from experiments.run import CLI, built
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
 from experiments.card import CARD, describe
-from experiments.tracking import Run, StepSeed
+from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
 from core.arrays import save_arrays
 from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
 from kg.pretrained import pretrained
@@ -44,7 +43,7 @@ from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 
 LOG = logging.getLogger(__name__)
-BEST, LAST = "best", "last"
+BEST = "best"
 
 
 class FinetuneCLI(CLI):
@@ -80,7 +79,7 @@ class FinetuneCLI(CLI):
             StepSeed(self.run.seed),
             LearningRateMonitor("step"),
             keeps(BEST, monitor="val/score", mode="max", save_weights_only=True),
-            keeps(LAST, monitor=None),  # after the best: its state goes into the last one
+            keeps("{step}", monitor=None),  # after the best: its state goes into the newest
         ]
 
 
@@ -170,16 +169,20 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
+        run.journal.deliver()
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
-    logger: Any = trainer.logger
-    run.record(logger)
-    last = run.checkpoints / f"{LAST}.ckpt"
-    if last.is_file():
-        LOG.info(f"resuming from {last}")
-    trainer.fit(cli.model, data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    run.record()
+    best_file = run.checkpoints / f"{BEST}.ckpt"
+    if best_file.exists() and not whole(best_file):  # its epoch cannot be had otherwise
+        LOG.warning(f"{best_file}: damaged; training begins again")
+        shutil.rmtree(run.checkpoints)
+    newest = run.newest_checkpoint()
+    if newest:
+        LOG.info(f"resuming from {newest}")
+    trainer.fit(cli.model, data, ckpt_path=str(newest) if newest else None, weights_only=True)
     if trainer.interrupted:
         sys.exit(130)
-    best = torch.load(run.checkpoints / f"{BEST}.ckpt", map_location="cpu", weights_only=True)
+    best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
     if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's
         trainer.validate(cli.model, data, verbose=False)
@@ -203,20 +206,15 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         "score": result["scores"],
         "interval": bootstrap_interval(result["tallies"][metric]),
         "examples": len(result["tallies"][metric]),  # of a ranking: questions
-        "mlflow_run": logger.run_id,
+        "mlflow_run": run.journal.run_id,
     }
     write_results(run.folder, result)
-    client = logger.experiment
-    for name, value in result["scores"].items():
-        client.log_metric(logger.run_id, f"{data.scored}/{name}", value)
-    history = {
-        key: [(m.step, m.value) for m in client.get_metric_history(logger.run_id, key)]
-        for key in ("train/loss", "val/score")
-    }
+    run.journal.metrics({f"{data.scored}/{name}": value for name, value in result["scores"].items()})
+    history = {key: run.journal.history(key) for key in ("train/loss", "val/score")}
     write_plot(run.folder / "loss.png", history)
     write_json(run.folder / "scores.json", scores)
     for name in ("scores.json", "predictions.jsonl", "confusion.csv", "loss.png"):
-        client.log_artifact(logger.run_id, str(run.folder / name))
+        run.journal.artifact(run.folder / name)
     with written_folder(run.folder / "export") as folder:
         exported = write_export(folder, cli.model, data, run.config)
         official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
@@ -229,7 +227,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
         more = exported | {"request": request, "fine_tuned": scores}
         describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
-    client.log_artifact(logger.run_id, str(run.folder / "export" / CARD))
+    run.journal.artifact(run.folder / "export" / CARD)
     write_json(run.folder / "finished.json", {"steps": trainer.global_step})
     shutil.rmtree(run.checkpoints)
     return scores
@@ -237,7 +235,11 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
 
 def main() -> None:
     try:
-        train(built(FinetuneCLI))
+        cli = built(FinetuneCLI)
+        try:
+            train(cli)
+        finally:
+            cli.run.close()
     except InputError as error:
         sys.exit(f"error: {error}")
 

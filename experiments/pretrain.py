@@ -28,7 +28,7 @@ import yaml
 from core.files import InputError, digest, read_json
 from core.logs import set_up
 from core.settings import nearest
-from core.tracking import ROOT, runs_folder, use_experiment
+from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
 from experiments.stages import Stage, run_stages
 
@@ -220,8 +220,6 @@ def pretrain(
     number = 0
     for _, group in groupby(stages, key=lambda s: s.together or s.title):
         several = list(group)
-        if len(several) > 1:
-            use_experiment(paper)  # of two processes that make the MLflow store at the same time one fails
         started = time.monotonic()
         for stage in several:
             number += 1

@@ -18,13 +18,13 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
-from mlflow import MlflowClient
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from core.files import InputError, read_json, write_json, written_folder
+from core.journal import run_id_in
 from core.logs import quiet_libraries, set_up
-from core.tracking import adopt, inherited, store_uri, tracking_uri
+from core.tracking import inherited, store_uri
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
 
@@ -135,9 +135,8 @@ def train(cli: CLI) -> dict[str, Any]:
     """Train what `cli` describes, from where it stands. Returns the run's folder, MLflow run and scores."""
     run, trainer = cli.run, cli.trainer
     if not run.finished:
-        logger = trainer.logger
         if trainer.is_global_zero:
-            run.record(logger)  # type: ignore[arg-type]
+            run.record()
         scores(trainer, cli, run.folder / "start.json")
         checkpoint = run.newest_checkpoint()
         if checkpoint and trainer.is_global_zero:
@@ -158,20 +157,20 @@ def train(cli: CLI) -> dict[str, Any]:
                     cli.datamodule.export(folder)
                 about = f"`{type(cli.model).__name__}`, {trainer.global_step:,} steps; scores are of held-out data at the end."
                 describe(folder, run, f"{run.paper}/{run.stem}", about, end)
-                logger.experiment.log_artifact(logger.run_id, str(folder / CARD))  # type: ignore[union-attr]
+            run.journal.artifact(run.folder / "export" / CARD)
             write_json(run.folder / "finished.json", {"steps": trainer.global_step})
         trainer.strategy.barrier("finished")
     else:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
-    mlflow = read_json(run.folder / "mlflow.json")
-    if run.finished and inherited() and first_process() and mlflow["tracking_uri"] == store_uri():
-        adopt(MlflowClient(tracking_uri()), mlflow["run_id"])
+    if first_process():
+        run.journal.tags(inherited())  # of a run that was there already, too
+        run.journal.deliver()
     return {
         "folder": str(run.folder),
         "checkpoints": str(run.checkpoints),
         "export": str(run.folder / "export"),
-        "mlflow_run": mlflow["run_id"],
-        "tracking_uri": mlflow["tracking_uri"],
+        "mlflow_run": run_id_in(run.folder),
+        "tracking_uri": store_uri(),
         "start": read_json(run.folder / "start.json"),
         "end": read_json(run.folder / "end.json"),
         "steps": read_json(run.folder / "finished.json")["steps"],
@@ -196,11 +195,13 @@ def built(cli: type[CLI]) -> Any:
 def main() -> None:
     try:
         cli = built(CLI)
-        result = train(cli)
+        try:
+            result = train(cli)
+        finally:
+            cli.run.close()
         if first_process():
-            print(
-                f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {result['mlflow_run']}"
-            )
+            shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
+            print(f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {shown}")
             if cli.config.result:
                 write_json(cli.config.result, result)
     except InputError as error:

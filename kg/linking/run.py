@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from core.files import PARTIAL, InputError, lines, locked, read_json, sha256, write_json, written
+from core.files import InputError, lines, locked, read_json, remove_leftovers, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import check_options, documents, files_in, format_of, write_documents
 from kg.linking.given import GivenLinker
@@ -170,8 +170,7 @@ def _complete(out: Path, settings: dict[str, Any], fresh: bool) -> bool:
     known = next((path for path in (manifest, state) if path.exists()), None)
     if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
         raise InputError(f"{out}: holds {other[0]!r} and no linked corpus. Choose another folder.")
-    for partial_file in out.glob(f"*{PARTIAL}"):  # left by a run that was killed
-        partial_file.unlink()
+    remove_leftovers(out)
     if known and fresh:
         for path in (*out.glob("part-*.jsonl"), state, manifest):  # in this order: what is left still says what it is
             path.unlink(missing_ok=True)

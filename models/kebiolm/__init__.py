@@ -31,7 +31,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import BertModel
 
-from core.files import InputError
+from core.files import InputError, verified
 from datamodules.kebiolm import KeBioLMBatch
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
@@ -153,6 +153,7 @@ class KeBioLMEncoder(nn.Module):
         for name in ("kebiolm.safetensors", "kebiolm.json", "config.json"):
             if not (folder / name).is_file():
                 raise InputError(f"{folder / name}: missing; this is no KeBioLM export. Export the run again.")
+        verified(folder)
         state = load_file(folder / "kebiolm.safetensors")
         settings = json.loads((folder / "kebiolm.json").read_text())
         encoder = cls(load_bert(str(folder)), state["entity"], **{k: settings[k] for k in SETTINGS})

@@ -1,12 +1,17 @@
-"""Sealed and locked files."""
+"""Written, sealed, verified and locked files."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from core.files import InputError, locked, sealed, sha256, write_json
+from core import files
+from core.files import InputError, check_writable, locked, sealed, sha256, verified, write_json, written, written_folder
 
 
 def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None:
@@ -35,3 +40,128 @@ def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError), locked(tmp_path / "file" / "lock", "w", "taken"):
         pass
+
+
+def test_temporary_names_are_of_one_machine_process_and_moment(tmp_path: Path) -> None:
+    names = {files._target(tmp_path / "a").name for _ in range(100)}
+    assert len(names) == 100 and all(f".{files._machine()}-{os.getpid()}-" in name for name in names)
+
+
+def test_content_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    real = os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: done.append(os.path.basename(os.readlink(f"/proc/self/fd/{number}"))))
+    monkeypatch.setattr(os, "replace", lambda a, b: (done.append("rename"), real(a, b)))
+    with written(tmp_path / "a.txt") as handle:
+        handle.write("x")
+    assert done[0].startswith("a.txt.") and done[1:] == ["rename", tmp_path.name]
+    done.clear()
+    with written_folder(tmp_path / "out") as folder:
+        (folder / "inside").write_text("x")
+    assert "inside" in done[:2] and done[2:] == ["rename", tmp_path.name]
+
+
+def test_a_folder_in_the_way_of_a_file_is_told_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "file").write_text("mine")
+    wrong = {tmp_path / "out": "out: a folder; expected", tmp_path / "file" / "below": "file: a file is in the way"}
+    for path, message in wrong.items():
+        with pytest.raises(InputError, match=message):
+            check_writable(path)
+        with pytest.raises(InputError, match=message), written(path):
+            pytest.fail("the work began")
+    with pytest.raises(InputError, match="file: a file is in the way"), written_folder(tmp_path / "file"):
+        pytest.fail("the work began")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_without_permission_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    for opening in (written, written_folder):
+        with pytest.raises(InputError, match="out: no permission to write|content: no permission"), opening(tmp_path / "out"):
+            pytest.fail("the work began")
+
+
+def test_an_older_folder_stays_when_the_new_one_cannot_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("1")
+    real = os.replace
+
+    def full(a: Path, b: Path) -> None:
+        if ".old" not in a.name and ".old" not in b.name:
+            raise OSError(28, "No space left on device")
+        real(a, b)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(InputError, match="out: the disk is full"), written_folder(tmp_path / "out") as folder:
+        (folder / "new").write_text("2")
+    assert [p.name for p in tmp_path.rglob("*")] == ["out", "old"]
+
+
+FULL = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, torch
+from pathlib import Path
+from safetensors.torch import save_file
+from core.files import InputError, written, written_folder
+
+out, big, told = Path(sys.argv[1]), torch.zeros(100_000), []
+
+def tried(opening, name, write):
+    try:
+        with opening(out / name) as place:
+            write(place)
+    except InputError as error:
+        told.append(str(error))
+
+tried(lambda path: written(path, "wb"), "checkpoint", lambda handle: torch.save({"w": big}, handle))
+tried(written, "text", lambda handle: handle.write("x" * 1_000_000))
+tried(written_folder, "export", lambda folder: save_file({"w": big}, folder / "w.safetensors"))
+tried(written_folder, "graph", lambda folder: pq.write_table(pa.table({"a": np.random.rand(100_000)}), folder / "t.parquet"))
+tried(written_folder, "trie", lambda folder: np.save(folder / "a.npy", big.numpy()))
+assert len(told) == 5 and all("not written" in line for line in told), told
+assert [line.rpartition("/")[2].partition(":")[0] for line in told] == ["checkpoint", "text", "export", "graph", "trie"], told
+assert list(out.iterdir()) == []
+"""
+
+
+def test_every_writer_tells_of_a_full_disk_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """torch, safetensors, Arrow and NumPy each hide the system's error behind one of their own."""
+    here = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, cwd=here)
+    assert done.returncode == 0, done.stderr[-1500:]
+
+
+def test_other_failures_within_the_block_are_not_the_disks(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), written(tmp_path / "a"):
+        raise KeyError("x")
+    with pytest.raises(InputError, match="its own message"), written(tmp_path / "a"):
+        raise InputError("its own message")
+    with pytest.raises(InputError, match="gone.txt: no such file"), written(tmp_path / "a"):
+        (tmp_path / "gone.txt").read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_is_held_to_its_checksums(tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    (export / "encoder").mkdir(parents=True)
+    for name in ("model.safetensors", "encoder/config.json"):
+        (export / name).write_text(name)
+    sums = {name: sha256(export / name) for name in ("model.safetensors", "encoder/config.json")}
+    verified(export)  # no manifest: somebody else's model
+    write_json(export / "manifest.json", {"paper": "kebiolm", "checksums": sums})
+    verified(export)
+    verified(export / "encoder")
+    (export / "model.safetensors").write_text("modeL.safetensors")
+    for folder in (export, export / "encoder"):  # the encoder's weights are in the file above
+        with pytest.raises(InputError, match=r"model.safetensors: missing, or not the file that manifest.json describes"):
+            verified(folder)
+    (export / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="missing"):
+        verified(export)
+    (export / "manifest.json").write_text(json.dumps({"paper": "kebiolm"}))
+    with pytest.raises(InputError, match=f"If it is sound, seal it: kepl seal {export}"):
+        verified(export)
+    verified(export / "encoder")  # a part of nothing that has checksums

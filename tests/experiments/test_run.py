@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -86,10 +86,14 @@ def test_a_killed_run_resumes_exactly(
     killed = start(fake_kebiolm, tmp_path / "b.json", *command)
     assert killed.returncode == -9 and (tmp_path / "killed").exists() and not (tmp_path / "b.json").exists()
     first_run = read_json(tmp_path / "cut" / "mlflow.json")["run_id"]
-    assert [p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")] == ["step=8.ckpt"]
+    assert sorted(p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")) == ["step=4.ckpt", "step=8.ckpt"]
+    if extra:  # the newest one damaged: the one before leads to the same end
+        flip(tmp_path / "cut" / "checkpoints" / "step=8.ckpt")
     again = start(fake_kebiolm, tmp_path / "b.json", *command)
     resumed = finished(again, tmp_path / "b.json")
-    assert "resuming from /" in again.stderr and resumed["mlflow_run"] == first_run and resumed["steps"] == 17
+    assert again.stderr.count("step=8.ckpt: damaged; training goes on from the checkpoint before it") == bool(extra)
+    assert f"step={4 if extra else 8}.ckpt" in again.stderr.partition("resuming from /")[2].partition("\n")[0]
+    assert resumed["mlflow_run"] == first_run and resumed["steps"] == 17
     for key in ("start", "end"):
         assert resumed[key] == pytest.approx(whole[key], abs=1e-6)
     assert whole["end"]["val/loss"] < whole["start"]["val/loss"]
@@ -267,19 +271,77 @@ def test_loading_a_checkpoint_runs_no_code(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.chdir(tmp_path)
     torch.save({"weights": Runs()}, tmp_path / "step=1.ckpt")
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(InputError, match="holds more than tensors and plain values"):
         WholeCheckpoints().load_checkpoint(tmp_path / "step=1.ckpt")
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
+def test_damage_anywhere_in_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+    """64 bytes flipped in the tensors, in the names or in the archive's own tables."""
+    from experiments.tracking import WholeCheckpoints, whole
+
+    path = tmp_path / "step=8.ckpt"
+    WholeCheckpoints().save_checkpoint({"state_dict": {"w": torch.randn(300, 100)}, "step": 8}, path)
+    good = path.read_bytes()
+    assert whole(path)
+    rng = np.random.default_rng(0)
+    for start in [*rng.integers(0, len(good) - 64, 40).tolist(), 0, len(good) - 64, len(good) - 300]:
+        path.write_bytes(good[:start] + bytes(b ^ 0xFF for b in good[start : start + 64]) + good[start + 64 :])
+        try:
+            loaded = WholeCheckpoints().load_checkpoint(path)
+        except InputError:
+            continue
+        path.write_bytes(good)  # padding between records may change: what is loaded may not
+        assert torch.equal(loaded["state_dict"]["w"], WholeCheckpoints().load_checkpoint(path)["state_dict"]["w"]), start
+    path.write_bytes(good[:1000])
+    assert not whole(path) and not whole(tmp_path / "none.ckpt")
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from experiments.tracking import Run, WholeCheckpoints
+
+    io, run = WholeCheckpoints(), Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
+    for step in (4, 8, 12):
+        io.save_checkpoint({"w": torch.full((100,), float(step))}, run.checkpoints / f"step={step}.ckpt")
+        if step > 4:
+            io.remove_checkpoint(run.checkpoints / f"step={step - 4}.ckpt")  # as Lightning does
+    names = lambda: sorted(p.name for p in run.checkpoints.iterdir())  # noqa: E731
+    assert names() == ["step=12.ckpt", "step=8.ckpt"] and run.newest_checkpoint() == run.checkpoints / "step=12.ckpt"
+    assert not caplog.records
+    flip(run.checkpoints / "step=12.ckpt")
+    assert run.newest_checkpoint() == run.checkpoints / "step=8.ckpt"
+    assert [r.message for r in caplog.records] == [
+        f"{run.checkpoints}/step=12.ckpt: damaged; training goes on from the checkpoint before it, or from the start"
+    ]
+    flip(run.checkpoints / "step=8.ckpt")
+    assert run.newest_checkpoint() is None
+
+
+def flip(path: Path, count: int = 64) -> None:
+    """Flip bytes in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + count] = bytes(b ^ 0xFF for b in content[middle : middle + count])
+    path.write_bytes(content)
+
+
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing of a process that runs, or of another machine that shares the folder."""
+    from core import files
     from experiments.tracking import Run
 
-    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
-    for name in ("step=4.ckpt", "step=8.ckpt.77.partial"):
-        (tmp_path / "r" / "checkpoints" / name).touch()
+    folder = tmp_path / "r" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "step=4.ckpt").touch()
+    files._target(folder / "step=8.ckpt").touch()  # of this process
+    running = next(folder.glob("step=8*"))
+    with monkeypatch.context() as other:
+        other.setattr(os, "getpid", lambda: 2**30)  # a number that no process has
+        files._target(folder / "step=12.ckpt").touch()
+        files._target(folder / "export", ".old").mkdir()
+        other.setattr(files, "_machine", lambda: "elsewhere-1234abcd")
+        files._target(folder / "step=12.ckpt").touch()
+    elsewhere = next(folder.glob("*elsewhere*"))
     run = Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
     run.lock()
-    assert [p.name for p in run.checkpoints.iterdir()] == [
-        "step=4.ckpt"
-    ] and run.newest_checkpoint() == run.checkpoints / "step=4.ckpt"
+    assert {p for p in run.checkpoints.iterdir()} == {folder / "step=4.ckpt", running, elsewhere}

@@ -9,17 +9,19 @@ import sys
 import time
 from pathlib import Path
 
-from core.tracking import new_run, runs_folder, store_uri, tracking_uri
+from core.files import digest
+from core.journal import Journal
+from core.tracking import runs_folder, store_uri, tracking_uri
 
 given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
-client, run = new_run("swept", " ".join(sys.argv[1:]), {})
-client.log_metric(run, "dev/f1", float(given.get("A", "0")))
-client.log_metric(run, "train/loss", 1.0)
+journal = Journal(runs_folder() / "swept" / digest([*sys.argv, os.getpid()])[:12], "swept", " ".join(sys.argv[1:]))
+journal.metrics({"dev/f1": float(given.get("A", "0")), "train/loss": 1.0})
 threads = os.environ.get("OMP_NUM_THREADS")
 line = json.dumps({"given": given, "tracking": tracking_uri(), "store": store_uri(), "threads": threads, "pid": os.getpid()})
 with open(runs_folder() / "swept.jsonl", "a") as handle:
     handle.write(line + "\n")
-client.set_terminated(run)
+journal.end()
+journal.close()
 if "WAIT" in given and not Path(given["WAIT"]).exists():
     Path(given["WAIT"]).write_text(str(os.getpid()))
     time.sleep(600)

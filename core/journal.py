@@ -1,0 +1,329 @@
+"""A run's metrics, parameters, tags and files: first to a journal in the run's folder, from there to MLflow when it answers.
+
+A folder holds
+
+    journal.jsonl   a line for the run, and one for each metric, parameter, tag and file, in the order they were recorded
+    mlflow.json     run_id, tracking_uri, and delivered: the bytes of the journal that MLflow has
+
+Work never waits for MLflow: without it everything stays in the journal, and a later run of the same command or ``kepl sync``
+delivers it. Each line is delivered once: a metric is known again by its step and time, which are those of its line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.files import InputError, explained, read_json, write_json
+from core.tracking import inherited, runs_folder, store_uri, tracking_uri, use_experiment
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LOG = logging.getLogger(__name__)
+NAME, KNOWN = "journal.jsonl", "mlflow.json"
+PARENT = "mlflow.parentRunId"
+PAUSE = 10.0  #: seconds between two deliveries in the background
+BATCH = 500  #: metrics in one request
+
+
+def metric_name(text: str) -> str:
+    """A name that MLflow takes: signs that it does not become underscores."""
+    return re.sub(r"[^\w./ -]+", "_", text).replace(" ", "_")
+
+
+class Journal:
+    """The journal of the run in `folder`, open for this process alone; what is there already is continued.
+
+    experiment, name  of the MLflow run
+    parent            folder of the journal of the run that this one belongs under, or that run's id
+
+    Use it as a context: at its end everything is delivered, or stays for later where MLflow does not answer.
+    """
+
+    def __init__(
+        self, folder: str | Path, experiment: str, name: str, tags: Mapping[str, str] | None = None,
+        parent: str | Path | None = None,
+    ) -> None:  # fmt: skip
+        self.folder, self.path = Path(folder), Path(folder) / NAME
+        self._steps: dict[str, set[int]] = {}
+        self._params: set[str] = set()
+        self._writing, self._sending = threading.Lock(), threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._away = False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._handle = open(self.path, "ab+")  # noqa: SIM115 - until close()
+        except OSError as error:
+            raise explained(error, self.path) from error
+        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        size = 0
+        for line, end in _lines(self.path):
+            size = end
+            if "metric" in line:
+                self._steps.setdefault(line["metric"], set()).add(line["step"])
+            elif "param" in line:
+                self._params.add(line["param"])
+        self._handle.truncate(size)  # a line that a killed process had begun
+        self._unsure = bool(size)  # it may have sent lines and not noted it
+        if not size:
+            own = inherited() | dict(tags or {}) | ({PARENT: str(parent)} if parent else {})
+            self._write({"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)})
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._writing:
+            self._handle.write(json.dumps(line | {"time": time.time_ns() // 1_000_000}, ensure_ascii=False).encode() + b"\n")
+            self._handle.flush()
+
+    # --- what a run records
+
+    def metric(self, key: str, value: float, step: int = 0, again: bool = False) -> None:
+        """A value at a step. One that a resumed run gives a second time is left out; `again`: the later value counts."""
+        key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())
+        if again or step not in known:
+            known.add(step)
+            self._write({"metric": key, "value": float(value), "step": int(step)})
+
+    def metrics(self, values: Mapping[str, float], step: int = 0, again: bool = False) -> None:
+        for key, value in values.items():
+            self.metric(key, value, step, again)
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Parameters; the first value of each stays, as in MLflow."""
+        for key, value in values.items():
+            if (name := metric_name(key)) not in self._params:
+                self._params.add(name)
+                self._write({"param": name, "value": str(value)[:500]})
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        for key, value in values.items():
+            self._write({"tag": key, "value": str(value)})
+
+    def artifact(self, path: str | Path) -> None:
+        """A file, which must stay where it is until it is delivered."""
+        self._write({"artifact": os.path.relpath(path, self.folder)})
+
+    def end(self, status: str = "FINISHED") -> None:
+        self._write({"end": status})
+
+    def history(self, key: str) -> list[tuple[int, float]]:
+        """(step, value) of a metric, in the order they were recorded."""
+        return [(line["step"], line["value"]) for line, _ in _lines(self.path) if line.get("metric") == metric_name(key)]
+
+    # --- delivery
+
+    @property
+    def run_id(self) -> str:
+        """The MLflow run's id; "" as long as it has not been delivered."""
+        return run_id_in(self.folder)
+
+    def start(self) -> None:
+        """Deliver from now on in the background, every PAUSE seconds."""
+        import mlflow  # noqa: F401 - here, not in the thread: an import there could stop this process where it forks
+
+        def deliver() -> None:
+            while not self._stop.wait(PAUSE):
+                self.deliver()
+
+        self._thread = threading.Thread(target=deliver, name="journal", daemon=True)
+        self._thread.start()
+
+    def deliver(self) -> bool:
+        """Send what MLflow does not have. False, told once, when it does not answer."""
+        with self._sending:
+            try:
+                delivered(self.folder, self._unsure)
+            except Away as error:
+                self._unsure = True
+                if not self._away:
+                    LOG.warning(
+                        f"MLflow at {tracking_uri()} does not answer ({error}). Work goes on; metrics stay in {self.path} until it "
+                        "does, and `kepl sync` delivers what is left"
+                    )
+                self._away = True
+                return False
+            self._away = self._unsure = False
+            return True
+
+    def close(self) -> bool:
+        """Deliver the rest, and let other processes have the journal. Whether MLflow has all of it."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        try:
+            return self.deliver()
+        finally:
+            self._handle.close()
+
+
+def run_id_in(folder: str | Path) -> str:
+    """The id of the MLflow run whose journal is in `folder`; "" as long as it has not been delivered."""
+    return str(_known(Path(folder)).get("run_id", ""))
+
+
+class Away(Exception):
+    """The MLflow server or store does not answer, or refuses."""
+
+
+def delivered(folder: Path, unsure: bool = True) -> int:
+    """Deliver what MLflow does not have of the journal in `folder`. Returns the number of lines. Raises Away.
+
+    unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked what it has.
+    """
+    known = _known(folder)
+    place = known.get("delivered", 0) if known.get("tracking_uri") == store_uri() else 0
+    lines = list(_lines(folder / NAME, place))
+    if not lines:
+        return 0
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with _one_writer():
+            return _send(folder, lines, place, unsure)
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        if known and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+            LOG.warning(f"{folder / KNOWN}: MLflow no longer has this run; a new one replaces it")
+            write_json(folder / KNOWN, {})
+            return delivered(folder)
+        reason = " ".join(str(error).split())
+        raise Away(reason[:160] + ("…" if len(reason) > 160 else "")) from error
+
+
+@contextlib.contextmanager
+def _one_writer() -> Iterator[None]:
+    """One process of this machine at a time writes to a SQLite store, which a second one could not open or even make."""
+    if not tracking_uri().startswith("sqlite:///"):
+        yield
+        return
+    with open(tracking_uri().removeprefix("sqlite:///") + ".lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, unsure: bool) -> int:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param, RunTag
+
+    client = MlflowClient(tracking_uri())
+    run_id = _run_of(client, folder)
+    first = place == 0 or unsure
+    params = set(client.get_run(run_id).data.params) if first else set()
+    there: dict[str, set[tuple[int, int]]] = {}
+
+    def new(line: dict[str, Any]) -> bool:
+        if not unsure:
+            return True
+        if (key := line["metric"]) not in there:
+            there[key] = {(m.step, m.timestamp) for m in client.get_metric_history(run_id, key)}
+        return (line["step"], line["time"]) not in there[key]
+
+    for begin in range(0, len(lines), BATCH):
+        some = [line for line, _ in lines[begin : begin + BATCH]]
+        metrics = [Metric(x["metric"], x["value"], x["time"], x["step"]) for x in some if "metric" in x and new(x)]
+        values = [Param(x["param"], x["value"]) for x in some if "param" in x and x["param"] not in params]
+        tags = {x["tag"]: x["value"] for x in some if "tag" in x}
+        for at in range(0, len(values), 100):
+            client.log_batch(run_id, params=values[at : at + 100])
+        client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, _tag(k, v)) for k, v in tags.items()])
+        for line in some:
+            if "artifact" in line and (file := folder / line["artifact"]).is_file():
+                client.log_artifact(run_id, str(file))
+            elif "end" in line:
+                client.set_terminated(run_id, line["end"], line["time"])
+        sent = lines[: begin + BATCH][-1][1]
+        write_json(folder / KNOWN, {"run_id": run_id, "tracking_uri": store_uri(), "delivered": sent})
+    return len(lines)
+
+
+def _run_of(client: MlflowClient, folder: Path) -> str:
+    """The MLflow run of the journal in `folder`; made where there is none, found again by its key where its answer was lost."""
+    known = _known(folder)
+    if known.get("run_id") and known.get("tracking_uri") == store_uri():
+        return str(known["run_id"])
+    header, _ = next(_lines(folder / NAME))
+    experiment = use_experiment(header["experiment"])
+    found = client.search_runs([experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1)
+    tags = {key: _tag(key, value) for key, value in header["tags"].items()} | {"kepl.journal": header["key"]}
+    run = found[0] if found else client.create_run(experiment, header["time"], tags, header["run"])
+    return str(run.info.run_id)
+
+
+def _tag(key: str, value: str) -> str:
+    """A tag's value; of the tag that names the parent run, the id of the run whose journal is in the folder that it names."""
+    if key != PARENT or not Path(value).is_dir():
+        return value
+    parent = Path(value)
+    if not _known(parent).get("run_id"):
+        delivered(parent)
+    return str(_known(parent)["run_id"])
+
+
+def _known(folder: Path) -> dict[str, Any]:
+    file = folder / KNOWN
+    return dict(read_json(file)) if file.is_file() else {}
+
+
+def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """(line, where it ends) of the whole lines behind byte `place`. Raises InputError for a line that is no journal's."""
+    with open(path, "rb") as handle:
+        handle.seek(place)
+        for raw in handle:
+            if not raw.endswith(b"\n"):
+                return
+            place += len(raw)
+            try:
+                line = json.loads(raw)
+            except ValueError as error:
+                raise InputError(f"{path}: byte {place}: not a line of a journal. Move the file away.") from error
+            yield line, place
+
+
+def waiting(folder: str | Path | None = None) -> list[Path]:
+    """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a whole."""
+    found = []
+    for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
+        known = _known(path.parent)
+        if known.get("tracking_uri") != store_uri() or known.get("delivered", 0) < path.stat().st_size:
+            found.append(path.parent)
+    return found
+
+
+def sync(folder: str | Path | None = None) -> tuple[int, int, int]:
+    """Deliver every journal below `folder` that MLflow does not have. Returns (runs, lines, runs that a process is writing).
+
+    Raises InputError when MLflow does not answer.
+    """
+    runs = lines = busy = 0
+    for one in waiting(folder):
+        with open(one / NAME, "rb") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                busy += 1  # it delivers by itself
+                continue
+            try:
+                lines += delivered(one)
+            except Away as error:
+                raise InputError(
+                    f"MLflow at {tracking_uri()} does not answer ({error}). Start it, or set MLFLOW_TRACKING_URI; nothing is lost"
+                ) from error
+            runs += 1
+    return runs, lines, busy

@@ -1,0 +1,217 @@
+"""The journal of a run: nothing is lost without MLflow, nothing arrives twice."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from app.cli import main
+from core import journal as module
+from core.files import InputError, read_json
+from core.journal import Journal, sync, waiting
+
+
+def points(run: str, key: str = "loss") -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in MlflowClient().get_metric_history(run, key)]
+
+
+def test_what_a_run_records_arrives_once(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a,b\n")
+    with Journal(runs / "above", "paper", "all seeds"):
+        pass
+    with Journal(runs / "a", "paper", "seed 0", {"kind": "test"}, parent=runs / "above") as own:
+        own.params({"model.lr": 0.1, "long": "x" * 900})
+        own.params({"model.lr": 0.2})  # the first value stays
+        own.tags({"seed": "0"})
+        own.metrics({"loss": 3.0, "dev/f1 (strict)": 0.5}, 1)
+        own.metric("loss", float("nan"), 2)
+        own.artifact(tmp_path / "table.csv")
+        own.end()
+    run = mlflow.get_run(own.run_id)
+    assert run.info.run_name == "seed 0" and run.info.status == "FINISHED"
+    assert run.data.params == {"model.lr": "0.1", "long": "x" * 500}
+    assert run.data.tags["seed"] == "0" and run.data.tags["kind"] == "test"
+    assert run.data.tags["mlflow.parentRunId"] == module.run_id_in(runs / "above") != ""
+    assert points(own.run_id, "dev/f1__strict_") == [(1, 0.5)] and [s for s, _ in points(own.run_id)] == [1, 2]
+    assert [f.path for f in MlflowClient().list_artifacts(own.run_id)] == ["table.csv"]
+    assert waiting() == [] and own.history("loss")[0] == (1, 3.0)
+
+
+def test_a_resumed_run_goes_on_and_no_step_comes_twice(runs: Path) -> None:
+    first = Journal(runs / "a", "paper", "seed 0")
+    for step in range(5):
+        first.metric("loss", step, step)
+    first.deliver()
+    first.metric("loss", 5, 5)  # recorded, not delivered
+    with open(runs / "a" / "journal.jsonl", "ab") as handle:
+        handle.write(b'{"metric": "loss", "val')  # the process was killed here
+    first._handle.close()
+    with Journal(runs / "a", "paper", "seed 0") as again:
+        for step in range(3, 8):  # from the checkpoint of step 3
+            again.metric("loss", step + 1e-7, step)
+        again.metric("score", 1, 0)
+        again.metric("score", 2, 0, again=True)
+    assert points(again.run_id) == [(s, s + 1e-7 * (s > 5)) for s in range(8)]
+    assert mlflow.get_run(again.run_id).data.metrics["score"] == 2 and len(MlflowClient().search_runs(["1"])) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_arrives_once_whatever_is_cut(runs: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Connections that fail before a request, or after it and before its answer is noted."""
+    draw = random.Random(seed)
+    for name in ("create_run", "log_batch", "get_metric_history", "set_terminated"):
+        real = getattr(MlflowClient, name)
+
+        def cut(self: MlflowClient, *args: object, real: object = real, **kwargs: object) -> object:
+            if draw.random() < 0.3:
+                raise MlflowException("connection refused")
+            answer = real(self, *args, **kwargs)  # type: ignore[operator]
+            if draw.random() < 0.3:
+                raise OSError("connection reset")
+            return answer
+
+        monkeypatch.setattr(MlflowClient, name, cut)
+    monkeypatch.setattr(module, "BATCH", 4)
+    step = 0
+    for _ in range(3):  # as often killed and begun again
+        own = Journal(runs / "a", "paper", "seed 0")
+        for _ in range(10):
+            own.metric("loss", step * 0.5, step)
+            own.params({f"p{step}": step})
+            step += 1
+            own.deliver()
+        own._handle.close()
+    own = Journal(runs / "a", "paper", "seed 0")
+    own.end()
+    while not own.deliver():
+        pass
+    own.close()
+    monkeypatch.undo()
+    mlflow.set_tracking_uri(f"sqlite:///{runs.parent / 'mlflow.db'}")
+    (run,) = MlflowClient().search_runs([e.experiment_id for e in MlflowClient().search_experiments()])
+    assert sorted(points(run.info.run_id)) == [(s, s * 0.5) for s in range(30)]
+    assert len(run.data.params) == 30 and run.info.status == "FINISHED"
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch, runs: Path) -> str:
+    """The address of a server that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    mlflow.set_tracking_uri(f"http://127.0.0.1:{port}")
+    return f"http://127.0.0.1:{port}"
+
+
+def test_without_a_server_work_goes_on_and_says_so_once(
+    away: str, runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Journal(runs / "a", "paper", "seed 0") as own:
+        for step in range(3):
+            own.metric("loss", step, step)
+            assert not own.deliver()
+    told = [r.message for r in caplog.records if r.levelno >= logging.WARNING and r.name == "core.journal"]
+    assert len(told) == 1 and f"MLflow at {away} does not answer" in told[0] and "kepl sync" in told[0]
+    assert own.run_id == "" and waiting() == [runs / "a"]
+    with pytest.raises(InputError, match="does not answer .*nothing is lost"):
+        sync()
+    store = f"sqlite:///{runs.parent / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    mlflow.set_tracking_uri(store)
+    busy = Journal(runs / "b", "paper", "seed 1")  # a run that goes on is left to itself
+    assert main(["sync"]) == 0 and "4 records of 1 runs delivered; 1 still running" in capsys.readouterr().out
+    busy._handle.close()
+    assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]
+
+
+def test_a_run_that_mlflow_lost_is_made_again(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Journal(runs / "a", "paper", "seed 0") as own:
+        own.metric("loss", 1, 1)
+    first = own.run_id
+    path = runs / "a" / "mlflow.json"
+    path.write_text(path.read_text().replace(first, "0" * 32))
+    with Journal(runs / "a", "paper", "seed 0") as own:
+        own.metric("loss", 2, 2)
+    assert "no longer has this run" in caplog.text and points(own.run_id) == [(1, 1.0), (2, 2.0)]
+
+
+def test_a_broken_journal_is_told_of(runs: Path) -> None:
+    (runs / "a").mkdir(parents=True)
+    (runs / "a" / "journal.jsonl").write_text("no json\n")
+    with pytest.raises(InputError, match="not a line of a journal"):
+        Journal(runs / "a", "paper", "seed 0")
+
+
+@pytest.fixture
+def server(runs: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """(address, processes): an MLflow server that a test may kill and start again."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started: list[subprocess.Popen[bytes]] = []
+    yield f"http://127.0.0.1:{port}", started
+    for process in started:
+        end(process)
+
+
+def begin(address: str, store: Path, log: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", address.rpartition(":")[2]]
+    words += ["--backend-store-uri", f"sqlite:///{store}", "--default-artifact-root", str(store.parent / "artifacts")]
+    with open(log, "ab") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 1).close()
+            return process
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    import os
+    import signal
+
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_comes_back_has_everything_once(
+    server: tuple[str, list[subprocess.Popen[bytes]]], runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    address, started = server
+    store, log = tmp_path / "server.db", tmp_path / "server.log"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    mlflow.set_tracking_uri(address)
+    monkeypatch.setattr(module, "PAUSE", 0.1)
+    started.append(begin(address, store, log))
+    ids = []
+    for name, disturbed in (("whole", False), ("cut", True)):
+        with Journal(runs / name, "paper", name) as own:
+            own.deliver()
+            own.start()
+            for step in range(60):
+                own.metric("loss", step / 7, step)
+                time.sleep(0.02)
+                if disturbed and step == 20:
+                    end(started[-1])
+                if disturbed and step == 40:
+                    started.append(begin(address, store, log))
+            own.end()
+        ids.append(own.run_id)
+    assert points(ids[0]) == points(ids[1]) == [(s, s / 7) for s in range(60)] and waiting() == []
