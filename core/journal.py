@@ -164,6 +164,8 @@ class Journal:
 
     def close(self) -> bool:
         """Deliver the rest, and let other processes have the journal. Whether MLflow has all of it."""
+        if self._handle.closed:
+            return not waiting(self.folder) if self.path.exists() else True
         self._stop.set()
         if self._thread:
             self._thread.join()

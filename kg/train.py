@@ -23,6 +23,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -487,13 +488,15 @@ def train(
     kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
     sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
     started = time.perf_counter()
-    with locked(work / "lock", "w", f"{work}: another process is training this table. Wait for it, or stop it first."):
+    with ExitStack() as stack:
+        busy = f"{work}: another process is training this table. Wait for it, or stop it first."
+        stack.enter_context(locked(work / "lock", "w", busy))
         checkpoint = Checkpoint(work / "state.safetensors", settings, checkpoint_seconds)
         if fresh or not checkpoint.stage():
             for left in ("state.safetensors", "state.json", JOURNAL, "mlflow.json"):
                 (work / left).unlink(missing_ok=True)
             checkpoint.facts = {}
-        journal = Journal(work, "kg", name)
+        journal = stack.enter_context(Journal(work, "kg", name))
         journal.deliver()
         journal.start()
         journal.params(settings | {"graph_folder": graph})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -17,7 +19,7 @@ from core.files import InputError
 from core.logs import set_up
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
-from kg.train import GroupedProduct, TransE, TransR, link_prediction, shortened, split, started_from, train
+from kg.train import Checkpoint, GroupedProduct, TransE, TransR, link_prediction, shortened, split, started_from, train
 from tests.kg.test_pagerank import saved
 from tests.kg.test_train import ladder
 
@@ -167,6 +169,81 @@ def test_it_learns_from_a_warm_start_and_is_exported(tmp_path: Path, runs: Path,
     set_up()
     train(graph, out, **settings())
     assert "already trained" in capsys.readouterr().err
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing that comes after is done."""
+
+
+@pytest.mark.parametrize("after", [1, 30, 40, 41, 59], ids=lambda n: f"{n} epochs")
+def test_a_killed_training_goes_on_to_the_same_vectors(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], after: int
+) -> None:
+    """In the TransE that it starts from, at its end, and in the TransR itself."""
+    graph, out = ladder(tmp_path / "g"), str(tmp_path / "t")
+    whole = train(graph, str(tmp_path / "whole"), **settings())
+    saved = 0
+    real = Checkpoint.save
+
+    def save(self: Checkpoint, *args: Any) -> None:
+        nonlocal saved
+        real(self, *args)
+        saved += 1
+        if saved == after:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save)
+        with pytest.raises(Killed):
+            train(graph, out, **settings(), checkpoint_seconds=0)
+    assert not Path(out).exists()
+    set_up()
+    resumed = train(graph, out, **settings(), checkpoint_seconds=0)
+    assert f"resuming after epoch {after if after <= 40 else after - 40}" in capsys.readouterr().err
+    assert torch.equal(resumed.entity, whole.entity) and torch.equal(resumed.relation, whole.relation)
+    assert torch.equal(resumed.projection, whole.projection)
+    assert {k: resumed.manifest[k] for k in ("scores", "warm_scores")} == {k: whole.manifest[k] for k in ("scores", "warm_scores")}
+    losses = [
+        [(m.step, m.value) for m in mlflow.MlflowClient().get_metric_history(made.manifest["mlflow_run"], "train/loss")]
+        for made in (whole, resumed)
+    ]
+    assert losses[0] == losses[1] and len(losses[1]) == 60
+    assert not Path(f"{out}.training").exists()
+
+
+def test_a_state_that_is_damaged_or_of_other_settings_is_not_gone_on_from(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph, out = ladder(tmp_path / "g"), tmp_path / "t"
+
+    def killed(self: Checkpoint, *args: Any) -> None:
+        raise Killed
+
+    for change in ("damage", "settings"):
+        own = {**settings(3), "model": "TransE", "warm_epochs": 0, "warm_lr": None}
+        with monkeypatch.context() as patch:
+            real = Checkpoint.save
+            patch.setattr(Checkpoint, "save", lambda self, *a, real=real: (real(self, *a), killed(self)))
+            with pytest.raises(Killed):
+                train(graph, str(out), **own, checkpoint_seconds=0)
+        set_up()
+        state = tmp_path / "t.training" / "state.safetensors"
+        if change == "damage":
+            state.write_bytes(state.read_bytes()[:-64] + bytes(64))
+        else:
+            own["seed"] = 1
+        made = train(graph, str(out), **own)
+        said = capsys.readouterr().err
+        assert ("state.safetensors: damaged" in said) == (change == "damage") and "resuming" not in said
+        expected = train(graph, str(tmp_path / change), **own)
+        assert torch.equal(made.entity, expected.entity)
+        shutil.rmtree(out)
+
+
+def test_a_file_in_the_way_of_the_table_is_told_before_training(tmp_path: Path, runs: Path) -> None:
+    (tmp_path / "t").write_text("mine")
+    with pytest.raises(InputError, match="a file is in the way"):
+        train(ladder(tmp_path / "g"), str(tmp_path / "t"), **settings())
 
 
 def test_link_prediction_does_not_depend_on_the_order() -> None:
