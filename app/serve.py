@@ -3,11 +3,12 @@
     POST /link          {"texts": ["…"]} -> {"documents": [{"text", "mentions": […]}]}
     GET  /entity?id=…   names, definition and neighbours of an entity of the graph
     GET  /health        whether it answers, and with what
+    GET  /metrics       requests, seconds, what waits, texts and mentions, for Prometheus
     GET  /              the page;  /docs  the interface described (OpenAPI)
 
 Requests that wait together are linked together: texts of all of them in one batch, in one thread. A body over the limit is refused
-while it is read, a request that waits too long is given up, and when too many wait the next is told to come back. Errors are one
-line of JSON and never say where files lie.
+while it is read, a request that comes or waits too long is given up, and when too many wait the next is told to come back. Errors
+are one line of JSON and never say where files lie.
 """
 
 from __future__ import annotations
@@ -15,21 +16,26 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+import uvicorn
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.entities import Entities
+from app.guards import UNTIL, BodyLimit, HostCheck, guarded, refused
 from inference.chain import Linked, Pipeline, as_record
 from inference.detectors import BATCH
 
@@ -71,43 +77,41 @@ class Asked(BaseModel):
         return texts
 
 
-class BodyLimit:
-    """Refuses bodies of more than `most` bytes, before they are read whole."""
+class Measures:
+    """What /metrics tells Prometheus; of one server."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self.app, self.most = app, most
+    def __init__(self, waiting: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("kepl_requests", "requests by path and status", ["path", "status"], registry=self.registry)
+        self.seconds = Histogram("kepl_seconds", "seconds until the answer, by path", ["path"], registry=self.registry)
+        self.mentions = Counter("kepl_mentions", "mentions found", registry=self.registry)
+        self.texts = Counter("kepl_texts", "texts linked", registry=self.registry)
+        Gauge("kepl_waiting", "requests that wait to be linked", registry=self.registry).set_function(waiting)
+
+
+class Measured:
+    """Counts each request and how long it took."""
+
+    def __init__(self, app: ASGIApp, measures: Measures) -> None:
+        self.app, self.measures = app, measures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        too_large = refused(413, f"a body of more than {self.most} bytes; send fewer texts at once")
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.most:
-            await too_large(scope, receive, send)
-            return
-        read = 0
-
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self.most:  # without a length: what is inside sees a client that went away
-                return {"type": "http.disconnect"}
-            return message
+        began, status = time.perf_counter(), 500
 
         async def answered(message: Message) -> None:
-            if read <= self.most:
-                await send(message)
-            elif message["type"] == "http.response.start":
-                await too_large(scope, receive, send)
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
 
-        await self.app(scope, counted, answered)
-
-
-def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error as one line of JSON."""
-    return JSONResponse({"error": why}, status, headers)
+        try:
+            await self.app(scope, receive, answered)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")  # the route's: anyone may ask for any number of paths
+            self.measures.requests.labels(path, str(status)).inc()
+            self.measures.seconds.labels(path).observe(time.perf_counter() - began)
 
 
 class Batches:
@@ -120,8 +124,8 @@ class Batches:
         )
         self.thread = ThreadPoolExecutor(1, "kepl-link")
 
-    async def link(self, texts: list[str]) -> list[list[Linked]]:
-        """The mentions of `texts`. Raises HTTPException when too many wait, or it takes too long."""
+    async def link(self, texts: list[str], seconds: float) -> list[list[Linked]]:
+        """The mentions of `texts`. Raises HTTPException when too many wait, or it takes more than `seconds`."""
         answer: asyncio.Future[list[list[Linked]]] = asyncio.get_running_loop().create_future()
         try:
             self.waiting.put_nowait((texts, answer))
@@ -130,7 +134,7 @@ class Batches:
                 503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}
             ) from error
         try:
-            return await asyncio.wait_for(answer, self.limits.seconds)
+            return await asyncio.wait_for(answer, seconds)
         except TimeoutError as error:
             raise HTTPException(
                 504, f"no answer within {self.limits.seconds:g} seconds; send fewer texts at once"
@@ -162,9 +166,16 @@ class Batches:
                 first += len(texts)
 
 
-def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008  never changed
-    """The server of a chain. token: what Authorization: Bearer must say; None: everyone may ask."""
+def create_app(
+    pipeline: Pipeline, token: str | None = None, limits: Limits = Limits(), names: Sequence[str] = ()  # noqa: B008  never changed
+) -> FastAPI:
+    """The server of a chain.
+
+    token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides the machine's own, that it is
+    asked as.
+    """
     batches, entities = Batches(pipeline, limits), Entities(pipeline.graph)
+    measures = Measures(batches.waiting.qsize)
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -188,13 +199,15 @@ def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Li
             )
 
     @app.post("/link", dependencies=[Depends(allowed)])
-    async def link(asked: Asked) -> dict[str, Any]:
+    async def link(asked: Asked, request: Request) -> dict[str, Any]:
         """The mentions of each text, with what each may mean."""
         if len(asked.texts) > limits.texts:
             raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
         if longest := max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0:
             raise HTTPException(413, f"a text of {longest} characters; it may have {limits.characters}")
-        found = await batches.link(asked.texts)
+        found = await batches.link(asked.texts, max(0.0, request.scope[UNTIL] - asyncio.get_running_loop().time()))
+        measures.texts.inc(len(found))
+        measures.mentions.inc(sum(map(len, found)))
         return {
             "documents": [
                 {"text": text, "mentions": [as_record(m) for m in mentions]}
@@ -216,6 +229,11 @@ def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Li
         return {"status": "ok", "chain": " > ".join(s for s in pipeline.steps if s), "entities": len(pipeline.types),
                 "token": token is not None}  # fmt: skip
 
+    @app.get("/metrics", dependencies=[Depends(allowed)])
+    def metrics() -> Response:
+        """Requests, seconds, what waits, texts and mentions, for Prometheus."""
+        return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
+
     @app.get("/", include_in_schema=False)
     def page() -> FileResponse:
         return FileResponse(
@@ -233,15 +251,26 @@ def create_app(pipeline: Pipeline, token: str | None = None, limits: Limits = Li
         return refused(error.status_code, str(error.detail), dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
-    async def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return refused(422, f'{place + ": " if place else ""}{first["msg"]}; wanted {{"texts": ["…"]}}')
+        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
+        wanted = '; expected {"texts": ["…"]}' if request.url.path == "/link" else ""
+        return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> JSONResponse:
         LOG.error("request failed", exc_info=error)
         return refused(500, "the server failed on this request; its log says why")
 
-    app.add_middleware(BodyLimit, most=limits.bytes)
+    app.add_middleware(BodyLimit, most=limits.bytes, seconds=limits.seconds)
+    app.add_middleware(Measured, measures=measures)
+    app.add_middleware(HostCheck, names=names)
     return app
+
+
+def run(app: FastAPI, listening: socket.socket, seconds: float, connections: int) -> None:
+    """Serve until a signal; then nothing new is taken, and what waits is answered."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, http=guarded(connections, seconds), timeout_graceful_shutdown=int(seconds) + 5
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -273,7 +273,8 @@ def link(
 
 def serve(
     graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
-    max_bytes: int = 1 << 20, max_seconds: float = 30.0, *, linker: LinkerOptions,
+    max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (), *,
+    linker: LinkerOptions,
 ) -> None:  # fmt: skip
     """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
 
@@ -285,7 +286,9 @@ def serve(
         host: Address; the default is this machine alone.
         port: Port; 0 takes a free one and prints it.
         max_bytes: Limit of a request's body.
-        max_seconds: Limit of a request's wait.
+        max_seconds: Limit of a request, from its first byte to its answer.
+        max_connections: Limit of open connections.
+        names: Host names, besides the machine's own, that clients may use; those of a proxy, for example.
 
     Examples:
       kepl serve --graph graph
@@ -295,23 +298,22 @@ def serve(
     import socket
     from dataclasses import asdict
 
-    import uvicorn
-
-    from app.serve import Limits, create_app
+    from app.serve import Limits, create_app, run
     from inference.chain import Pipeline
 
-    if max_bytes < 1 or max_seconds <= 0:
-        raise InputError(f"--max-bytes {max_bytes}, --max-seconds {max_seconds}: expected more than 0")
+    if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
+        raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
     pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
     pipeline.prepare()
-    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, Limits(bytes=max_bytes, seconds=max_seconds))
+    limits = Limits(bytes=max_bytes, seconds=max_seconds)
+    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names])
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as error:
         raise InputError(f"--host {host} --port {port}: {error}. Choose another port, or --port 0.") from error
     address, number = listening.getsockname()[:2]
     print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+    run(app, listening, max_seconds, max_connections)
 
 
 def embed(

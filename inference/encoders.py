@@ -25,9 +25,10 @@ MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 class Embedder:
     """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of unit length unless `dot`.
 
-    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded. Vectors that were
-    asked for before are kept (a task's folds share their dictionary); `identity` names the encoder's weights, and `linker`
-    makes its mentions, where it takes them (experiments/<paper>/encoder.yaml).
+    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded. No vector is kept: its last
+    digits hang on what it was computed beside, so that only the same names at once give the same numbers, in a resumed run,
+    too. `identity` names the encoder's weights, and `linker` makes its mentions, where it takes them
+    (experiments/<paper>/encoder.yaml).
     """
 
     def __init__(
@@ -42,8 +43,6 @@ class Embedder:
         self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
         self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
         self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
-        self.known: dict[str, int] = {}
-        self.vectors = torch.empty(0, encoder.hidden_size)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -56,12 +55,9 @@ class Embedder:
 
     def __call__(self, names: Sequence[str]) -> Tensor:
         """(n, hidden) float32 on the CPU."""
-        new = [name for name in dict.fromkeys(names) if name not in self.known]
-        if new:
-            made = self._encoded(new)
-            self.known |= {name: len(self.vectors) + i for i, name in enumerate(new)}
-            self.vectors = torch.cat([self.vectors, made])
-        return self.vectors[[self.known[name] for name in names]]
+        rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
+        made = self._encoded(list(rows))
+        return made if len(rows) == len(names) else made[[rows[name] for name in names]]
 
     @property
     def options(self) -> dict[str, Any]:

@@ -7,11 +7,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +29,7 @@ from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
 
 ROOT = Path(__file__).parents[2]
+BASE = "http://localhost"
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -43,7 +47,7 @@ def folder(tmp_path: Path) -> str:
 
 @pytest.fixture
 def client(folder: str) -> Iterator[TestClient]:
-    with TestClient(create_app(Pipeline(folder)), raise_server_exceptions=False) as asked:
+    with TestClient(create_app(Pipeline(folder)), BASE, raise_server_exceptions=False) as asked:
         yield asked
 
 
@@ -81,7 +85,7 @@ def test_health_page_and_interface(client: TestClient) -> None:
     for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
         assert not part.startswith(("http", "//")) and client.get("/" + part).status_code == 200
     assert "innerHTML" not in (PAGE / "page.js").read_text() and "<script>" not in page.text
-    assert {"/link", "/entity", "/health"} <= set(client.get("/openapi.json").json()["paths"])
+    assert {"/link", "/entity", "/health", "/metrics"} <= set(client.get("/openapi.json").json()["paths"])
     for path in ("/page/../serve.py", "/page/%2e%2e%2fserve.py", "/page/index.html", "/nothing"):
         assert client.get(path).status_code == 404
 
@@ -107,7 +111,7 @@ def test_hostile_bodies_get_one_line_of_json(client: TestClient, content: bytes,
 
 
 def test_a_token_is_asked_for(folder: str) -> None:
-    with TestClient(create_app(Pipeline(folder), token="sésame")) as asked:
+    with TestClient(create_app(Pipeline(folder), token="sésame"), BASE) as asked:
         body = {"texts": ["foozin"]}
         for given in (
             {},
@@ -116,7 +120,8 @@ def test_a_token_is_asked_for(folder: str) -> None:
             {"Authorization": b"Bearer \xff"},
         ):
             assert asked.post("/link", json=body, headers=given).status_code == 401  # type: ignore[arg-type]
-            assert asked.get("/entity", params={"id": "foozin"}, headers=given).status_code == 401  # type: ignore[arg-type]
+            for path in ("/entity?id=foozin", "/metrics"):
+                assert asked.get(path, headers=given).status_code == 401  # type: ignore[arg-type]
         right = {"Authorization": "Bearer sésame".encode()}
         assert asked.post("/link", json=body, headers=right).status_code == 200  # type: ignore[arg-type]
         assert asked.get("/health").json()["token"] is True and asked.get("/").status_code == 200
@@ -140,7 +145,7 @@ class Slow(Pipeline):
 async def several(app: object, count: int) -> list[httpx.Response]:
     async with app.router.lifespan_context(app):  # type: ignore[attr-defined]
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as asked:
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as asked:
             return await asyncio.gather(*(asked.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(count)))
 
 
@@ -166,13 +171,13 @@ def test_a_chain_that_fails_ends_nothing_and_tells_nothing(folder: str) -> None:
     assert all("secretplace" not in a.text and set(a.json()) == {"error"} for a in answers)
 
 
-@pytest.fixture
-def server(folder: str) -> Iterator[str]:
-    """The address of a running server."""
-    words = [sys.executable, "-m", "app.cli", "serve", "--graph", folder, "--port", "0"]
-    process = subprocess.Popen(
-        words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
+@contextmanager
+def running(folder: str, *options: str, script: Path | None = None) -> Iterator[str]:
+    """The address of a running server, whose process is `running.process`."""
+    start = [str(script)] if script else ["-m", "app.cli"]
+    words = [sys.executable, *start, "serve", "--graph", folder, "--port", "0", *options]
+    process = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+    running.process = process  # type: ignore[attr-defined]
     assert process.stdout is not None
     try:
         yield process.stdout.readline().split()[0]
@@ -181,13 +186,19 @@ def server(folder: str) -> Iterator[str]:
         process.wait(20)
 
 
+@pytest.fixture
+def server(folder: str) -> Iterator[str]:
+    with running(folder) as address:
+        yield address
+
+
 def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: str) -> None:
     host, port = server.removeprefix("http://").split(":")
     with httpx.Client(base_url=server, timeout=60) as asked:
         assert asked.post("/link", content=b"x" * 10_000_000).status_code == 413
         with socket.create_connection((host, int(port))) as raw:  # in chunks, without a length
             raw.sendall(
-                b"POST /link HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
             )
             try:
                 for _ in range(160):
@@ -211,13 +222,97 @@ def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: s
         assert asked.get("/health").json()["status"] == "ok"
 
 
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "10.0.0.7", "kepl.example.org"])
+def test_a_host_that_may_be_asked(folder: str, host: str) -> None:
+    with TestClient(create_app(Pipeline(folder), names=["KEPL.example.org"]), BASE) as asked:
+        assert asked.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example.com", "evil.example.com:80", "localhost.evil.com", "127.0.0.1.evil.com", "", "[x"])
+def test_a_page_whose_name_means_this_machine_reads_nothing(folder: str, host: str) -> None:
+    """DNS rebinding: the browser sends the page's own name."""
+    with TestClient(create_app(Pipeline(folder)), BASE) as asked:
+        for path in ("/health", "/entity?id=foozin", "/", "/metrics"):
+            answer = asked.get(path, headers={"Host": host})
+            assert answer.status_code == 421 and "no server of the name" in answer.json()["error"]
+        assert asked.post("/link", json={"texts": ["foozin"]}, headers={"Host": host}).status_code == 421
+
+
+def test_errors_speak_of_what_was_asked(client: TestClient) -> None:
+    missing = client.get("/entity").json()["error"]
+    assert missing == "id: Field required" and client.get("/entity", params={"id": "x" * 1001}).status_code == 422
+    assert client.post("/link", json={}).json()["error"].endswith('; expected {"texts": ["…"]}')
+
+
+def test_metrics_count_requests_texts_and_mentions(client: TestClient) -> None:
+    client.post("/link", json={"texts": ["foozin in renal failure", "nothing"]})
+    client.post("/link", json={})
+    client.get("/health")
+    for i in range(5):
+        client.get(f"/nothing{i}")
+    told = client.get("/metrics").text
+    for line in (
+        'kepl_requests_total{path="/link",status="200"} 1.0', 'kepl_requests_total{path="/link",status="422"} 1.0',
+        'kepl_requests_total{path="/health",status="200"} 1.0', 'kepl_requests_total{path="other",status="404"} 5.0',
+        "kepl_texts_total 2.0", "kepl_mentions_total 2.0", "kepl_waiting 0.0", 'kepl_seconds_count{path="/link"} 2.0',
+    ):  # fmt: skip
+        assert line in told, told
+
+
+def test_a_body_that_does_not_come_is_given_up(folder: str) -> None:
+    """And so is a head; at most so many connections stay open."""
+    with running(folder, "--max-seconds", "1", "--max-connections", "20") as address:
+        host, port = address.removeprefix("http://").split(":")
+        head = b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        halves = [socket.create_connection((host, int(port))) for _ in range(8)]
+        for number, half in enumerate(halves):
+            half.sendall(head if number % 2 else b"POST /li")
+        began = time.monotonic()
+        for number, half in enumerate(halves):
+            half.settimeout(30)
+            answer = b"".join(iter(lambda half=half: half.recv(4096), b""))  # until it is closed
+            assert (b" 408 " in answer and b"did not come within 1 seconds" in answer) if number % 2 else answer == b""
+        assert time.monotonic() - began >= 0.5
+        idle = [socket.create_connection((host, int(port))) for _ in range(20)]
+        time.sleep(0.2)
+        with socket.create_connection((host, int(port))) as more:
+            more.settimeout(30)
+            assert b" 503 " in more.recv(4096)
+        for one in idle:
+            one.close()
+        for _ in range(50):
+            time.sleep(0.1)
+            if httpx.get(f"{address}/health").status_code == 200:
+                break
+        assert httpx.post(f"{address}/link", json={"texts": ["foozin"]}).json()["documents"][0]["mentions"]
+
+
+def test_what_waits_is_answered_before_the_server_ends(folder: str, tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(
+        "import time\nfrom inference.chain import Pipeline\nreal = Pipeline.link\n"
+        "def link(self, texts):\n    time.sleep(2)\n    return real(self, texts)\nPipeline.link = link\n"
+        "import sys\nfrom app.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    with running(folder, script=script) as address, ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(httpx.post, f"{address}/link", json={"texts": ["foozin"]}, timeout=60) for _ in range(6)]
+        until = time.monotonic() + 30
+        while b"kepl_waiting 0" in (told := httpx.get(f"{address}/metrics").content) and time.monotonic() < until:
+            pass
+        assert b"kepl_waiting" in told
+        time.sleep(1)  # until all six have come
+        running.process.terminate()  # type: ignore[attr-defined]
+        assert [one.result().status_code for one in asked] == [200] * 6
+        assert running.process.wait(30) == -signal.SIGTERM  # type: ignore[attr-defined]  as uvicorn ends, once all is answered
+
+
 def test_the_interface_is_described_without_anything_from_elsewhere(client: TestClient) -> None:
     page = client.get("/docs").text
     loaded = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
     assert any(place.endswith(".js") for place in loaded) and any(place.endswith(".css") for place in loaded)
     for place in loaded:
         assert place.startswith("/") and not place.startswith("//") and client.get(place).status_code == 200, place
-    assert set(client.get("/openapi.json").json()["paths"]) == {"/link", "/entity", "/health"}
+    assert set(client.get("/openapi.json").json()["paths"]) == {"/link", "/entity", "/health", "/metrics"}
 
 
 BROWSER = next(
@@ -264,7 +359,7 @@ def test_the_interface_in_a_browser(server: str, tmp_path: Path) -> None:
     words = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
     done = subprocess.run([BROWSER, *words, "--dump-dom", f"{server}/docs"], capture_output=True, text=True, timeout=120)
     assert "Unable to render" not in done.stdout and "/link" in done.stdout.partition("<body>")[2]
-    assert done.stdout.count('class="opblock ') == 3
+    assert done.stdout.count('class="opblock ') == 4
 
 
 def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:

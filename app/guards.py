@@ -1,0 +1,132 @@
+"""What stands before the server's answers: whom it is asked as, how much and how long a client may send, how many may connect."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+UNTIL = "kepl.until"  #: key of a request's scope: the time of the event loop at which it is given up
+
+
+def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """An error as one line of JSON."""
+    return JSONResponse({"error": why}, status, headers)
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without its port: "localhost" of "localhost:8000", "::1" of "[::1]:80"."""
+    return (header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]).lower().rstrip(".")
+
+
+class HostCheck:
+    """Refuses requests whose Host is a name that this server was not given.
+
+    A page on the internet may let its own name mean 127.0.0.1 and then read from here in its visitors' browsers (DNS rebinding);
+    its requests carry that name. Addresses, localhost and the machine's own name are always taken.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self.app, self.names = app, {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = host_of(next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), ""))
+            if host not in self.names and not _is_address(host):
+                wrong = refused(421, f"no server of the name {host[:100]!r}; start it with --names {host[:100]} to allow it")
+                await wrong(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class BodyLimit:
+    """Refuses bodies of more than `most` bytes before they are read whole, and those that take more than `seconds` to come."""
+
+    def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
+        self.app, self.most, self.seconds = app, most, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        closed = {"Connection": "close"}
+        too_large = refused(413, f"a body of more than {self.most} bytes; send fewer texts at once", closed)
+        too_slow = refused(408, f"the body did not come within {self.seconds:g} seconds", closed)
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self.most:
+            await too_large(scope, receive, send)
+            return
+        until = scope[UNTIL] = asyncio.get_running_loop().time() + self.seconds
+        read, whole, wrong = 0, False, None
+
+        async def counted() -> Message:
+            nonlocal read, whole, wrong
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                wrong = too_slow
+                return {"type": "http.disconnect"}  # what is inside sees a client that went away
+            read += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if read > self.most:
+                wrong = too_large
+                return {"type": "http.disconnect"}
+            return message
+
+        async def answered(message: Message) -> None:
+            if wrong is None:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                await wrong(scope, receive, send)
+
+        await self.app(scope, counted, answered)
+
+
+def guarded(connections: int, seconds: float) -> type[H11Protocol]:
+    """uvicorn's protocol with at most so many open connections, each of which has so many seconds for a request's head."""
+
+    class Guarded(H11Protocol):
+        late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > connections:
+                transport.write(
+                    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                )
+                transport.close()
+                return
+            self.late = self.loop.call_later(seconds, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            waits = self.cycle is None or self.cycle.response_complete  # for a head that has begun
+            if not waits and self.late:
+                self.late.cancel()
+                self.late = None
+            elif waits and self.late is None and not self.transport.is_closing():
+                self.late = self.loop.call_later(seconds, self.transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self.late:
+                self.late.cancel()
+            super().connection_lost(exc)
+
+    return Guarded
