@@ -19,8 +19,8 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate
-.PHONY: help setup $(VERBS) speed test test-slow lint types contracts check docs
+VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
+.PHONY: help setup $(VERBS) speed test test-slow soak lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -63,6 +63,8 @@ serve: $(STAMP)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 tasks: $(STAMP)  ## list the tasks
 migrate: $(STAMP)  ## convert the scores of earlier versions into results, once
+sync: $(STAMP)  ## deliver to MLflow what runs recorded while it did not answer
+seal: $(STAMP)  ## write the checksums of an export from before there were any (FOLDER=)
 
 $(VERBS):
 	@$(KEPL) $@ @make
@@ -78,6 +80,9 @@ test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2,
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)
+
+soak: $(STAMP)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
+	@$(VENV_PYTHON) -m tests.soak --minutes $(or $(MINUTES),30)
 
 lint: $(STAMP)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .
