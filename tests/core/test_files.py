@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, locked, sealed, sha256, write_json
+from core.files import InputError, locked, sealed, sha256, write_json, written, written_folder
 
 
 def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None:
@@ -35,3 +35,37 @@ def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError), locked(tmp_path / "file" / "lock", "w", "taken"):
         pass
+
+
+def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path: Path) -> None:
+    """The new content comes under another name and takes the place by renaming: no moment has half of either."""
+    path = tmp_path / "rows"
+    path.write_text("old")
+    with open(path) as reader:
+        with written(path) as handle:
+            handle.write("new")
+            handle.flush()
+            assert path.read_text() == "old"
+        assert reader.read() == "old" and path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["rows"]
+
+
+def test_what_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), written(path) as handle:
+        handle.write("half")
+        raise RuntimeError
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for name in ("first", "second"):
+        with written_folder(path) as folder:
+            (folder / name).write_text(name)
+        assert [p.name for p in path.iterdir()] == [name]
+    with pytest.raises(RuntimeError), written_folder(path) as folder:
+        (folder / "third").write_text("half")
+        raise RuntimeError
+    assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]
