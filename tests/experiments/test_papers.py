@@ -159,7 +159,10 @@ def test_blurb_is_fine_tuned_with_kebiolms_numbers(task: str) -> None:
 
 def test_genbioel_is_fine_tuned_with_table_11() -> None:
     """(learning rate, steps, warm-up steps) of each benchmark."""
-    table = {"BC5CDR-EL": (1e-5, 20_000, 500), "COMETA-EL": (1e-5, 40_000, 500), "AAP-EL": (5e-6, 30_000, 0), "NCBI-EL": (3e-7, 20_000, 0)}
+    table = {
+        "BC5CDR-EL": (1e-5, 20_000, 500), "COMETA-EL": (1e-5, 40_000, 500), "AAP-EL": (5e-6, 30_000, 0),
+        "NCBI-EL": (3e-7, 20_000, 0),
+    }  # fmt: skip
     tasks = read("genbioel/finetune.yaml")["tasks"]["paper"]
     for task, wanted in table.items():
         own = tasks[task]

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +29,13 @@ from tests.mutants.faults import LIST, Fault, inserted, read, staleness
 
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("worker.py")
+#: what a test process imports before it is asked: large, and of no file of the tree
+LIBRARIES = (
+    "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pytest", "pytorch_lightning",
+    "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics", "transformers", "yaml",
+)  # fmt: skip
 SECONDS = 300.0  # for the tests of one fault; longer is a failure, too: a loop that does not end
-OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider")
 
 
 class Outcome(NamedTuple):
@@ -45,17 +50,18 @@ class Outcome(NamedTuple):
 class Worker:
     """A copy of the tree and a process that runs tests in it."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, libraries: Sequence[str] = LIBRARIES) -> None:
         self.tree, self.temporary = folder / "tree", folder / "temporary"
         copy_tree(root, self.tree)
         environment = os.environ | {
             "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none is needed, and they import libraries of their own
         }  # fmt: skip
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # those of the make that runs this
             environment.pop(name, None)
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER)], cwd=self.tree, env=environment, text=True,
+            [sys.executable, str(WORKER), *libraries], cwd=self.tree, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
@@ -92,16 +98,15 @@ def copy_tree(root: Path, target: Path) -> None:
         (target / ".venv").symlink_to((root / ".venv").resolve())
     # Bytecode that is valid while the source has the same content: times and sizes are not enough for files edited this fast.
     folders = [str(p) for p in target.iterdir() if p.is_dir() and not p.is_symlink()]
-    subprocess.run(
-        [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *folders], check=False, capture_output=True
-    )
+    command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *folders]
+    subprocess.run(command, check=False, capture_output=True)
 
 
 @contextmanager
-def started(root: Path, jobs: int) -> Iterator[queue.Queue[Worker]]:
+def started(root: Path, jobs: int, libraries: Sequence[str] = LIBRARIES) -> Iterator[queue.Queue[Worker]]:
     """So many workers, free ones in a queue."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        workers = [Worker(root, Path(folder) / str(i)) for i in range(jobs)]
+        workers = [Worker(root, Path(folder) / str(i), libraries) for i in range(jobs)]
         free: queue.Queue[Worker] = queue.Queue()
         for worker in workers:
             free.put(worker)
@@ -166,11 +171,11 @@ def summary(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
     return f"{len(outcomes)} faults: {', '.join(parts)}; {seconds:.0f} s, {jobs} processes"
 
 
-def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1) -> int:
+def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequence[str] = LIBRARIES) -> int:
     """Judge every fault and print what becomes of it; the exit status."""
     start = time.monotonic()
     fitting = [f for f in faults if not staleness(f, root)]
-    with started(root, jobs) as free, ThreadPoolExecutor(jobs) as threads:
+    with started(root, jobs, libraries) as free, ThreadPoolExecutor(jobs) as threads:
         tests = by_file(test for fault in fitting for test in fault.tests)
         failures = [f for f in threads.map(lambda named: clean_failure(free, named), tests) if f]
         if failures:

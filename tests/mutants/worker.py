@@ -1,6 +1,6 @@
 """A process that runs tests on request: it has imported the large libraries once, and each request is a fork of it.
 
-python worker.py    reads one JSON object a line, {"arguments": [...], "seconds": ...}, and answers each with a line
+python worker.py LIBRARY...    reads one JSON object a line, {"arguments": [...], "seconds": ...}, and answers each with a line
 {"code": pytest's exit status or null past the limit, "output": the end of what pytest printed}. The tree under test is
 the current folder; nothing of it is imported before the fork, so that every request reads the files as they are then.
 """
@@ -15,11 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-LIBRARIES = (
-    "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pytest", "pytorch_lightning", "safetensors.torch",
-    "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics", "transformers", "yaml",
-)  # fmt: skip
 
 
 def run(arguments: list[str], seconds: float) -> tuple[int | None, str]:
@@ -61,8 +56,12 @@ def waited(child: int, seconds: float) -> int | None:
 def main() -> None:
     own = Path(__file__).parent.resolve()
     sys.path[:] = [os.getcwd(), *(p for p in sys.path if Path(p or ".").resolve() != own)]  # as `python -m pytest` has it
-    for name in LIBRARIES:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
+    if hypothesis := sys.modules.get("hypothesis"):  # the same examples in every run, however slow the machine is
+        settings, checks = hypothesis.settings, list(hypothesis.HealthCheck)
+        settings.register_profile("mutants", derandomize=True, database=None, deadline=None, suppress_health_check=checks)
+        settings.load_profile("mutants")
     for line in sys.stdin:
         asked = json.loads(line)
         code, output = run(asked["arguments"], asked["seconds"])
