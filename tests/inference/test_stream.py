@@ -101,6 +101,18 @@ def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, t
     assert sizes == [BATCH, 11]
 
 
+def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
+    """Else the next one would follow on the same line."""
+    run(pipeline, texts, tmp_path / "whole.jsonl")
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
+    partial = tmp_path / "out.jsonl.partial"
+    partial.write_bytes(partial.read_bytes().removesuffix(b"\n"))
+    run(pipeline, texts, out)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
 def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):

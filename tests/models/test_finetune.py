@@ -280,3 +280,12 @@ def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(model, "result", lambda _, score=score: {"score": score, "scores": {}})
         model.on_validation_epoch_end()
     assert model.selected == (1, {"score": 0.7, "scores": {}})
+
+
+def test_precision_recall_and_macro_f1_by_hand() -> None:
+    found, there = [[(0, 1, "x"), (2, 3, "x"), (4, 5, "x")]], [[(0, 1, "x"), (6, 7, "x")]]
+    values, _ = scored("ner", found, there, ["x"], None, None, ["0"])
+    assert values["precision"] == pytest.approx(1 / 3) and values["recall"] == pytest.approx(1 / 2)
+    gold = [["a"], ["a"], ["b"], ["n"]]
+    values, _ = scored("relation", ["a", "n", "a", "n"], gold, ["n", "a", "b"], "n", None, list("0123"))
+    assert values["macro_f1"] == pytest.approx((1 / 2 + 0) / 2)  # of a and b; the negative class does not count

@@ -59,9 +59,11 @@ def main() -> None:
     for name in sys.argv[1:]:
         importlib.import_module(name)
     if hypothesis := sys.modules.get("hypothesis"):  # the same examples in every run, however slow the machine is
-        settings, checks = hypothesis.settings, list(hypothesis.HealthCheck)
-        settings.register_profile("mutants", derandomize=True, database=None, deadline=None, suppress_health_check=checks)
-        settings.load_profile("mutants")
+        hypothesis.settings.register_profile(
+            "mutants", derandomize=True, database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck),
+            phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),  # an example that fails is enough, however large
+        )  # fmt: skip
+        hypothesis.settings.load_profile("mutants")
     for line in sys.stdin:
         asked = json.loads(line)
         code, output = run(asked["arguments"], asked["seconds"])
