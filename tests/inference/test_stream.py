@@ -14,7 +14,7 @@ from core.files import InputError
 from datamodules.tasks import load_task
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
-from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task
+from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task, pubtator
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
 from kg.linking.documents import documents, write_documents
 from tests.fakes.graphs import graph
@@ -266,3 +266,13 @@ def test_a_tasks_examples_are_written_as_fine_tuning_read_them(tmp_path: Path, t
     assert lines == predict_examples(model, examples) and counts.mentions == sum(len(line["mentions"]) for line in lines) > 0
     with pytest.raises(InputError, match="a model of kind ner; the task's examples are Pairs"):
         predict_examples(model, load_task(trained("pair").task).splits["test"])
+
+
+def test_offsets_hold_behind_line_ends() -> None:
+    """PubTator has a text on one line: each character that would break it becomes one blank."""
+    text = "One.\nTwo\r\nwith\ta | and foozin."
+    start = text.index("foozin")
+    mention = {"start": start, "end": start + 6, "type": "drug", "entity": "D1"}
+    title, abstract, row = pubtator({"id": "a|b", "text": text, "mentions": [mention]}).rstrip("\n").split("\n")
+    assert title == "a b|t|One. Two  with a   and foozin." and abstract == "a b|a|"
+    assert row.split("\t") == ["a b", str(start), str(start + 6), "foozin", "drug", "D1"]
