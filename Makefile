@@ -20,7 +20,7 @@ $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eva
 KEPL := $(VENV_PYTHON) -m app.cli
 
 VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
-.PHONY: help setup $(VERBS) speed test test-slow soak lint types contracts check docs
+.PHONY: help setup $(VERBS) speed test test-slow soak mutants lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -83,6 +83,9 @@ test-slow: $(STAMP)  ## the slow tests, for a nightly run
 
 soak: $(STAMP)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
 	@$(VENV_PYTHON) -m tests.soak --minutes $(or $(MINUTES),30)
+
+mutants: $(STAMP)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
+	@$(VENV_PYTHON) -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
 
 lint: $(STAMP)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .

@@ -169,7 +169,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
-        run.journal.deliver()
+        run.close()
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
     run.record()
     best_file = run.checkpoints / f"{BEST}.ckpt"
@@ -230,6 +230,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run.journal.artifact(run.folder / "export" / CARD)
     write_json(run.folder / "finished.json", {"steps": trainer.global_step})
     shutil.rmtree(run.checkpoints)
+    run.close()
     return scores
 
 

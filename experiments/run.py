@@ -164,7 +164,7 @@ def train(cli: CLI) -> dict[str, Any]:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
     if first_process():
         run.journal.tags(inherited())  # of a run that was there already, too
-        run.journal.deliver()
+        run.close()
     return {
         "folder": str(run.folder),
         "checkpoints": str(run.checkpoints),

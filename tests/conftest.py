@@ -45,8 +45,9 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open(shared / "empty-mlflow.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
-            mlflow.MlflowClient(f"sqlite:///{file}.new").search_experiments()
-            os.replace(f"{file}.new", file)
+            mlflow.MlflowClient(f"sqlite:///{file}.first").search_experiments()
+            shutil.copyfile(f"{file}.first", f"{file}.copy")  # MLflow keeps the first one open, and may write to it
+            os.replace(f"{file}.copy", file)
     return file
 
 

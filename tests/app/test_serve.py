@@ -370,3 +370,41 @@ def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFi
         assert main(["serve", "--graph", folder, "--port", str(port)]) == 2
     assert f"--port {port}" in capsys.readouterr().err
     assert main(["serve", "--graph", folder, "--max-bytes", "0"]) == 2
+
+
+async def texts_of_several(app: object, requests: list[list[str]]) -> list[httpx.Response]:
+    async with app.router.lifespan_context(app):  # type: ignore[attr-defined]
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as asked:
+            return await asyncio.gather(*(asked.post("/link", json={"texts": texts}) for texts in requests))
+
+
+def test_requests_of_one_batch_get_their_own_mentions(folder: str) -> None:
+    """Each has other entities, and another number of texts: nobody's mentions go to somebody else."""
+    slow = Slow(Pipeline(folder), 0.05)
+    names = ["foozin", "renal failure", *(f"x{i}" for i in range(10))]
+    requests = [[f"a {names[(i + j) % 12]}" for j in range(1 + i % 3)] for i in range(24)]
+    answers = asyncio.run(texts_of_several(create_app(slow), requests))
+    assert max(slow.asked) > 20  # they were linked together
+    for texts, answer in zip(requests, answers, strict=True):
+        documents = answer.json()["documents"]
+        assert [d["text"] for d in documents] == texts
+        assert [[m["entity"] for m in d["mentions"]] for d in documents] == [[text[2:]] for text in texts]
+
+
+def test_limits_include_what_they_name(folder: str) -> None:
+    """At a limit a request passes; one more byte, text or character is refused."""
+    body = json.dumps({"texts": ["foozin", "x"]}).encode()
+    with TestClient(create_app(Pipeline(folder), limits=Limits(bytes=len(body), texts=2, characters=6)), BASE) as asked:
+
+        def status(content: bytes) -> int:
+            return asked.post("/link", content=content, headers={"Content-Type": "application/json"}).status_code
+
+        assert status(body) == 200 and status(body + b" ") == 413
+        assert status(b'{"texts":["",""]}') == 200 and status(b'{"texts":["","",""]}') == 413
+        assert status(b'{"texts":["foozin"]}') == 200 and status(b'{"texts":["foozins"]}') == 413
+
+        def in_pieces(content: bytes) -> int:  # without a length
+            return asked.post("/link", content=iter([content]), headers={"Content-Type": "application/json"}).status_code
+
+        assert in_pieces(body) == 200 and in_pieces(body + b" ") == 413

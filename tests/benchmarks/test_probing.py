@@ -133,7 +133,7 @@ def export_of(fake: Folders, folder: Path) -> Path:
     folder.mkdir(parents=True)
     model.export(folder)
     AutoTokenizer.from_pretrained(fake.bert).save_pretrained(folder)
-    write_json(folder / "manifest.json", {"paper": "kebiolm"})
+    write_json(folder / "manifest.json", {"paper": "kebiolm", "checksums": {}})
     return folder
 
 

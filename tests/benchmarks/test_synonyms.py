@@ -40,6 +40,8 @@ def test_data_sets() -> None:
     assert {k: v.tolist() for k, v in inside.items()} == {
         "D1": [True, True, True], "D2": [True, False, False], "D3": [False, True, True],
     }  # fmt: skip
+    counts = {f"id-{name}": n for name, n in zip("abcdef", (200, 300, 201, 300, 201, 200), strict=True)}
+    assert members(asked, counts, 200)["D3"].tolist() == [True, False, True]  # at most so often, on one side
 
 
 @pytest.fixture

@@ -165,3 +165,37 @@ def test_an_export_is_held_to_its_checksums(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"If it is sound, seal it: kepl seal {export}"):
         verified(export)
     verified(export / "encoder")  # a part of nothing that has checksums
+
+
+def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path: Path) -> None:
+    """The new content comes under another name and takes the place by renaming: no moment has half of either."""
+    path = tmp_path / "rows"
+    path.write_text("old")
+    with open(path) as reader:
+        with written(path) as handle:
+            handle.write("new")
+            handle.flush()
+            assert path.read_text() == "old"
+        assert reader.read() == "old" and path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["rows"]
+
+
+def test_what_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), written(path) as handle:
+        handle.write("half")
+        raise RuntimeError
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for name in ("first", "second"):
+        with written_folder(path) as folder:
+            (folder / name).write_text(name)
+        assert [p.name for p in path.iterdir()] == [name]
+    with pytest.raises(RuntimeError), written_folder(path) as folder:
+        (folder / "third").write_text("half")
+        raise RuntimeError
+    assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]

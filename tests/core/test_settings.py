@@ -132,3 +132,8 @@ def test_make_words_are_what_was_typed(values: list[str]) -> None:
         flags = f"{options} -- {' '.join(escaped(s) for s in reversed(settings))}"
         assert make_words(flags) == settings
     assert make_words("s") == make_words("") == []
+
+
+def test_make_words_by_hand() -> None:
+    """Dollars are doubled, blanks and backslashes escaped; the last word that was typed comes first."""
+    assert make_words("s -- B=$$HOME/$$$$\\ x A=one\\\\two") == [r"A=one\two", "B=$HOME/$$ x"]

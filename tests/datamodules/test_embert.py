@@ -351,3 +351,42 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
         data(fake_embert, max_length=LENGTH)
     with pytest.raises(InputError, match="rate 1.5: wanted a share"):
         data(fake_embert, rate=1.5)
+
+
+def test_a_wrong_segment_is_of_the_same_side_of_the_split(fake_embert: Folders) -> None:
+    """Training takes it from training text, validation from held-out text: else validation would see what was learnt."""
+    made = data(fake_embert, replace=0.0, rate=0.0)
+    assert made.corpus is not None
+
+    def endings(indices: np.ndarray) -> set[tuple[int, ...]]:
+        corpus = made.corpus
+        assert corpus is not None
+        examples = [corpus[int(i)] for i in indices]
+        return {tuple(e.ids[made.cut(e) :].tolist()) for e in examples}
+
+    sides = {True: endings(made.held_out_indices), False: endings(made.train_indices)}
+    assert sides[True] - sides[False] and sides[False] - sides[True]
+    for held_out, indices in ((True, made.held_out_indices), (False, made.train_indices)):
+        wrong = 0
+        for index in indices[:40]:
+            for seed in range(6):
+                text, label = made.text(int(index), held_out, np.random.default_rng(seed))
+                if label == 1 and len(text.ids) < made.max_length - 3:  # not cut
+                    wrong += 1
+                    assert tuple(text.ids[text.cut :].tolist()) in sides[held_out]
+        assert wrong > 10
+
+
+def test_a_random_name_is_inconsistent_and_a_synonym_is_not(fake_embert: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The labels of Eq. (1), of replacements that are of one kind only."""
+    made, real = data(fake_embert), replaced
+    for kind, label in ((SYNONYM, 1), (RANDOM, 0)):
+
+        def one_kind(*given: object, kind: int = kind) -> Text:
+            text = real(*given)  # type: ignore[arg-type]
+            changed = text.mentions[:, 3] != ORIGINAL
+            return text._replace(mentions=np.where(changed[:, None] & (np.arange(4) == 3), kind, text.mentions))
+
+        monkeypatch.setattr("datamodules.embert.replaced", one_kind)
+        found = made.batch(made.order(0)[0], 0).consistent
+        assert len(found) > 3 and set(found.tolist()) == {label}

@@ -22,7 +22,15 @@ from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
 from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.mentions import TARGETS, MentionSamples, build_mentions, standing, without_overlaps
+from datamodules.genbioel.mentions import (
+    TARGETS,
+    Asked,
+    MentionSamples,
+    _held_out,
+    build_mentions,
+    standing,
+    without_overlaps,
+)
 from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
 from datamodules.genbioel.samples import GraphSamples, drawn
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
@@ -595,3 +603,15 @@ def test_training_and_linker_make_the_same_inputs(tuned: Folders, task: str) -> 
     prompt = data.inputs.prompt(mention.parts[0])
     assert decoder[: len(prompt)] == prompt and decoder[len(prompt) :] == data.inputs.name("heart attack")[:-1]
     assert plain("A  b") == "a b" and torch.is_tensor(data.batch(np.array([0]), 0).input_ids)
+
+
+def test_documents_are_held_out_whole() -> None:
+    """Mentions of one text are alike: in training and in validation, they would make validation easy."""
+    documents = [f"d{i // 10}" for i in range(100)]
+    mentions = [Asked("", "", "", [0], document) for document in documents]
+    for seed in range(5):
+        chosen = _held_out(mentions, 500, seed)
+        held = {d for d, c in zip(documents, chosen.tolist(), strict=True) if c}
+        assert len(held) == 1 and chosen.sum() == 10  # a twentieth is five, and their document has ten
+    assert _held_out(mentions, 500, 0).tolist() != _held_out(mentions, 500, 1).tolist()
+    assert not _held_out(mentions[:10], 500, 0).any()  # one document stays for training

@@ -57,7 +57,8 @@ def test_a_later_start_gives_the_rest(fake_kebiolm: Folders) -> None:
     steps = data.steps_per_epoch
     first, second = list(data.train_dataloader()), list(made(fake_kebiolm, step=steps).train_dataloader())
     resumed = list(made(fake_kebiolm, step=2).train_dataloader())
-    for a, b in zip(resumed, (first + second)[2:], strict=False):
+    assert len(resumed) == len(first) == len(second) > 2
+    for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
     assert sentences(first) != sentences(second)  # another epoch, other masks
 
@@ -141,3 +142,20 @@ def test_export_carries_the_graphs_names(fake_kebiolm: Folders, tmp_path: Path) 
     names = pq.read_table(tmp_path / "names.parquet")
     assert names.equals(KnowledgeGraph.load(fake_kebiolm.graph).names)
     assert (tmp_path / "entities.txt").read_text().split() == KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
+
+
+def test_masks_are_drawn_anew_by_epoch_and_seed(fake_kebiolm: Folders) -> None:
+    """The same sequences: equal in the same epoch of the same seed, otherwise masked elsewhere."""
+    rows = made(fake_kebiolm).train_indices[:16]
+    masks = [
+        made(fake_kebiolm, seed=seed).batch(rows, epoch).mlm_labels != -100
+        for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0), (0, -1))
+    ]
+    assert torch.equal(masks[0], masks[1])
+    assert not any(torch.equal(masks[0], other) for other in masks[2:])
+
+
+def test_random_tokens_are_never_special(fake_kebiolm: Folders) -> None:
+    data = made(fake_kebiolm)
+    everything, special = set(range(len(data.tokenizer))), set(data.tokenizer.all_special_ids)
+    assert special and set(data.random_ids.tolist()) == everything - special

@@ -17,6 +17,7 @@ from datamodules.probing import (
     answered_within,
     build,
     counts_of,
+    drawn,
     filled,
     load,
     main,
@@ -245,3 +246,8 @@ def test_real_medlama() -> None:
     assert len({q.relation for q in made}) == 13 and len(made) == 13_000 and not left_out
     assert counts_of(made)["answers a query"] == 2.29
     assert all(q.text.endswith(" [MASK].") and q.text.count(MASK) == 1 for q in made)
+
+
+def test_relations_of_one_size_are_drawn_apart() -> None:
+    one, other = (drawn(1000, 10, 0, relation).tolist() for relation in ("treats", "causes"))
+    assert one != other and one == drawn(1000, 10, 0, "treats").tolist() != drawn(1000, 10, 1, "treats").tolist()

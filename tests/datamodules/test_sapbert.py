@@ -226,7 +226,8 @@ def test_a_later_start_gives_the_rest_and_an_epoch_every_pair_once(fake_sapbert:
     first = list(data.train_dataloader())
     second = list(made(fake_sapbert, step=len(first)).train_dataloader())
     resumed = list(made(fake_sapbert, step=2).train_dataloader())
-    for a, b in zip(resumed, (first + second)[2:], strict=False):
+    assert len(resumed) == len(first) == len(second) > 2
+    for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
         assert names([a]) == names([b])
     order = data.order(0)
     assert len(np.unique(order)) == order.size > len(data.pairs) - 16  # type: ignore[arg-type]

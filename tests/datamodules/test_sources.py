@@ -564,3 +564,19 @@ def test_a_data_set_by_its_own_name() -> None:
     assert fetch.dataset_of("HPO-EL") is None and fetch.dataset_of("AAP-EL") == "AAP-EL"
     with pytest.raises(InputError, match="no task 'nothing'"):
         fetch.dataset_of("nothing")
+
+
+def test_a_mirror_that_changes_while_it_is_copied_is_told(tmp_path, listed):
+    """What is copied is checked against what was found: a file that another one has replaced in between is no hit."""
+    listed.add("x/a.txt", ONE)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/a").write_bytes(ONE)
+    (hit,), _ = mirrors.hits([tmp_path / "m"])
+    (tmp_path / "m/a").write_bytes(TWO)
+    target = tmp_path / "target"
+    with pytest.raises(InputError, match=rf"changed while it was read \({sum_of(ONE)}, then {sum_of(TWO)}\)"):
+        mirrors.copied(hit, target)
+    assert not target.exists() and not list(tmp_path.glob("target*"))
+    (tmp_path / "m/a").write_bytes(ONE)
+    mirrors.copied(hit, target)
+    assert target.read_bytes() == ONE

@@ -15,9 +15,11 @@ from core.files import InputError
 from datamodules.synonyms import (
     Pairs,
     build,
+    eligible,
     equivalent_pairs,
     load,
     main,
+    neighbour_sets,
     samples,
     sentences,
     share_neighbours,
@@ -191,3 +193,14 @@ def test_names_that_are_alike_but_one_are_found_by_brute_force() -> None:
             i = int(entity[1:])
             assert kinds[i] == kinds[gold] and JaroWinkler.similarity(names[i], names[gold]) > 0.6
             assert names[i] not in (s.query_name, names[gold])
+
+
+def test_an_entity_is_no_neighbour_of_its_own() -> None:
+    found = neighbour_sets(graph(["a", "b", "c"], ["x"] * 3, [], [(0, 0), (0, 1), (2, 0)]))
+    assert found == [{1, 2}, {0}, {0}]
+
+
+def test_a_name_is_not_alike_to_itself() -> None:
+    names = ["慢性肝炎", "慢性肝炎", "慢性肝癌", "头痛"]
+    found = eligible(names, np.arange(4), [0, 3], 0.6)
+    assert [row.tolist() for row in found] == [[2], []]  # 1 has the very name of 0

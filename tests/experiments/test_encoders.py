@@ -33,7 +33,7 @@ def test_a_folder_is_copied_once(runs: Path, tmp_path: Path, capsys: pytest.Capt
 def test_a_papers_name_is_its_newest_export(runs: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("old", "new")):
         run = runs / "zh" / "pretrain" / name / "seed0"
-        write_json(run / "export" / "manifest.json", {"paper": "zh", "n": number})
+        write_json(run / "export" / "manifest.json", {"paper": "zh", "n": number, "checksums": {}})
         write_json(run / "export" / "config.json", {})
         write_json(run / "finished.json", {})
         os.utime(run / "finished.json", (number, number))

@@ -113,7 +113,8 @@ def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, t
         tmp_path / "cut" / "predictions.jsonl"
     ).read_text()
     client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
-    assert len(client.search_runs([client.get_experiment_by_name("NCBI").experiment_id])) == 2
+    found = client.search_runs([client.get_experiment_by_name("NCBI").experiment_id])
+    assert len(found) == 2, [(r.info.run_name, r.info.status, r.data.tags) for r in found]
     third = start(encoder, tmp_path / "cut", task, *kill)
     assert third.returncode == 0 and "already finished (FRESH=1" in third.stderr
 

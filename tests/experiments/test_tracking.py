@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from core.files import write_json
-from experiments.tracking import MACHINE, Run, content
+from core.files import InputError, write_json
+from experiments.tracking import MACHINE, Run, StepSeed, WholeCheckpoints, content, flat
 
 CONFIG: dict[str, Any] = {
     "seed_everything": 0,
@@ -61,3 +63,52 @@ def test_data_is_its_manifest_wherever_it_is(tmp_path: Path, runs: Path) -> None
 def test_the_hash_of_a_config_stays(runs: Path) -> None:
     """Runs on disk are found again: this is the folder's name since the first run."""
     assert folder(CONFIG).parent.name == "8865b20ad908"
+
+
+def test_the_newest_checkpoint_has_the_most_steps(runs: Path) -> None:
+    """By number: 1000 is more than 900, whatever the order of the names."""
+    run = Run("paper", "pretrain", CONFIG, 0)
+    assert run.newest_checkpoint() is None
+    for name in ("step=900.ckpt", "step=1000.ckpt", "step=20.ckpt"):
+        WholeCheckpoints().save_checkpoint({"weights": torch.arange(3)}, run.checkpoints / name)
+    (run.checkpoints / "step=5000.ckpt.partial").touch()
+    assert run.newest_checkpoint() == run.checkpoints / "step=1000.ckpt"
+
+
+def test_a_checkpoint_that_was_cut_is_not_loaded(tmp_path: Path) -> None:
+    files = WholeCheckpoints()
+    files.save_checkpoint({"weights": torch.arange(3)}, tmp_path / "whole.ckpt")
+    assert files.load_checkpoint(tmp_path / "whole.ckpt")["weights"].tolist() == [0, 1, 2]
+    content = (tmp_path / "whole.ckpt").read_bytes()
+    (tmp_path / "cut.ckpt").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="not a complete checkpoint. Delete it"):
+        files.load_checkpoint(tmp_path / "cut.ckpt")
+
+
+def test_a_resumed_run_continues_its_mlflow_run(runs: Path) -> None:
+    ids = []
+    for step in range(2):
+        run = Run("paper", "pretrain", CONFIG, 0)
+        logger = run.logger()
+        logger.log_metrics({"train/loss": 1.0}, step)
+        run.close()
+        ids.append(run.journal.run_id)
+    assert ids[0] == ids[1] != "" and run.journal.history("train/loss") == [(0, 1.0), (1, 1.0)]
+
+
+def test_random_numbers_are_those_of_their_step() -> None:
+    """Of the seed, the step, the accumulated batch and the process, and of nothing else."""
+
+    def draw(seed: int, step: int, batch: int, rank: int) -> float:
+        trainer: Any = SimpleNamespace(global_step=step, accumulate_grad_batches=2, global_rank=rank)
+        StepSeed(seed).on_train_batch_start(trainer, None, None, batch)  # type: ignore[arg-type]
+        return torch.rand(()).item()
+
+    places = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
+    found = [draw(*place) for place in places]
+    assert len(set(found)) == len(places) and [draw(*place) for place in places] == found
+    assert draw(0, 3, 6, 0) == draw(0, 3, 0, 0)  # batches count within their step: a resumed epoch begins anywhere
+
+
+def test_settings_are_logged_flat_and_empty_ones_not_at_all() -> None:
+    assert flat({"a": 1, "b": {"c": None, "d": {"e": 0}}, "f": {}}) == {"a": 1, "b.d.e": 0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,22 @@ def test_a_reranker_orders_candidates_and_adds_none() -> None:
     order = [Candidate("x", "x", 5.0), Candidate("c", "c", 4.0), Candidate("a", "a", 3.0)]
     assert reordered([a, b, c], order) == [order[1], order[2], b]
     assert reordered([], order) == [] and reordered([a], []) == [a]
+
+
+def test_the_third_step_orders_what_the_second_found(small: str) -> None:
+    class Ranked:
+        """A linker that says the same of every mention."""
+
+        def __init__(self, *concepts: str) -> None:
+            self.ranking = [Candidate(c, c, float(-i)) for i, c in enumerate(concepts)]
+
+        def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[list[Candidate]]:
+            return [self.ranking for _ in mentions]
+
+    pipeline = Pipeline(small, "dictionary > names")
+    pipeline.finders = [Ranked("D1", "D2"), Ranked("foozin", "D2", "D1")]
+    (found,) = pipeline.link([TEXT])
+    assert {tuple(c.entity for c in m.candidates) for m in found} == {("D2", "D1")} and found[0].score == -1.0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from core.files import InputError
 from datamodules.tasks import load_task
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
-from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task
+from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task, pubtator
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
 from kg.linking.documents import documents, write_documents
 from tests.fakes.graphs import graph
@@ -99,6 +99,18 @@ def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, t
     pipeline.link = lambda given: (sizes.append(len(given)), link(given))[1]  # type: ignore[method-assign, func-returns-value]
     assert run(pipeline, texts, out).documents == COUNT and out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert sizes == [BATCH, 11]
+
+
+def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
+    """Else the next one would follow on the same line."""
+    run(pipeline, texts, tmp_path / "whole.jsonl")
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
+    partial = tmp_path / "out.jsonl.partial"
+    partial.write_bytes(partial.read_bytes().removesuffix(b"\n"))
+    run(pipeline, texts, out)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
 def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -254,3 +266,13 @@ def test_a_tasks_examples_are_written_as_fine_tuning_read_them(tmp_path: Path, t
     assert lines == predict_examples(model, examples) and counts.mentions == sum(len(line["mentions"]) for line in lines) > 0
     with pytest.raises(InputError, match="a model of kind ner; the task's examples are Pairs"):
         predict_examples(model, load_task(trained("pair").task).splits["test"])
+
+
+def test_offsets_hold_behind_line_ends() -> None:
+    """PubTator has a text on one line: each character that would break it becomes one blank."""
+    text = "One.\nTwo\r\nwith\ta | and foozin."
+    start = text.index("foozin")
+    mention = {"start": start, "end": start + 6, "type": "drug", "entity": "D1"}
+    title, abstract, row = pubtator({"id": "a|b", "text": text, "mentions": [mention]}).rstrip("\n").split("\n")
+    assert title == "a b|t|One. Two  with a   and foozin." and abstract == "a b|a|"
+    assert row.split("\t") == ["a b", str(start), str(start + 6), "foozin", "drug", "D1"]

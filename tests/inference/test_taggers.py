@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,18 @@ from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
 from datamodules.tasks import Tagged, load_task, save_task
 from experiments.encoders import encoder as encoder_of
-from inference.taggers import PairModel, Ranker, RelationModel, Span, Tagger, apart, around, crf_marginals, load
+from inference.taggers import (
+    Labelled,
+    PairModel,
+    Ranker,
+    RelationModel,
+    Span,
+    Tagger,
+    apart,
+    around,
+    crf_marginals,
+    load,
+)
 from models.encoders import BertEncoder
 from models.kebiolm import KeBioLM
 from models.metrics import acc1_tallies, label_tallies, score, span_tallies
@@ -191,6 +203,27 @@ def test_relations_between_mentions(trained: Callable[[str], Trained]) -> None:
         model.predict([text], [((4, 9), (5, 1000))])
 
 
+def test_which_pairs_of_a_text_are_classified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one sentence and the task's types, overlapping ones where a marker stands for both; no negative class."""
+    model = object.__new__(RelationModel)
+    model.language, model.negative = "en", "none"
+    asked: list[list[str]] = []
+
+    def predict(texts: Sequence[str], pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> list[Labelled]:
+        both = zip(texts, pairs, strict=True)
+        asked.append([f"{text[a:b]}-{text[c:d]}" for text, ((a, b), (c, d)) in both])
+        return [Labelled("none" if number else "acts", 0.5) for number in range(len(texts))]
+
+    monkeypatch.setattr(model, "predict", predict)
+    text = "Gene abc causes gout. Then def follows."
+    mentions = [(0, 8, "gene"), (5, 8, "disease"), (16, 20, "disease"), (27, 30, "disease")]
+    for markers, overlapping in ((["@GENE$", "@DISEASE$"], []), (["@GENE$", "@DISEASE$", "@GENE-DISEASE$"], ["Gene abc-abc"])):
+        monkeypatch.setattr(model, "data", SimpleNamespace(markers=markers), raising=False)
+        (found,) = model.relations([text], [mentions])
+        assert asked.pop() == [*overlapping, "Gene abc-gout"]
+        assert [(r.first, r.second, r.label) for r in found] == [(0, 1 if overlapping else 2, "acts")]
+
+
 def test_pairs_are_marked_as_the_readers_mark_them() -> None:
     chemprot, ddi = ("@CHEMICAL$", "@GENE$", "@CHEM-GENE$"), ("@DRUG$", "@DRUG-DRUG$")
     assert mark_pair("a bc d", (2, 4), (5, 6), chemprot) == "a @CHEMICAL$ @GENE$"
@@ -220,6 +253,13 @@ def test_pairs_and_answers(trained: Callable[[str], Trained]) -> None:
     ranked = ranker.rank("what of acne", answers)
     assert [a.score for a in ranked] == sorted((a.score for a in ranked), reverse=True)
     assert {a.number: a.text for a in ranked} == dict(enumerate(answers)) and ranker.rank("what", []) == []
+
+
+def test_answers_are_ranked_by_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Best first; of equal scores the one that was given first."""
+    ranker = object.__new__(Ranker)
+    monkeypatch.setattr(ranker, "scores", lambda pairs: [{"a": 0.2, "b": 0.9, "c": 0.2}[answer] for _, answer in pairs])
+    assert [(a.number, a.text) for a in ranker.rank("what", ["a", "b", "c"])] == [(1, "b"), (0, "a"), (2, "c")]
 
 
 def test_an_export_is_all_that_is_needed_and_nothing_else_is_loaded(trained: Callable[[str], Trained], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import mlflow
@@ -143,3 +144,37 @@ def test_command_line_takes_a_config(tmp_path: Path, runs: Path) -> None:
         [*command[:5], str(tmp_path / "none"), *command[6:]], capture_output=True, text=True, check=False
     )
     assert failed.returncode and "Traceback" not in failed.stderr and "no knowledge graph here" in failed.stderr
+
+
+def test_ranks_by_hand() -> None:
+    """Known triples do not count, and of equal scores the rank is the mean of the best and the worst."""
+    factory = CoreTriplesFactory(np.array([[0, 0, 2]]), num_entities=4, num_relations=1)
+    model = TransE(triples_factory=factory, embedding_dim=1, scoring_fct_norm=2, random_seed=0)
+    with torch.no_grad():  # 0 + relation is where 1, 2 and 3 are
+        for part, values in ((model.entity_representations[0], [0.0, 1, 1, 1]), (model.relation_representations[0], [1.0])):
+            (parameter,) = part.parameters()
+            parameter.copy_(torch.tensor(values)[:, None])
+    # the tail of (0, 0, 1): 2 is known, 3 is as good: rank 1.5; its head: nothing is as good as 0
+    found = link_prediction(model, np.array([[0, 0, 1]]), np.array([[0, 0, 2]]))
+    assert found == pytest.approx({"mrr": (1 / 1.5 + 1) / 2, "hits_at_1": 0.5, "hits_at_3": 1, "hits_at_10": 1})
+
+
+def test_another_seed_starts_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What training begins with; nothing is trained and nothing is logged."""
+    begun: list[torch.Tensor] = []
+
+    def stop(model: TransE, *_: object, **__: object) -> None:
+        model.reset_parameters_()  # as PyKEEN's training does first
+        begun.append(model.entity_representations[0]().detach().clone())
+        raise StopIteration
+
+    monkeypatch.setattr("kg.train.fitted", stop)
+    monkeypatch.setattr("kg.train.use_experiment", lambda _: None)
+    monkeypatch.setattr(mlflow, "start_run", lambda **_: nullcontext())
+    for name in ("log_params", "set_tags"):
+        monkeypatch.setattr(mlflow, name, lambda _: None)
+    graph = ladder(tmp_path / "g")
+    for seed in (0, 0, 1):
+        with pytest.raises(StopIteration):
+            train(graph, str(tmp_path / "t"), dim=4, held_out=0, seed=seed)
+    assert torch.equal(begun[0], begun[1]) and not torch.allclose(begun[0], begun[2], atol=0.1)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from models.base import PaperModule
+from models.base import PaperModule, warmup_linear
 
 TERMS = ("one", "two", "three")
 WEIGHTS = (1.0, 2.0, 0.25)
@@ -112,3 +113,43 @@ def test_a_term_that_weighs_nothing_has_no_curve() -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
     assert list(logged) == ["train/loss", f"train/loss_{TERMS[0]}", f"train/loss_{TERMS[2]}"]
     torch.testing.assert_close(logged[f"train/loss_{TERMS[2]}"], means[2])
+
+
+def test_the_schedule_by_hand() -> None:
+    """Four steps up, six down, of ten."""
+    up, down = [0, 1 / 4, 2 / 4, 3 / 4], [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]
+    assert [warmup_linear(step, 4, 10) for step in range(11)] == pytest.approx(up + down)
+    assert warmup_linear(0, 0, 2) == 1 and warmup_linear(11, 4, 10) == 0
+
+
+class Fitted(PaperModule):
+    """A linear layer and a LayerNorm that note the learning rate of every step."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(1.0, **settings)
+        self.linear, self.norm = nn.Linear(2, 2), nn.LayerNorm(2)
+        self.rates: list[float] = []
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        self.rates.append(self.optimizers().param_groups[0]["lr"])  # type: ignore[union-attr]
+        return self.norm(self.linear(batch)).square().sum()
+
+
+def test_the_rate_changes_with_every_step() -> None:
+    """Two epochs of four steps, of which two warm up: an epoch has no rate of its own."""
+    model = Fitted(warmup_steps=0.25)
+    trainer = pl.Trainer(
+        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, torch.utils.data.DataLoader(torch.ones(4, 2), batch_size=1))  # type: ignore[arg-type]
+    assert model.rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+
+
+def test_only_matrices_decay() -> None:
+    model = Fitted(weight_decay=0.3, warmup_steps=None)
+    model._trainer = SimpleNamespace(estimated_stepping_batches=10)  # type: ignore[assignment]
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = model.configure_optimizers()["optimizer"].param_groups
+    decay = {names[id(p)]: group["weight_decay"] for group in groups for p in group["params"]}
+    assert decay == {"linear.weight": 0.3, "linear.bias": 0.0, "norm.weight": 0.0, "norm.bias": 0.0}

@@ -201,3 +201,35 @@ def test_what_is_exported_is_a_plain_masked_lm(
     carried = EMBERT(str(tmp_path))  # another pre-training starts from it, head and all
     carried.configure_model()
     assert torch.equal(carried.head.dense.weight, made.head.dense.weight)
+
+
+def test_validation_by_hand(fake_embert: Folders, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss with its weights, boundaries as F1 and not as recall, each side's baseline its own."""
+    made = model(fake_embert)
+    atomic, adjective = (batch.hidden[:, 5] == side for side in (0, 1))
+    hidden = batch.hidden[torch.cat([atomic.nonzero()[:3, 0], adjective.nonzero()[:2, 0]])]
+    assert hidden[:, 5].tolist() == [0, 0, 0, 1, 1]
+    batch = batch._replace(
+        hidden=hidden, hidden_ids=torch.tensor([7, 7, 7, 8, 8]), counts=torch.tensor([10.0, 4, 6, 8, 3, 2, 8])
+    )
+    sure = torch.tensor([[5.0, -5.0], [-5.0, 5.0]])  # of class 0, of class 1
+    said, there = [1, 1, 1, 0, 0, 0, 1, 0], [1, 1, 0, 1, 0, 0, 0, 0]
+    outputs = {"segmentation": (sure[said], torch.tensor(there))}
+    monkeypatch.setattr(made, "outputs", lambda _: outputs)
+    monkeypatch.setattr(made, "loss_sums", lambda _: torch.tensor([10.0, 8.0, 18.0, 32.0, 15.0, 12.0]))
+    places = {tuple(row[[5, 4, 3]].tolist()) for row in hidden}  # side, length, position
+    common = {place: 7 for place in places}  # right on the atomic side only
+    trainer = SimpleNamespace(datamodule=SimpleNamespace(unigrams=common))
+    monkeypatch.setattr(EMBERT, "trainer", trainer, raising=False)
+    logged: dict[str, Tensor] = {}
+    monkeypatch.setattr(EMBERT, "log_dict", lambda _, values, **__: logged.update(values))
+    made.on_validation_epoch_start()
+    made.validation_step(batch, 0)
+    made.on_validation_epoch_end()
+    found = {name.removeprefix("val/"): float(value) for name, value in logged.items()}
+    # means 1, 2, 3, 4, 5, 6 with weights 1, 1, 2, 2, 1/2, 1/2
+    assert found["loss"] == pytest.approx(1 + 2 + 6 + 8 + 2.5 + 3)
+    # four boundaries are said and three are there, two of them both
+    assert found["segmentation_f1"] == pytest.approx(2 * 2 / (4 + 3))
+    assert found["segmentation_accuracy"] == pytest.approx(5 / 8) and found["segmentation_majority"] == pytest.approx(5 / 8)
+    assert found["atomic_unigram"] == pytest.approx(1) and found["adjective_unigram"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -267,3 +268,24 @@ def test_the_heads_rate_is_the_encoders_times_its_factor(encoder: str) -> None:
     model = Finetuning(encoder, Tagger, lr=1e-3, head_factor=5)
     assert (model.rate("encoder.bert.x"), model.rate("head.linear.weight")) == (1e-3, 5e-3)
     assert isinstance(Tagger(4, 2), nn.Module)
+
+
+def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of four epochs, after a sanity check that counts nothing: the second is the best, the third only equals it."""
+    model = Finetuning("nowhere", Tagger)
+    monkeypatch.setattr(model, "log", lambda *_, **__: None)
+    monkeypatch.setattr(model, "log_dict", lambda *_, **__: None)
+    for epoch, score in ((-1, 1.0), (0, 0.2), (1, 0.7), (2, 0.7), (3, 0.6)):
+        model._trainer = SimpleNamespace(sanity_checking=epoch < 0, current_epoch=epoch)  # type: ignore[assignment]
+        monkeypatch.setattr(model, "result", lambda _, score=score: {"score": score, "scores": {}})
+        model.on_validation_epoch_end()
+    assert model.selected == (1, {"score": 0.7, "scores": {}})
+
+
+def test_precision_recall_and_macro_f1_by_hand() -> None:
+    found, there = [[(0, 1, "x"), (2, 3, "x"), (4, 5, "x")]], [[(0, 1, "x"), (6, 7, "x")]]
+    values, _ = scored("ner", found, there, ["x"], None, None, ["0"])
+    assert values["precision"] == pytest.approx(1 / 3) and values["recall"] == pytest.approx(1 / 2)
+    gold = [["a"], ["a"], ["b"], ["n"]]
+    values, _ = scored("relation", ["a", "n", "a", "n"], gold, ["n", "a", "b"], "n", None, list("0123"))
+    assert values["macro_f1"] == pytest.approx((1 / 2 + 0) / 2)  # of a and b; the negative class does not count

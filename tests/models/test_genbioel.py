@@ -241,3 +241,14 @@ def test_bad_settings(fake_genbioel: Folders, tmp_path: Path) -> None:
         module(fake_genbioel, encoder=str(tmp_path / "other"))
     with pytest.raises(InputError, match="this is no GenBioEL export"):
         GenBioELModel.from_export(fake_genbioel.bart)
+
+
+def test_logits_are_the_whole_models(fake_genbioel: Folders) -> None:
+    """With the bias that BART adds to its last logits."""
+    model, data = module(fake_genbioel)
+    assert model.bart is not None
+    torch.nn.init.normal_(model.bart.final_logits_bias)
+    batch = data.batch(data.order(0)[0][:2], 0)
+    with torch.no_grad():
+        whole = model.bart(batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids).logits
+        torch.testing.assert_close(model.logits(batch)[0], whole[batch.labels != -100], atol=1e-4, rtol=1e-4)

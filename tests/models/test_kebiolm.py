@@ -328,7 +328,7 @@ def test_learning_rates(fake_kebiolm: Folders) -> None:
     assert not own.decays("encoder.entity", own.encoder.entity)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("text_layers", "wanted"), [(8, 2), (4, 1), (12, 3)])
+@pytest.mark.parametrize(("text_layers", "wanted"), [(8, 2), (4, 1), (12, 3), (7, 2), (2, 1)])
 def test_layers_are_split_in_the_same_share(fake_kebiolm: Folders, text_layers: int, wanted: int) -> None:
     made = module(fake_kebiolm, text_layers=text_layers, of_layers=12)  # of the fake's three
     assert made.encoder is not None and made.encoder.text_layers == wanted
@@ -367,3 +367,46 @@ def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
     torch.testing.assert_close(
         again(batch.input_ids, batch.attention_mask), states
     )  # nothing is detected, nothing fused
+
+
+def test_validation_links_on_the_text_and_with_every_mention_masked(
+    fake_kebiolm: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder that gives back what it read, and a linker with a rule of its own for each way of reading a mention.
+
+    On the text it links all mentions but the first; where all tokens of a mention are [MASK], every other one; where some
+    are, none.
+    """
+    made, model = data(fake_kebiolm), module(fake_kebiolm)
+    batch, encoder, mask_id = made.batch(made.order(0)[0], 0), model.encoder, made.mask_id
+    assert encoder is not None
+    count = len(batch.mention)
+    seen = torch.arange(count) % 3 != 0
+    batch = batch._replace(seen=seen)
+    assert (batch.mention[:, 2] - batch.mention[:, 1] > 1).any() and (batch.input_ids != batch.original_ids).any()
+
+    def link(text: Tensor, mention: Tensor) -> tuple[None, None, Tensor]:
+        found = []
+        for number, (row, start, end) in enumerate(mention.tolist()):
+            own = text[row, start:end, 0]
+            masked = own == mask_id
+            as_written = torch.equal(own, batch.original_ids[row, start:end].float())
+            right = number % 2 == 0 if masked.all() else as_written and number > 0
+            found.append([int(batch.entity[number]) if right else -1])
+        return None, None, torch.tensor(found)
+
+    monkeypatch.setattr(model, "loss_sums", lambda _: torch.zeros(3))
+    monkeypatch.setattr(encoder, "text_states", lambda ids, _: (ids[..., None].float().expand(-1, -1, encoder.hidden_size), None))
+    monkeypatch.setattr(encoder, "link", link)
+    logged: dict[str, Tensor] = {}
+    model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
+    monkeypatch.setattr(model, "log_dict", lambda values, **_: logged.update(values))
+    model.on_validation_epoch_start()
+    model.validation_step(batch, 0)
+    model.on_validation_epoch_end()
+    unseen = int((~seen).sum())
+    assert logged["val/mentions"] == count and logged["val/mentions_unseen"] == unseen
+    assert logged["val/linking_acc1"].item() == pytest.approx((count - 1) / count)
+    assert logged["val/linking_acc1_masked"].item() == pytest.approx(len(range(0, count, 2)) / count)
+    assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)  # the first is unseen
+    assert logged["val/linking_acc1_unseen_masked"].item() == pytest.approx(len(range(0, count, 6)) / unseen)

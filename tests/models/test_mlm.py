@@ -141,3 +141,21 @@ def test_bad_settings(fake_mlm: Folders, tmp_path: Path) -> None:
         module(fake_mlm, encoder=str(bert.write(tmp_path / "b", ["zebra"])))
     with pytest.raises(InputError, match="64 positions, but the data has 128"):
         module(fake_mlm, max_length=64)
+
+
+def test_accuracy_is_the_share_of_tokens_that_are_the_likeliest(fake_mlm: Folders) -> None:
+    """A head that always says the same word is right as often as that word is to be predicted."""
+    model, data = module(fake_mlm)
+    batch = data.batch(data.held_out_indices, -1)
+    predicted = batch.labels[batch.labels != -100]
+    word = int(predicted.mode().values)
+    with torch.no_grad():
+        model.head.bias[word] = 1e3
+    logged: dict[str, torch.Tensor] = {}
+    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
+    model.on_validation_epoch_start()
+    with torch.no_grad():
+        model.validation_step(batch, 0)
+    model.on_validation_epoch_end()
+    share = (predicted == word).double().mean().item()
+    assert logged["val/accuracy"].item() == pytest.approx(share) and share > 0

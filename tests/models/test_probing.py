@@ -404,3 +404,13 @@ def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebi
         nn.init.normal_(model.encoder.entity_projection.weight, std=0.5)
         words = model.encoder.bert.embeddings.word_embeddings.weight
         same_states(MaskedLM(model.encoder.eval(), nn.Identity(), words), padded)
+
+
+def test_a_roberta_has_no_positions_up_to_that_of_padding() -> None:
+    """Positions begin behind the padding token's number: of 40 with padding 1, 38 are left."""
+    config = RobertaConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
+        max_position_embeddings=40, pad_token_id=1,
+    )  # fmt: skip
+    assert from_transformers(RobertaForMaskedLM(config)).max_length == 38
+    assert from_transformers(bert(length=40)).max_length == 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -20,7 +21,7 @@ from datamodules.sapbert import SapBERTData
 from experiments.encoders import encoder as encoder_of
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
-from models.sapbert import SapBERT, SapBERTEncoder, hard_pairs, mined_multi_similarity, similarities
+from models.sapbert import SapBERT, SapBERTEncoder, gathered, hard_pairs, mined_multi_similarity, similarities
 from tests.fakes.sapbert import Folders
 
 
@@ -372,3 +373,35 @@ def test_bad_settings(fake_sapbert: Folders, tmp_path: Path) -> None:
     model._trainer.accumulate_grad_batches = 2  # type: ignore[union-attr,misc]
     with pytest.raises(InputError, match="accumulate_grad_batches 2: wanted 1"):
         model.on_fit_start()
+
+
+def test_rows_of_other_processes_carry_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two processes: all rows in the order of ranks, gradient of its own only, times the number of processes."""
+    other, own = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]], requires_grad=True)
+
+    def all_gather(parts: list[Tensor], mine: Tensor) -> None:
+        assert not mine.requires_grad
+        for part, value in zip(parts, (other, mine), strict=True):
+            part.copy_(value)
+
+    values = {"is_available": True, "is_initialized": True, "get_world_size": 2, "get_rank": 1}
+    for name, value in values.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
+    rows = gathered(own)
+    assert rows.tolist() == [[1, 2], [3, 4]]
+    (rows * torch.tensor([[5.0, 6.0], [7.0, 8.0]])).sum().backward()
+    assert own.grad is not None and own.grad.tolist() == [[7, 8]]
+
+
+def test_the_loss_is_times_the_processes(fake_sapbert: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DDP takes the mean of the processes' gradients, of which each is a part of the whole."""
+    model = SapBERT(fake_sapbert.bert)
+    monkeypatch.setattr(SapBERT, "forward", lambda *_: torch.eye(4))
+    monkeypatch.setattr(model, "log_dict", lambda *_, **__: None)
+    batch: Any = SimpleNamespace(concept=torch.tensor([0, 0, 1, 1]))
+    losses = []
+    for processes in (1, 2, 3):
+        model._trainer = SimpleNamespace(world_size=processes)  # type: ignore[assignment]
+        losses.append(float(model.training_step(batch, 0)))
+    assert losses == pytest.approx([losses[0], 2 * losses[0], 3 * losses[0]]) and losses[0] > 0

@@ -141,3 +141,10 @@ def test_the_bootstraps_p_is_uniform_when_there_is_no_difference() -> None:
         a, b = (np.stack([rng.random(120) < 0.5, np.ones(120)], axis=1) for _ in range(2))
         ps.append(compared({0: a}, {0: b}, samples=400).p_bootstrap)
     assert 0.01 < np.mean(np.array(ps) < 0.1) < 0.19  # 10 % expected
+
+
+def test_the_bootstraps_p_is_never_zero() -> None:
+    """Where every sample shows the whole difference, only the observed one is as far from it as the null hypothesis."""
+    none, all_ = (np.stack([np.full(50, right), np.ones(50)], axis=1) for right in (0, 1))
+    found = compared({0: none}, {0: all_}, samples=99)
+    assert found.p_bootstrap == pytest.approx(1 / 100) and found.difference == found.low == found.high == 1

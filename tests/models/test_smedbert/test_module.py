@@ -339,3 +339,23 @@ def test_learning_rates(fake_smedbert: Folders) -> None:
     rates = {n: own.rate(n) for n, _ in own.named_parameters()}
     assert rates["encoder.bert.embeddings.word_embeddings.weight"] == 1e-4
     assert rates["encoder.attention.query.weight"] == rates["head.bias"] == rates["context.linear.weight"] == 1e-3
+
+
+def test_order_accuracy_is_the_share_of_pairs_that_are_right(fake_smedbert: Folders) -> None:
+    """A head that says "in order" of every pair is right on those that are."""
+    model, made = module(fake_smedbert, knowledge_losses=False).eval(), data(fake_smedbert)
+    logged: dict[str, Tensor] = {}
+    model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
+    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
+    last = model.order[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([1.0, -1.0]))
+    batch = made.batch(made.train_indices[:30], 0)
+    batch = batch._replace(order=torch.tensor([0, 0, 0, 1, -100] * 6))
+    batch = batch._replace(counts=torch.tensor([*batch.counts[:1], 24.0, *batch.counts[2:]]))
+    model.on_validation_epoch_start()
+    with torch.no_grad():
+        model.validation_step(batch, 0)
+    model.on_validation_epoch_end()
+    assert logged["val/order_accuracy"].item() == pytest.approx(18 / 24)

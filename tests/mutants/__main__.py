@@ -1,0 +1,209 @@
+"""Put each listed fault into a copy of the tree and run the tests that must notice it.
+
+    make mutants [ONLY=WORD] [JOBS=2]        python -m tests.mutants [--only WORD] [--jobs 2]
+
+The checkout is never edited. The named tests run without a fault first and must pass. Then every fault is reported as
+`killed` (a named test fails), `survived` (all pass), `stale` (it does not fit the code any more) or `broken` (the tests could
+not run). Exit status: 0 when every fault is killed, or survives with a reason in the list; 1 otherwise; 2 when nothing ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.faults import LIST, Fault, inserted, read, staleness
+
+ROOT = Path(__file__).parents[2]
+WORKER = Path(__file__).with_name("worker.py")
+#: what a test process imports before it is asked: large, and of no file of the tree
+LIBRARIES = (
+    "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pytest", "pytorch_lightning",
+    "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics", "transformers", "yaml",
+)  # fmt: skip
+SECONDS = 300.0  # for the tests of one fault; longer is a failure, too: a loop that does not end
+OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider")
+
+
+class Outcome(NamedTuple):
+    """What became of a fault."""
+
+    fault: Fault
+    result: str  # killed, survived, stale or broken
+    detail: str
+    seconds: float
+
+
+class Worker:
+    """A copy of the tree and a process that runs tests in it."""
+
+    def __init__(self, root: Path, folder: Path, libraries: Sequence[str] = LIBRARIES) -> None:
+        self.tree, self.temporary = folder / "tree", folder / "temporary"
+        copy_tree(root, self.tree)
+        environment = os.environ | {
+            "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none is needed, and they import libraries of their own
+        }  # fmt: skip
+        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # those of the make that runs this
+            environment.pop(name, None)
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), *libraries], cwd=self.tree, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, tests: Iterable[str], seconds: float = SECONDS) -> tuple[int | None, str]:
+        """(pytest's exit status, None past `seconds`; the end of its output)."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        arguments = [*OPTIONS, f"--basetemp={self.temporary}", *tests]
+        self.process.stdin.write(json.dumps({"arguments": arguments, "seconds": seconds}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the test process ended with status {self.process.wait()}")
+        found = json.loads(line)
+        return found["code"], found["output"]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+def copy_tree(root: Path, target: Path) -> None:
+    """Copy the files that git knows or does not ignore (all files, outside of a checkout), and link the environment."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True
+    )
+    if listed.returncode:
+        shutil.copytree(root, target)
+        return
+    for name in filter(None, listed.stdout.split("\0")):
+        if (root / name).is_file():  # a deleted file is listed until its deletion is committed
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, target / name)
+    if (root / ".venv").exists():
+        (target / ".venv").symlink_to((root / ".venv").resolve())
+    # Bytecode that is valid while the source has the same content: times and sizes are not enough for files edited this fast.
+    folders = [str(p) for p in target.iterdir() if p.is_dir() and not p.is_symlink()]
+    command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *folders]
+    subprocess.run(command, check=False, capture_output=True)
+
+
+@contextmanager
+def started(root: Path, jobs: int, libraries: Sequence[str] = LIBRARIES) -> Iterator[queue.Queue[Worker]]:
+    """So many workers, free ones in a queue."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        workers = [Worker(root, Path(folder) / str(i), libraries) for i in range(jobs)]
+        free: queue.Queue[Worker] = queue.Queue()
+        for worker in workers:
+            free.put(worker)
+        try:
+            yield free
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+def by_file(tests: Iterable[str]) -> list[list[str]]:
+    """The distinct tests, those of a file together."""
+    files: dict[str, list[str]] = {}
+    for test in dict.fromkeys(tests):
+        files.setdefault(test.split("::")[0], []).append(test)
+    return [[file] if file in named else named for file, named in files.items()]
+
+
+def clean_failure(free: queue.Queue[Worker], tests: list[str]) -> str:
+    """What tests of one file print when they fail without any fault; empty when they pass."""
+    worker = free.get()
+    try:
+        code, output = worker.run(tests, 4 * SECONDS)
+    finally:
+        free.put(worker)
+    return "" if code == 0 else f"{' '.join(tests)}: status {code}\n{output}"
+
+
+def judge(free: queue.Queue[Worker], fault: Fault) -> Outcome:
+    worker, start = free.get(), time.monotonic()
+    try:
+        if why := staleness(fault, worker.tree):
+            return Outcome(fault, "stale", why, 0.0)
+        with inserted(fault, worker.tree):
+            code, output = worker.run(fault.tests)
+    finally:
+        free.put(worker)
+    seconds = time.monotonic() - start
+    if code == 0:
+        return Outcome(fault, "survived", f"{fault.old!r} -> {fault.new!r}", seconds)
+    if code in (None, 1, 2, 4):  # failed, past the time, not importable
+        return Outcome(fault, "killed", "", seconds)
+    return Outcome(fault, "broken", f"pytest ended with status {code}\n{output}", seconds)
+
+
+def line(outcome: Outcome) -> str:
+    fault, detail = outcome.fault, outcome.detail
+    if outcome.result == "survived" and fault.reason:
+        detail = f"as expected: {fault.reason}"
+    return f"{outcome.result:<9}{outcome.seconds:6.1f} s  {fault.name}  {fault.file}" + (f"\n    {detail}" if detail else "")
+
+
+def failed(outcome: Outcome) -> bool:
+    return outcome.result in ("stale", "broken") or (outcome.result == "survived" and not outcome.fault.reason)
+
+
+def summary(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
+    count = Counter(o.result for o in outcomes)
+    expected = sum(o.result == "survived" and bool(o.fault.reason) for o in outcomes)
+    parts = [f"{count['killed']} killed", f"{count['survived'] - expected} survived", f"{count['stale']} stale"]
+    parts += [f"{expected} survived with a reason"] * bool(expected) + [f"{count['broken']} broken"] * bool(count["broken"])
+    return f"{len(outcomes)} faults: {', '.join(parts)}; {seconds:.0f} s, {jobs} processes"
+
+
+def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequence[str] = LIBRARIES) -> int:
+    """Judge every fault and print what becomes of it; the exit status."""
+    start = time.monotonic()
+    fitting = [f for f in faults if not staleness(f, root)]
+    with started(root, jobs, libraries) as free, ThreadPoolExecutor(jobs) as threads:
+        tests = by_file(test for fault in fitting for test in fault.tests)
+        failures = [f for f in threads.map(lambda named: clean_failure(free, named), tests) if f]
+        if failures:
+            print("\n".join(failures))
+            print("error: these tests fail without any fault; fix them first", file=sys.stderr)
+            return 2
+        print(f"the named tests of {len(tests)} files pass without a fault ({time.monotonic() - start:.0f} s)", flush=True)
+        outcomes = []
+        for done in as_completed([threads.submit(judge, free, fault) for fault in faults]):
+            outcomes.append(done.result())
+            print(line(outcomes[-1]), flush=True)
+    if bad := [o for o in outcomes if failed(o)]:
+        print("\nnot killed:\n" + "\n".join(line(o) for o in sorted(bad, key=lambda o: o.fault.name)))
+    print(summary(outcomes, time.monotonic() - start, jobs))
+    return 1 if bad else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m tests.mutants", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--only", default="", metavar="WORD", help="faults whose name or file contains this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
+    given = parser.parse_args(argv)
+    chosen = [f for f in read(LIST) if given.only in f.name or given.only in f.file]
+    if not chosen:
+        print(f"error: no fault whose name or file contains {given.only!r}", file=sys.stderr)
+        return 2
+    return run(chosen, jobs=max(1, min(given.jobs, len(chosen))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
