@@ -138,7 +138,7 @@ def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
     Raises InputError naming path:line.
     """
     for number, line in lines(path):
-        values = line.removeprefix("\ufeff").split() if number == 1 else line.split()
+        values = line.split()
         if not values:
             continue
         count = values[1] if len(values) > 1 and values[1].isdecimal() else None

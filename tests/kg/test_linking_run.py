@@ -198,7 +198,7 @@ def test_damaged_parts_are_found(graph, tmp_path):
     part = out / "part-00000.jsonl"
     whole = part.read_text()
     for content, message in [
-        (whole[:-40], r"part-00000\.jsonl:3: wanted one whole line"),
+        (whole[:-40], r"part-00000\.jsonl:3: not valid JSON .* Delete this part"),
         (whole.splitlines()[0] + "\n", r"part-00000\.jsonl:2: this part holds 1 documents, wanted 3"),
         (whole.replace('"end": 7', '"end": 7000'), r"part-00000\.jsonl:1: mention \[0, 7000\) is outside"),
         (whole.replace('"start"', '"begin"'), r"part-00000\.jsonl:1: wanted one whole line"),

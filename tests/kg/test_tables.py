@@ -121,7 +121,7 @@ def test_encoding(tmp_path):
     ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: wanted 3 columns .*got 2"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
-    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: wanted a JSON object"),
+    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Mend the line"),
     ({"equivalences.csv": "head,tail\nE1,E7\n"}, r"equivalences\.csv:2: unknown entity id 'E7'"),
     ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: wanted the columns head, tail"),
     ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: wanted a JSON object"),
