@@ -115,6 +115,14 @@ def read_json(path: str | Path) -> Any:
     return parse_json(read_text(path), str(path), "Delete the file and build it again.")
 
 
+def read_object(path: str | Path) -> dict[str, Any]:
+    """The JSON object in `path`. Raises InputError when it is missing, broken or no object."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: wanted a JSON object, got {type(value).__name__}. Delete the file and build it again.")
+    return value
+
+
 def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
     """The manifest of `folder`, when its file `name` is the one that it describes by `sha256`.
 

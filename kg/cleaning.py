@@ -167,7 +167,7 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):
+        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
             yield line + "\n"
 
     reader = csv.reader(text())

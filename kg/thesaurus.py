@@ -33,6 +33,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from core.arrays import read_table
 from core.files import InputError, lines, parse_json, read_text, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.merge import compared
@@ -169,7 +170,7 @@ class Thesaurus:
         manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
         if manifest.get("format") != FORMAT:
             raise InputError(f"{folder}/manifest.json: no thesaurus of format {FORMAT}. Make the thesaurus again.")
-        return cls(pq.read_table(file))
+        return cls(read_table(file, schema=SCHEMA, again="Make the thesaurus again."))
 
     def __len__(self) -> int:
         """Entities with two names or more."""

@@ -255,7 +255,8 @@ def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> No
 def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
     """`paths`, every folder among them replaced by the files in it whose name stands for a format, sorted by path.
 
-    `left_out` counts the other files of folders, but hidden ones, by the endings of their names. Raises InputError for a path that is not there and for a folder without such files.
+    `left_out` counts the other files of folders, but hidden ones, by the endings of their names. Raises
+    InputError for a path that is not there and for a folder without such files.
     """
     found: list[Path] = []
     for path in map(Path, paths):

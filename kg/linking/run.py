@@ -76,7 +76,7 @@ def _read_part(path: Path, count: int) -> Iterator[Document]:
         raise InputError(f"{path}: this part is missing. Run the linking again; it makes the missing parts.")
     number = 0
     again = "Delete this part and run the linking again."
-    for number, (where, record) in enumerate(json_lines(path, advice=again), 1):
+    for number, (where, record) in enumerate(json_lines(path, advice=again), 1):  # noqa: B007 - used after the loop
         try:
             name, text, mentions = record["id"], record["text"], record["mentions"]
             given = [(m["start"], m["end"], m["entity"], m["score"]) for m in mentions]

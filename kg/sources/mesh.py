@@ -15,6 +15,7 @@ import xml.etree.ElementTree as Xml
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from core.files import InputError, largest_document, lines, reading, too_large, unpacked_name
 from kg.graph import KnowledgeGraph, table
@@ -68,7 +69,7 @@ def _record(element: Xml.Element, where: str) -> Record:
 
 
 def _from_xml(path: Path) -> Iterator[Record]:
-    parser = Xml.XMLPullParser(("start", "end"))
+    parser: Any = Xml.XMLPullParser(("start", "end"))  # its stubs know no types of events
     depth = size = 0
     try:
         with reading(path) as handle:

@@ -92,7 +92,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):
+        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
             yield line + "\n"
 
     reader = csv.reader(text(), delimiter="," if comma else "\t", strict=comma,

@@ -44,7 +44,7 @@ def test_a_text_is_linked(folder: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_lines_of_standard_input_are_texts(
     folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("foozin\n\nnothing\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"foozin\n\nnothing\n")))
     assert main(["link", "--graph", folder, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(x["text"], len(x["mentions"])) for x in lines] == [("foozin", 1), ("nothing", 0)]
