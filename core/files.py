@@ -233,6 +233,7 @@ def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterato
 
 def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
     """Lines of bytes, each cut where it exceeds the limit; of a file whose first lines end in CR alone, by any line end."""
+    handle = handle if hasattr(handle, "peek") else io.BufferedReader(handle)  # type: ignore[type-var]
     start = cast(io.BufferedReader, handle).peek(1 << 16)
     if b"\r" not in start or b"\n" in start:
         while raw := handle.readline(_largest + 1):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,12 +64,12 @@ def _plain(name: str) -> str:
     return name
 
 
-def _found(folder: Path) -> tuple[dict[str, list[Path]], list[Path]]:
-    """({part: its files} by their names, the other files). Raises InputError where two other names are for one part."""
+def _found(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
+    """({part: its files} of `parts` by their names, the other files). Raises InputError where two other names are for one part."""
     every = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     tables = {path: _plain(Path(unpacked_name(path)).stem) for path in every if _form(path) in FORMS}
     found: dict[str, list[Path]] = {}
-    for part in REQUIRED:
+    for part in parts:
         order = [path for form in FORMS for path in tables if _form(path) == form]
         found[part] = [path for path in order if tables[path] == _plain(part)]
         if found[part]:
@@ -224,13 +224,10 @@ def read(
              "equivalences": equivalences}  # fmt: skip
     left_out: Counter[str] = Counter()
     if path.is_dir():
-        if any(chosen is None for chosen in given.values()):
-            by_name, others = _found(path)
-        else:
-            by_name, others = {}, []
+        by_name, others = _found(path, [part for part, chosen in given.items() if chosen is None])
         found = {part: by_name[part] if chosen is None else [path / one for one in chosen] for part, chosen in given.items()}
         read_too = {file for own in found.values() for file in own}
-        unread = sorted({*others, *(file for own in by_name.values() for file in own)} - read_too)
+        unread = [file for file in others if file not in read_too]
         if unread:
             left_out[f"files that are no table ({', '.join(file.name for file in unread):.200})"] = len(unread)
     else:

@@ -287,3 +287,12 @@ def test_scispacy_extra_missing(monkeypatch):
     monkeypatch.setattr(adapter, "EXTRA", ("no_such_module",))
     with pytest.raises(InputError, match=r"no_such_module, not installed here.*\[scispacy\]"):
         adapter.ScispacyLinker.from_graph(fakes.graph(), "en")
+
+
+def test_what_is_not_used_is_counted_in_the_manifest(graph, tmp_path, capsys):
+    fakes.pubtator(tmp_path / "in.pubtator")
+    words = ["--graph", str(graph), "--input", str(tmp_path / "in.pubtator"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main(words) == 0
+    assert "left out: 3 relation lines" in capsys.readouterr().out
+    assert main(words) == 0  # the same when everything is there already
+    assert "left out: 3 annotations without an entity" in capsys.readouterr().out
