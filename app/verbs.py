@@ -281,7 +281,7 @@ def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
     if json:
-        print(jsons.dumps(record | {"left_out": lost}))
+        print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
         return
     print(shown)
     for reason, count in lost.items():

@@ -34,7 +34,15 @@ PARTIAL = ".partial"
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message names file, line or key, what was wanted and what to do."""
+    """Something the user gave cannot be used. The message names file, line or key, what was wanted and what to do.
+
+    A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be printed.
+    """
+
+    def __init__(self, message: str) -> None:
+        if len(message) > 2000:
+            message = f"{message[:1000]} … {message[-900:]}"
+        super().__init__(message.encode(errors="backslashreplace").decode())
 
 
 def explained(error: OSError, path: Path) -> InputError:
@@ -281,21 +289,29 @@ def lines(path: str | Path, encoding: str = "utf-8", *, mark: bool = False) -> I
         yield from lines_of(handle, path, encoding, mark)
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a whole file, decompressed. Raises InputError for a missing or broken one, and for more than WHOLE bytes."""
+    blocks, size = [], 0
+    with reading(path) as handle:
+        while block := handle.read(MEBIBYTE):  # a block at a time: read(WHOLE) would ask for as much memory at once
+            blocks.append(block)
+            size += len(block)
+            if size > WHOLE:
+                raise InputError(f"{path}: more than {WHOLE // MEBIBYTE} MiB, which would be read as a whole. Split the file.")
+    return b"".join(blocks)
+
+
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     """The text of a whole file, plain or compressed, without a byte order mark.
 
     Raises InputError as :func:`lines` does, and for more than WHOLE bytes.
     """
     check_encoding(encoding)
-    with reading(path) as handle:
-        raw = handle.read(WHOLE + 1)
-    return decode(raw, str(path), encoding)
+    return decode(read_bytes(path), str(path), encoding)
 
 
 def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
     """The text of the bytes of a whole file, without a byte order mark. Raises InputError as :func:`read_text` does."""
-    if len(raw) > WHOLE:
-        raise InputError(f"{name}: more than {WHOLE // MEBIBYTE} MiB, which would be read as a whole. Split the file.")
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
         text.encode()
