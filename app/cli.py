@@ -91,6 +91,8 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
         if paper not in papers:
             raise InputError(f"PAPER={paper or ''}: expected a paper with figures; choose from: {', '.join(papers)}")
         return Verb(papers[paper]), [w for w in words if w not in (paper, "--paper") and w.partition("=")[0] != "PAPER"], []
+    if verb == "table" and "--help" not in words:
+        _check_table(first_word(words, "paper"), words)
     if verb == "finetune" and _linking(first_word(words, "task") or ""):
         return Verb(verbs.finetune_linker, positions), words, linker_options()
     extra = []
@@ -99,6 +101,17 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
 
         extra = [Option(o.name.lower(), float | None, None, o.help) for o in own_options()]
     return Verb(getattr(verbs, verb), positions), words, extra
+
+
+def _check_table(paper: str | None, words: Sequence[str]) -> None:
+    """Raise InputError, with what there is, for a paper that has no tables, and for one without a table's number."""
+    known: dict[str, list[str]] = {}
+    for file in sorted((Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")):
+        known.setdefault(file.parent.name, []).append(file.stem.removeprefix("table"))
+    if paper is not None and paper not in known:
+        raise InputError(f"no tables of paper {paper!r}; {nearest(paper, list(known))}Choose from: {', '.join(known)}")
+    if paper is not None and len(words) == 1:
+        raise InputError(f"kepl table {paper}: expected the number of a table: {', '.join(known[paper])}")
 
 
 def _linking(task: str) -> bool:
@@ -138,10 +151,6 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         (check_linking if linker else check)(given["task"])
-    papers = {p.parent.name for p in (Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")}
-    if verb == "table" and given["paper"] not in papers:
-        known = sorted(papers)
-        raise InputError(f"no tables of paper {given['paper']!r}; {nearest(given['paper'], known)}Choose from: {', '.join(known)}")
     model = given.get("model")
     if verb in ("finetune", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
         from experiments.encoders import NotTrained, encoder

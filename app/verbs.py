@@ -6,14 +6,15 @@ import json as jsons
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.options import Choices, Files, Protocol
-from core.files import InputError
+from core.files import InputError, limit_documents, lines, lines_of
 from experiments.machine import Inputs, Machine
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, check_device
 
 Profile = Literal["small", "paper"]
 Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
@@ -138,7 +139,7 @@ def predict(
     model: str, text: str | None = None, input: Sequence[Path] = (), output: Path | None = None, task: str | None = None,
     split: Literal["train", "dev", "test"] = "test", tagger: Sequence[str] = (), format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    json: bool = False, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", *, files: Files,
+    max_document: int = 16, json: bool = False, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", *, files: Files,
 ) -> None:  # fmt: skip
     """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked answers.
 
@@ -157,6 +158,7 @@ def predict(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
+        max_document: MiB that one document or line of --input takes at most, decompressed.
         json: Print JSON lines.
         device: cpu or cuda.
         precision: Arithmetic of the model.
@@ -169,6 +171,8 @@ def predict(
     """
     from experiments.encoders import finetuned
 
+    limit_documents(max_document)
+    check_device(device)
     if sum(map(bool, (text is not None, input, task))) > 1:
         raise InputError("--text, --input and --task: expected one of the three")
     if bool(input or task) != bool(output):
@@ -179,6 +183,7 @@ def predict(
     from inference.taggers import Tagger, load
 
     own = load(model, device=device, precision=precision)
+    left_out: Counter[str] = Counter()
     if output:
         if task:
             from benchmarks.tasks import split_examples
@@ -191,11 +196,10 @@ def predict(
                 raise InputError(f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities")
             counts = predict_files(
                 own, input, output, taggers=taggers, input_format=format, output_format=to, encoding=encoding, empty=empty,
-                fresh=fresh, report=LOG.info,
+                fresh=fresh, report=LOG.info, left_out=left_out,
             )  # fmt: skip
-        told = {"output": str(output)} | counts._asdict()
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
-        print(jsons.dumps(told) if json else shown)
+        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     if not isinstance(own, Tagger):
         raise InputError(f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE")
@@ -214,7 +218,7 @@ def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
     nil: float | None = None, top: int = 5, format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    json: bool = False, *, linker: LinkerOptions,
+    max_document: int = 16, json: bool = False, *, linker: LinkerOptions,
 ) -> None:  # fmt: skip
     """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
 
@@ -231,6 +235,7 @@ def link(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
+        max_document: MiB that one document or line of --input takes at most, decompressed.
         json: Print JSON lines.
 
     Examples:
@@ -243,6 +248,7 @@ def link(
     from inference.chain import Pipeline, as_record
     from inference.stream import format_of, link_files
 
+    limit_documents(max_document)
     if text is not None and input:
         raise InputError("--text and --input: expected one of the two")
     if bool(input) != bool(output):
@@ -250,14 +256,14 @@ def link(
     if output:
         format_of(output, to)
     pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
+    left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
             pipeline, input, output, input_format=format, output_format=to, encoding=encoding, empty=empty, fresh=fresh,
-            report=LOG.info,
+            report=LOG.info, left_out=left_out,
         )  # fmt: skip
-        told = {"output": str(output)} | counts._asdict()
-        print(jsons.dumps(told) if json else f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, "
-              f"{counts.linked:,} linked")  # fmt: skip
+        shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.linked:,} linked"
+        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     texts = read_texts(text)
     for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
@@ -269,6 +275,17 @@ def link(
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
             print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}")
+
+
+def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
+    """Print what a file holds, and what of the input is not in it."""
+    lost = {reason: count for reason, count in left_out.items() if count}
+    if json:
+        print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
+        return
+    print(shown)
+    for reason, count in lost.items():
+        print(f"left out: {count:,} {reason}")
 
 
 def serve(
@@ -362,14 +379,11 @@ def embed(
 
 
 def read_texts(text: str | None, file: Path | None = None) -> list[str]:
-    """One text, a file's lines, or those of standard input."""
+    """One text, a file's lines, or those of standard input. Raises InputError for a line that is not UTF-8, or too long."""
     if text is not None:
         return [text]
-    if file is not None:
-        from core.files import lines
-
-        return [line for _, line in lines(file) if line.strip()]
-    return [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
+    found = lines(file) if file is not None else lines_of(sys.stdin.buffer, "standard input")
+    return [line for _, line in found if line.strip()]
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

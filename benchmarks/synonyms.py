@@ -7,7 +7,6 @@ Acc@1: the gold entity's name is nearer to the query's than the 19 others; ties 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import Model, Result, folder_of, grouped, log_result, model_of, others, save, stored
-from core.files import InputError, digest, lines, read_json
+from core.files import InputError, digest, json_lines, read_json
 from core.tracking import runs_folder
 from datamodules.synonyms import Sample, load
 from experiments.encoders import encoder
@@ -38,8 +37,8 @@ def mention_counts(linked: Path) -> Counter[str]:
         )
     counts: Counter[str] = Counter()
     for part in sorted(linked.glob("part-*.jsonl")):
-        for _, line in lines(part):
-            counts.update(m["entity"] for m in json.loads(line)["mentions"])
+        for _, document in json_lines(part):
+            counts.update(m["entity"] for m in document["mentions"])
     return counts
 
 

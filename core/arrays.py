@@ -1,8 +1,8 @@
-"""Numbers of many examples in one Parquet file: arrays by name, columns side by side."""
+"""Tables in Parquet files, and numbers of many examples in one: arrays by name, columns side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from core.files import InputError, explained, written
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
 
 
 def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -30,16 +31,31 @@ def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
 def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays that :func:`save_arrays` wrote. Raises InputError for a missing or damaged file."""
     import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError as error:
-        raise explained(error, Path(path)) from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}). Make the run again.") from error
+    table = read_table(path, again="Make the run again.")
     columns: dict[str, list[np.ndarray]] = {}
     for name in table.column_names:
         columns.setdefault(name.rpartition(":")[0], []).append(table[name].drop_null().to_numpy())
     return {name: np.stack(parts, axis=1) for name, parts in columns.items()}
+
+
+def read_table(
+    path: str | Path, columns: Sequence[str] = (), schema: pa.Schema | None = None, again: str = "Build it again."
+) -> pa.Table:
+    """The `columns` (all) of a Parquet file, as `schema` has them. Raises InputError, which ends with `again`, for what is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    wanted = list(columns) or (schema.names if schema is not None else None)
+    try:
+        file = pq.ParquetFile(path)  # pq.read_table would import pyarrow.dataset first
+        known = file.schema_arrow.names
+        if wanted is not None and (missing := [name for name in wanted if name not in known]):
+            raise InputError(f"{path}: wanted the columns {', '.join(wanted)}; {', '.join(missing)} missing. {again}")
+        table = file.read(wanted)
+        table.validate(full=True)
+        return table if schema is None else table.select(schema.names).cast(schema)
+    except FileNotFoundError as error:
+        raise explained(error, Path(path)) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({' '.join(str(error).split()):.200}). {again}") from error

@@ -3,24 +3,32 @@
 Everything that the project puts on disk goes through :func:`written` or :func:`written_folder`: the content is written
 under a temporary name beside its place and renamed when it is whole, so an interrupted run never leaves a half-written
 file under a real name.
+
+Every reader opens, decodes and parses its file here: :func:`lines` and :func:`json_lines` for lines, :func:`json_records`
+for lists of JSON objects, :func:`read_text` for a file that can only be read whole, :func:`reading` for bytes. They limit
+what one line, record or file may take (:func:`limit_documents`), and say with an InputError what is wrong, and where.
 """
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import contextlib
 import errno
 import fcntl
+import functools
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
 import secrets
 import shutil
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
@@ -29,7 +37,15 @@ PARTIAL = ".partial"
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message names file, line or key, what was wanted and what to do."""
+    """Something the user gave cannot be used. The message names file, line or key, what was wanted and what to do.
+
+    A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be printed.
+    """
+
+    def __init__(self, message: str) -> None:
+        if len(message) > 2000:
+            message = f"{message[:1000]} … {message[-900:]}"
+        super().__init__(message.encode(errors="backslashreplace").decode())
 
 
 def explained(error: OSError, path: Path) -> InputError:
@@ -205,13 +221,15 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def read_json(path: str | Path) -> Any:
     """The JSON value in `path`. Raises InputError when it is missing or broken."""
-    path = Path(path)
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise explained(error, path) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}). Delete the file and build it again.") from error
+    return parse_json(read_text(path), str(path), "Delete the file and build it again.")
+
+
+def read_object(path: str | Path) -> dict[str, Any]:
+    """The JSON object in `path`. Raises InputError when it is missing, broken or no object."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: wanted a JSON object, got {type(value).__name__}. Delete the file and build it again.")
+    return value
 
 
 def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
@@ -278,30 +296,365 @@ def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
         yield handle
 
 
+# readers
+
+MEBIBYTE = 1 << 20
+WHOLE = 1 << 30  #: bytes, decompressed, of a file that its format only allows to be read as a whole
+PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_largest = 16 * MEBIBYTE
+_SAMPLE = '\t\n\r 09AZaz|{}":,'
+
+
+def limit_documents(mebibytes: int) -> None:
+    """Set what one line, record or document may take (16 MiB), decompressed, in this process and those forked from it.
+
+    Raises InputError for a number that is not between 1 and 1024.
+    """
+    global _largest
+    if not 1 <= mebibytes <= 1024:
+        raise InputError(f"--max-document {mebibytes}: expected 1 to 1024 MiB")
+    _largest = mebibytes * MEBIBYTE
+
+
+def largest_document() -> int:
+    """Bytes that one line, record or document may take."""
+    return _largest
+
+
+def too_large(where: str, what: str) -> InputError:
+    """The error for a line, a record or a document above :func:`largest_document`."""
+    return InputError(
+        f"{where}: {what} of more than {_largest // MEBIBYTE} MiB. Split it, or raise the limit with --max-document (MiB)."
+    )
+
+
+def unpacked_name(path: str | Path) -> str:
+    """A file's name without the ending of its compression."""
+    path = Path(path)
+    return path.stem if path.suffix.lower() in PACKED else path.name
+
+
+@functools.cache
+def check_encoding(encoding: str) -> None:
+    """Raise InputError for an unknown encoding, and for one in which the characters of ASCII are not themselves (UTF-16)."""
+    try:
+        plain = _SAMPLE.encode(encoding) == _SAMPLE.encode()
+    except (LookupError, ValueError) as error:
+        raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
+    if not plain:
+        raise InputError(f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to UTF-8.")
+
+
 def opened(path: str | Path) -> IO[bytes]:
-    """`path` opened for reading bytes, decompressed when its name ends in .gz. Raises InputError when it is missing."""
+    """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises InputError when it is missing.
+
+    What is read from it may raise what :func:`reading` explains.
+    """
     path = Path(path)
     try:
-        if path.suffix == ".gz":
-            return io.BufferedReader(gzip.open(path, "rb"), 1 << 20)  # type: ignore[arg-type]
-        return open(path, "rb")
+        packed = PACKED.get(path.suffix.lower())
+        return io.BufferedReader(packed(path), MEBIBYTE) if packed else open(path, "rb", 1 << 16)
     except OSError as error:
         raise explained(error, path) from error
 
 
-def lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """(line number from 1, line without its end) of a text file, plain or .gz. Raises InputError on undecodable bytes."""
+@contextlib.contextmanager
+def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterator[IO[bytes]]:
+    """:func:`opened`, and an InputError for what fails while the file is read; `where` says at which place."""
     with opened(path) as handle:
-        number = 0
         try:
-            for number, raw in enumerate(handle, 1):
-                yield number, raw.decode(encoding).rstrip("\r\n")
-        except UnicodeDecodeError as error:
+            yield handle
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise explained(error, Path(path)) from error
+            at = where() if where else str(path)
+            raise InputError(f"{at}: the compressed file is cut or broken. Fetch it again.") from error
+
+
+def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
+    """Lines of bytes, each cut where it exceeds the limit; of a file whose first lines end in CR alone, by any line end."""
+    handle = handle if hasattr(handle, "peek") else io.BufferedReader(handle)  # type: ignore[type-var]
+    start = cast(io.BufferedReader, handle).peek(1 << 16)
+    if b"\r" not in start or b"\n" in start:
+        while raw := handle.readline(_largest + 1):
+            yield raw
+        return
+    text = io.TextIOWrapper(cast(io.BufferedReader, handle), "latin-1", newline=None)
+    try:
+        while line := text.readline(_largest + 1):
+            yield line.encode("latin-1")
+    finally:
+        text.detach()  # else it would close the handle
+
+
+def lines_of(handle: IO[bytes], name: str | Path, encoding: str = "utf-8", mark: bool = False) -> Iterator[tuple[int, str]]:
+    """:func:`lines` of an open file, such as standard input's buffer; `name` stands in errors."""
+    check_encoding(encoding)
+    unicode = codecs.lookup(encoding).name == "utf-8"
+    number = 0
+    try:
+        for number, raw in enumerate(_raw_lines(handle), 1):
+            if len(raw) > _largest:
+                raise too_large(f"{name}:{number}", "a line")
+            line = raw.decode(encoding).rstrip("\r\n")
+            if number == 1 and not mark:
+                line = line.removeprefix("\ufeff")
+            if not unicode and not line.isascii():
+                line.encode()  # some codecs make halves of surrogate pairs
+            yield number, line
+    except UnicodeError as error:
+        reason = getattr(error, "reason", error)
+        raise InputError(f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8.") from error
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise explained(error, Path(name)) from error
+        raise InputError(f"{name}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
+
+
+def lines(path: str | Path, encoding: str = "utf-8", *, mark: bool = False) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its end) of a text file, plain or compressed.
+
+    A line ends in LF or CRLF; in CR alone where the first lines of the file do. A byte order mark is left out, unless `mark`.
+    Raises InputError for an unknown encoding, undecodable bytes, a broken compressed file, and a line above the limit.
+    """
+    with opened(path) as handle:
+        yield from lines_of(handle, path, encoding, mark)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a whole file, decompressed. Raises InputError for a missing or broken one, and for more than WHOLE bytes."""
+    blocks, size = [], 0
+    with reading(path) as handle:
+        while block := handle.read(MEBIBYTE):  # a block at a time: read(WHOLE) would ask for as much memory at once
+            blocks.append(block)
+            size += len(block)
+            if size > WHOLE:
+                raise InputError(f"{path}: more than {WHOLE // MEBIBYTE} MiB, which would be read as a whole. Split the file.")
+    return b"".join(blocks)
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """The text of a whole file, plain or compressed, without a byte order mark.
+
+    Raises InputError as :func:`lines` does, and for more than WHOLE bytes.
+    """
+    check_encoding(encoding)
+    return decode(read_bytes(path), str(path), encoding)
+
+
+def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
+    """The text of the bytes of a whole file, without a byte order mark. Raises InputError as :func:`read_text` does."""
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+        text.encode()
+        return text
+    except UnicodeError as error:
+        number = raw[: getattr(error, "start", 0)].count(b"\n") + 1
+        reason = getattr(error, "reason", error)
+        raise InputError(f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8.") from error
+
+
+def whole_number(where: str, what: str, value: Any) -> int:
+    """`value` as a number of at least 0: an integer, or digits in a string. Raises InputError for anything else."""
+    digits = str(value).strip() if type(value) is str or (type(value) is int and 0 <= value < 10**12) else ""
+    if re.fullmatch("[0-9]{1,12}", digits) is None:
+        shown = "a number of many digits" if type(value) is int and value >= 10**12 else f"{value!r:.60}"
+        raise InputError(f"{where}: wanted a number under {what}, 0 or more, got {shown}. Mend the file.")
+    return int(digits)
+
+
+# JSON
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair: JSON, but no text when it stands alone
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def _check_text(value: Any, text: str, where: str) -> None:
+    if _HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
+
+
+def _json_error(error: Exception, where: str, place: str, advice: str) -> InputError:
+    """The one error for JSON that Python cannot read: of its grammar, its depth, or the digits of a number."""
+    if isinstance(error, json.JSONDecodeError):
+        why = f"{error.msg.removesuffix(' at')} at {place}"
+    else:
+        why = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+    return InputError(f"{where}: not valid JSON ({why}). {advice}")
+
+
+def parse_json(text: str, where: str, advice: str = "The file may be cut; fetch it again.") -> Any:
+    """The JSON value of `text`; `where` and `advice` begin and end the message of an InputError."""
+    try:
+        value = json.loads(text)
+        _check_text(value, text, where)
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        line = getattr(error, "lineno", 1)
+        at = f"{where}:{line}" if line > 1 else where
+        raise _json_error(error, at, f"column {getattr(error, 'colno', 1)}", advice) from error
+    return value
+
+
+def json_lines(
+    path: str | Path, encoding: str = "utf-8", advice: str = "Write one object on each line; the file may be cut."
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has no text that UTF-8 can hold."""
+    for number, line in lines(path, encoding):
+        where = f"{path}:{number}"
+        record = parse_json(line, where, advice)
+        if not isinstance(record, dict):
+            raise InputError(f"{where}: wanted a JSON object, got {type(record).__name__}. {advice}")
+        yield where, record
+
+
+class _Values:
+    """JSON values of a file, one after the other: as much of the text is held as the one that is read takes."""
+
+    def __init__(self, handle: IO[bytes], path: str | Path, encoding: str) -> None:
+        self.handle, self.path, self.encoding = handle, path, encoding
+        self.decoder = codecs.getincrementaldecoder(encoding)()
+        self.text, self.at, self.line, self.ended = "", 0, 1, False
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    def _more(self) -> bool:
+        """Read further, twice as much as is held. Whether there was anything."""
+        if self.ended:
+            return False
+        self.text, self.at = self.text[self.at :], 0
+        raw = self.handle.read(max(1 << 16, len(self.text)))
+        self.ended = not raw
+        try:
+            self.text += self.decoder.decode(raw, final=self.ended)
+        except UnicodeError as error:
+            line = self.line + self.text.count("\n") + raw[: getattr(error, "start", 0)].count(b"\n")
+            reason = getattr(error, "reason", error)
             raise InputError(
-                f"{path}:{number}: not {encoding} text ({error.reason}). Convert the file to UTF-8."
+                f"{self.path}:{line}: not {self.encoding} text ({reason}). Convert the file to UTF-8."
             ) from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{path}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
+        return True
+
+    def move(self, to: int) -> None:
+        self.line += self.text.count("\n", self.at, to)
+        self.at = to
+
+    def next(self) -> str:
+        """The next character that is not blank, "" at the end of the file."""
+        while True:
+            self.move(_BLANK.match(self.text, self.at).end())  # type: ignore[union-attr]
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self._more():
+                return ""
+
+    def take(self, marks: str) -> str:
+        """The next character, if it is one of `marks`; "" otherwise."""
+        mark = self.next()
+        if mark and mark in marks:
+            self.at += 1
+            return mark
+        return ""
+
+    def value(self) -> Any:
+        """The next value. Raises InputError for broken JSON and for a value above the limit."""
+        self.next()
+        while True:
+            try:
+                value, end = json.JSONDecoder().raw_decode(self.text, self.at)
+                if end - self.at > _largest:
+                    raise too_large(self.where, "a record")
+                if end < len(self.text) or not self._more():  # a number may go on
+                    _check_text(value, self.text[self.at : end], self.where)
+                    self.move(end)
+                    return value
+            except (RecursionError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                unsure = isinstance(error, json.JSONDecodeError) and (
+                    error.pos + 16 > len(self.text) or error.msg.startswith("Unterminated")
+                )
+                if unsure and len(self.text) - self.at > _largest:
+                    raise too_large(self.where, "a record") from error
+                if not unsure or not self._more():
+                    line = self.line + self.text.count("\n", self.at, getattr(error, "pos", self.at))
+                    place = f"column {getattr(error, 'colno', 1)}"
+                    raise _json_error(
+                        error, f"{self.path}:{line}", place, "The file may be cut; fetch it again."
+                    ) from error
+            if len(self.text) - self.at > 2 * _largest:
+                raise too_large(self.where, "a record")
+
+
+def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path:line it begins at, object) of a file that is a JSON list of objects or has one object after the other.
+
+    keys: the file may also be an object that has the list under one of these keys; objects one after the other are refused.
+    The file is read in the memory of its largest object. Raises InputError for anything else.
+    """
+    check_encoding(encoding)
+    cut = "The file may be cut; fetch it again."
+    with reading(path) as handle:
+        given = _Values(handle, path, encoding)
+        if given.next() == "\ufeff":
+            given.move(given.at + 1)
+        inside = bool(keys) and given.take("{") != ""
+        if inside and not _list_under(given, keys):
+            raise InputError(f"{path}: wanted a list of objects, or an object with one under {' or '.join(keys)}.")
+        listed = given.take("[") != ""
+        if keys and not listed:
+            raise InputError(f"{path}: wanted a list of objects, or an object with one under {' or '.join(keys)}.")
+        done = False
+        while mark := given.next():
+            if listed and mark == "]":
+                given.take("]")
+                done = True
+                break
+            where = given.where
+            value = given.value()
+            if not isinstance(value, dict):
+                raise InputError(f"{where}: wanted a JSON object, got {type(value).__name__}.")
+            yield where, value
+            if listed:
+                given.next()
+                if given.take("]"):
+                    done = True
+                    break
+                if not given.take(","):
+                    raise InputError(f"{given.where}: wanted a comma or the list's end. {cut}")
+        if listed and not done:
+            raise InputError(f"{given.where}: the list does not end. {cut}")
+        if inside and given.take(","):
+            _list_under(given, ())
+        elif inside and not given.take("}"):
+            raise InputError(f"{given.where}: the object does not end. {cut}")
+        if listed and given.next():
+            raise InputError(f"{given.where}: text after the end of the list. {cut}")
+
+
+def _list_under(given: _Values, keys: Sequence[str]) -> bool:
+    """Go to the value of the first key in `keys` of an object; False when the object has ended without one."""
+    if given.take("}"):
+        return False
+    while True:
+        where = given.where
+        key = given.value()
+        if not isinstance(key, str) or not given.take(":"):
+            raise InputError(f"{where}: wanted a key and a colon, got {key!r:.60}. The file may be cut; fetch it again.")
+        if key in keys:
+            return True
+        given.value()
+        mark = given.take(",}")
+        if not mark:
+            raise InputError(f"{given.where}: the object does not end. The file may be cut; fetch it again.")
+        if mark == "}":
+            return False
 
 
 def sha256(path: str | Path) -> str:

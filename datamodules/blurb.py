@@ -12,16 +12,18 @@ The two entities of a pair are replaced by their types, as BLURB does: @CHEMICAL
 from __future__ import annotations
 
 import bisect
+import lzma
 import random
 import re
 import zipfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, explained, lines
+from core.files import InputError, explained, lines, whole_number
 from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
 
@@ -108,10 +110,11 @@ def chemprot(
         text = " ".join(texts[name])
         if kind not in ("CHEMICAL", "GENE", "GENE-Y", "GENE-N"):
             raise InputError(f"{where}: wanted CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
-        if not start.isdecimal() or not end.isdecimal() or text[int(start) : int(end)] != surface or not surface:
+        first, last = whole_number(where, "start", start), whole_number(where, "end", end)
+        if text[first:last] != surface or not surface:
             raise InputError(f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets count "
                              "characters of title, one blank, abstract.")  # fmt: skip
-        inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", int(start), int(end))
+        inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", first, last)
     relations: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for where, (name, label, one, two) in table(gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding):
         chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
@@ -203,7 +206,9 @@ def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
                 yield f"{path}!{info.filename}", archive.read(info)
     except OSError as error:
         raise explained(error, path) from error
-    except (zipfile.BadZipFile, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path}: not a whole zip archive ({error}). Fetch it again.") from error
 
 
@@ -231,6 +236,10 @@ def _elements(name: str, content: bytes) -> list[_Element]:
     except expat.ExpatError as error:
         raise InputError(f"{name}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
                          "The file may be cut; fetch it again.") from error  # fmt: skip
+    except InputError:
+        raise
+    except (LookupError, ValueError) as error:  # of the encoding that the file names
+        raise InputError(f"{name}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
     return result
 
 
@@ -263,7 +272,7 @@ def ddi(
                 if not re.fullmatch(r"\d+-\d+(;\d+-\d+)*", values["charOffset"]):
                     raise InputError(f"{where}: wanted charOffset like 23-31;40-49, got {values['charOffset']!r}.")
                 ends = [part.split("-") for part in values["charOffset"].split(";")]
-                spans = [(int(s), int(e) + 1) for s, e in ends]
+                spans = [(whole_number(where, "charOffset", s), whole_number(where, "charOffset", e) + 1) for s, e in ends]
                 if any(not s < e <= len(text) for s, e in spans):
                     raise InputError(f"{where}: charOffset {values['charOffset']} is outside its sentence of "
                                      f"{len(text)} characters.")  # fmt: skip
@@ -323,7 +332,7 @@ def gad(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8
     """
     found = Counter() if found is None else found
     first = next(lines(path, encoding), (0, ""))[1]
-    indexed = first.removeprefix("\ufeff").split("\t") == ["index", "sentence", "label"]
+    indexed = first.split("\t") == ["index", "sentence", "label"]
     result = []
     what = "index, sentence, label" if indexed else "sentence, label 0 or 1"
     for where, values in table(path, 2 + indexed, what, encoding):

@@ -15,8 +15,8 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError
-from datamodules.formats import NoLabels, check_label, group, line_id, marked, records, some, text_at
+from core.files import InputError, json_records, whole_number
+from datamodules.formats import NoLabels, check_label, group, line_id, marked, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
 
 OTHER_CASE = "mentions that differ from their text in upper and lower case"
@@ -49,14 +49,11 @@ def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "
     """
     found = Counter() if found is None else found
     result = []
-    for where, record in records(path, encoding):
+    for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
-            offset = mention.get("offset")
-            if not str(offset).isdecimal():
-                raise InputError(f"{where}: wanted a number as the offset of {surface!r}, got {offset!r}.")
-            given, folded = int(str(offset)), surface.casefold()
+            given, folded = whole_number(where, f"the offset of {surface!r:.60}", mention.get("offset")), surface.casefold()
             near = [
                 s for s in (given, given - 1, given + 1) if s >= 0 and text[s : s + len(surface)].casefold() == folded
             ]
@@ -85,7 +82,7 @@ def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "ut
     """
     found = Counter() if found is None else found
     result = []
-    for where, record in records(path, encoding):
+    for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for entity in _list(where, record, "entities"):
             start, end, kind = entity.get("start_idx"), entity.get("end_idx"), text_at(where, entity, "type")
@@ -105,7 +102,7 @@ def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "ut
 def schema(path: Path) -> list[str]:
     """The classes of CMeIE's 53_schemas.json, a line each: `subject type|predicate|object type`."""
     names = ("subject_type", "predicate", "object_type")
-    return some(["|".join(text_at(where, record, n) for n in names) for where, record in records(path)], path)
+    return some(["|".join(text_at(where, record, n) for n in names) for where, record in json_records(path)], path)
 
 
 def places(text: str, wanted: str) -> list[int]:
@@ -144,7 +141,7 @@ def triples(
     """
     found = Counter() if found is None else found
     result = []
-    for where, record in records(path, encoding):
+    for where, record in json_records(path, encoding):
         text, name = text_at(where, record, "text"), line_id(path, where)
         relations: dict[tuple[str, str], list[str]] = defaultdict(list)
         for triple in _list(where, record, "spo_list"):
@@ -182,7 +179,7 @@ def queries(
     `document` stands for the first text. Raises NoLabels for a file whose records have no label.
     """
     result = []
-    for where, record in records(path, encoding):
+    for where, record in json_records(path, encoding):
         if record.get("label") in (None, ""):
             raise NoLabels(f"{where}: no 'label': this file has no gold labels. Score a split that has them.")
         texts = text_at(where, record, first), text_at(where, record, second)

@@ -23,7 +23,7 @@ from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, lines, read_json, write_json, written_folder
+from core.files import InputError, json_lines, read_json, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 
@@ -79,11 +79,10 @@ def _examples(
     counts: dict[str, int],
 ) -> Iterator[tuple[Example, bool]]:
     rows: list[tuple[int, dict[str, Any]]] = []
-    for number, line in lines(part):
+    for number, (_, row) in enumerate(json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1):
         try:
-            row = json.loads(line)
             text, mentions = row["text"], row["mentions"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except KeyError as error:
             raise InputError(
                 f"{part}:{number}: wanted a JSON object with id, text and mentions ({error!r}). "
                 "Link the text again: python -m kg.linking --help"

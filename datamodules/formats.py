@@ -8,20 +8,19 @@ Counter {what it is: how often} that the caller prints; nothing is left out with
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import zlib
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, lines, opened
+from core.files import InputError, lines, read_text, whole_number
 from datamodules.tasks import Pair, Tagged, overlapping
 from kg.linking.documents import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
 OVERLAP = "entities that overlap one before them"
+OTHER_LINES = "relations, events, attributes and notes of BRAT, left out"
 DISCONTINUOUS = "discontinuous entities, taken from their first to their last character"
 
 
@@ -79,7 +78,7 @@ def bio(
             texts.append(_tagged(f"{stem(path)}:{first}", document, block, tokens, found))
             block.clear()
 
-    for number, line in lines(path, encoding):
+    for number, line in lines(path, encoding, mark=True):  # the mark may be a unit itself
         line = line.removeprefix("\ufeff") if number == 1 and len(line) > 3 else line
         if not line.strip(" \t"):
             end()
@@ -138,7 +137,7 @@ def pubtator(
     found = _found(found)
     texts = [
         Tagged(name, name, text, sorted({(a.start, a.end, merged or a.type) for a in given}))
-        for _, name, text, given in pubtator_annotations(path, encoding)
+        for _, name, text, given in pubtator_annotations(path, encoding, found)
     ]
     _count_overlaps(texts, found)
     return some(texts, path)
@@ -150,7 +149,7 @@ def brat(
     """A folder of BRAT standoff: each `name.ann` annotates `name.txt`; a document is named by its path in the folder.
 
     Lines `T<n>`, tab, `type start end`, tab, covered text are read; `start end;start end` (a discontinuous entity) is
-    taken as a whole and counted; relations, events, attributes and notes are left out. Offsets count characters of
+    taken as a whole and counted, as are relations, events, attributes and notes, which are left out. Offsets count characters of
     the text file, line ends included.
     """
     found, texts = _found(found), []
@@ -160,13 +159,7 @@ def brat(
         what = f"{min(lonely)} has only one of .txt and .ann" if annotated else "no .ann file"
         raise InputError(f"{folder}: {what}. BRAT wants name.txt and name.ann for every text.")
     for path in annotated:
-        with opened(path.with_suffix(".txt")) as handle:
-            raw = handle.read()
-        try:
-            text = raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path.with_suffix('.txt')}:{raw[: error.start].count(10) + 1}: not {encoding} text "
-                             f"({error.reason}). Name the file's encoding or convert it.") from error  # fmt: skip
+        text = read_text(path.with_suffix(".txt"), encoding)
         entities = set()
         for number, line in lines(path, encoding):
             if not line.startswith("T"):
@@ -174,11 +167,13 @@ def brat(
                     raise InputError(
                         f"{path}:{number}: wanted a BRAT line (T, R, E, A, M, N, # or *), got {line!r:.60}"
                     )
+                found[OTHER_LINES] += bool(line)
                 continue
-            match = re.fullmatch(r"T\S+\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", line)
+            match = re.fullmatch(r"T\S+\t(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)\t(.*)", line)
             if match is None:
                 raise InputError(f"{path}:{number}: wanted T<n>, tab, type start end, tab, text; got {line!r:.60}")
-            parts = [tuple(map(int, part.split())) for part in match[2].split(";")]
+            at = f"{path}:{number}"
+            parts = [tuple(whole_number(at, "offset", one) for one in part.split()) for part in match[2].split(";")]
             start, end = parts[0][0], parts[-1][1]
             covered = " ".join(text[s:e] for s, e in parts)
             if not 0 <= start < end <= len(text) or covered.split() != match[3].split():
@@ -195,55 +190,6 @@ def brat(
 # JSON
 
 
-def records(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path:line it begins at, object) of a file that is a JSON list of objects or has one object on each line."""
-    with opened(path) as handle:
-        try:
-            raw = handle.read()
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: cannot be read ({error}); it may be cut or broken. Fetch it again.") from error
-    try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{raw[: error.start].count(10) + 1}: not {encoding} text ({error.reason}). "
-                         "Convert the file to UTF-8.") from error  # fmt: skip
-    blank = re.compile(r"[ \t\r\n]*")
-    read = json.JSONDecoder().raw_decode
-    at = blank.match(text).end()  # type: ignore[union-attr]
-    listed, last, line, done = text[at : at + 1] == "[", 0, 1, False
-    at += listed
-    while True:
-        at = blank.match(text, at).end()  # type: ignore[union-attr]
-        line, last = line + text.count("\n", last, at), at
-        if at == len(text) or done:
-            break
-        if listed and text[at] == "]":
-            at, done = at + 1, True
-            continue
-        try:
-            value, end = read(text, at)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno}). "
-                             "The file may be cut; fetch it again.") from error  # fmt: skip
-        if not isinstance(value, dict):
-            raise InputError(f"{path}:{line}: wanted a JSON object, got {type(value).__name__}.")
-        if "\\ud" in text[at:end].lower():  # half of a surrogate pair is JSON, but no text
-            try:
-                json.dumps(value, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
-                raise InputError(f"{path}:{line}: half a surrogate pair in the text. Remove it.") from error
-        yield f"{path}:{line}", value
-        at = blank.match(text, end).end()  # type: ignore[union-attr]
-        if listed and text[at : at + 1] == ",":
-            at += 1
-        elif listed and text[at : at + 1] != "]":
-            wrong = line + text.count("\n", last, at)
-            raise InputError(f"{path}:{wrong}: wanted a comma or the list's end. The file may be cut; fetch it again.")
-    if (listed and not done) or at < len(text):
-        what = "text after the end of the list" if done else "the list does not end"
-        raise InputError(f"{path}:{line}: {what}. The file may be cut; fetch it again.")
-
-
 def text_at(where: str, record: dict[str, Any], key: str) -> str:
     """The string under `key`. Raises InputError when it is missing, of another type or blank."""
     value = record.get(key)
@@ -258,7 +204,7 @@ def text_at(where: str, record: dict[str, Any], key: str) -> str:
 def table(path: Path, columns: int, what: str, encoding: str = "utf-8") -> Iterator[tuple[str, list[str]]]:
     """(path:line, values) of a tab-separated table; quotation marks are characters like any other."""
     for number, line in lines(path, encoding):
-        values = (line.removeprefix("\ufeff") if number == 1 else line).split("\t")
+        values = line.split("\t")
         if len(values) != columns or "\r" in line:
             got = "a carriage return inside" if "\r" in line else f"{len(values)} columns in"
             raise InputError(f"{path}:{number}: wanted {what}, separated by tabs, got {got} {line!r:.60}. "

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from core.arrays import read_table
 from core.files import InputError, digest, explained, read_json, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 
@@ -418,7 +419,7 @@ def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh:
 def load(folder: str | Path) -> list[Query]:
     """The queries in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
     sealed(folder, FILE, "queries", "Build the queries", "Run: python -m datamodules.probing build")
-    return [Query(**row) for row in pq.read_table(Path(folder) / FILE).to_pylist()]
+    return [Query(**row) for row in read_table(Path(folder) / FILE, Query._fields).to_pylist()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.files import InputError, lines, opened
+from core.files import InputError, lines, read_bytes
 from datamodules.formats import group, line_id, some
 from datamodules.tasks import Pair
 
@@ -27,8 +27,7 @@ FURTHER = "further answers to a question that stands there already, all of them 
 
 def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
     number, start = 0, 1
-    with opened(path) as handle:
-        raw = handle.read()
+    raw = read_bytes(path)
     if encoding.lower().replace("-", "") not in ("utf8", "utf8sig") and not raw.isascii():
         try:  # GB18030 reads nearly any bytes, and would give other characters without a word
             raw.decode("utf-8")

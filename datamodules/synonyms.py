@@ -31,6 +31,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 from tqdm import tqdm
 
+from core.arrays import read_table
 from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import documents
@@ -209,7 +210,7 @@ def build(
 def load(folder: str | Path) -> list[Sample]:
     """The samples in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
     sealed(folder, FILE, "samples", "Build the samples", "Run: python -m datamodules.synonyms build")
-    return [Sample(**row) for row in pq.read_table(Path(folder) / FILE).to_pylist()]
+    return [Sample(**row) for row in read_table(Path(folder) / FILE, Sample._fields).to_pylist()]
 
 
 def sentences(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from core.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from core.files import InputError, json_lines, read_object, sha256, write_json, written, written_folder
 
 SPLITS = ("train", "dev", "test")
 
@@ -198,7 +198,7 @@ def save_task(folder: str | Path, splits: Mapping[str, Sequence[Example]], **man
 def load_task(folder: str | Path) -> Task:
     """The task in `folder`. Raises InputError, naming file and line, when it is missing or broken."""
     folder = Path(folder)
-    manifest = read_json(folder / "manifest.json")
+    manifest = read_object(folder / "manifest.json")
     missing = [k for k in ("name", "kind", "metric", "language", "labels", "splits") if k not in manifest]
     if missing or manifest["kind"] not in KINDS:
         raise InputError(f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it again.")
@@ -206,16 +206,13 @@ def load_task(folder: str | Path) -> Task:
     splits: dict[str, list[Any]] = {}
     for split in manifest["splits"]:
         splits[split] = []
-        for number, line in lines(folder / f"{split}.jsonl"):
+        for where, value in json_lines(folder / f"{split}.jsonl", advice="Build the task again."):
             try:
-                value = json.loads(line)
                 if shape is Tagged:
                     value["entities"] = [(int(s), int(t), str(k)) for s, t, k in value["entities"]]
                     if value["words"] is not None:
                         value["words"] = [(int(s), int(t)) for s, t in value["words"]]
                 splits[split].append(shape(**value))
             except (ValueError, TypeError, KeyError) as error:
-                raise InputError(
-                    f"{folder / split}.jsonl:{number}: wanted the fields {', '.join(shape._fields)} ({error})"
-                ) from error
+                raise InputError(f"{where}: wanted the fields {', '.join(shape._fields)} ({error})") from error
     return Task(folder, manifest, splits)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
-from inference.options import LinkerOptions, Options
+from inference.options import LinkerOptions, Options, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
 
@@ -122,6 +122,7 @@ class Pipeline:
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
+        check_nil(nil)
         self.steps, self.nil, self.top, self.options = steps_of(chain), nil, top, LinkerOptions(**options)
         self.folder, self.chain = Path(graph), chain
         self.graph = KnowledgeGraph.load(graph)

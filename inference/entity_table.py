@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from core.arrays import read_table
 from core.dotted import imported
 from core.files import InputError, lines
 from datamodules.contexts import balanced, sides
@@ -149,7 +149,7 @@ def table_of(folder: str | Path) -> tuple[list[str], dict[str, list[str]]]:
         if not file.is_file():
             raise InputError(f"{file}: missing; this is no export with entities and their names. Export the run again.")
     found = defaultdict(list)
-    rows = pq.read_table(names, columns=["id", "name"])
+    rows = read_table(names, ["id", "name"], again="Export the run again.")
     for entity, name in zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True):
         found[entity].append(name)
     return [line for _, line in lines(ids)], dict(found)

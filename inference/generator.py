@@ -15,12 +15,11 @@ import torch
 from tqdm import tqdm
 
 from core.dotted import imported
-from core.files import InputError
 from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
-from inference.options import LinkerOptions, checked_device
+from inference.options import LinkerOptions, checked_device, restricted_to
 from kg.trie import Ragged, Trie
 from models.decoding import constrained_search
 
@@ -143,10 +142,7 @@ def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
 
 def restriction(candidates: str, device: str = "cpu") -> tuple[tuple[str, int] | None, Embedder | None]:
     """((by, how many), the embedder if it is one) of `candidates`: all, tfidf:50, sapbert:50. Raises InputError for others."""
-    if candidates == "all":
+    chosen = restricted_to(candidates)
+    if chosen is None:
         return None, None
-    by, _, most = candidates.rpartition(":")
-    if not by or not most.isdigit() or not int(most):
-        raise InputError(f"candidates {candidates!r}: expected all, tfidf:50, or an encoder and how many names, as sapbert:50")
-    nearest = None if by == "tfidf" else embedder(encoder(by), LinkerOptions(device=device))
-    return (by, int(most)), nearest
+    return chosen, None if chosen[0] == "tfidf" else embedder(encoder(chosen[0]), LinkerOptions(device=device))

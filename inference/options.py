@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -52,6 +54,8 @@ class LinkerOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InputError(f"{name} {value}: expected a number of at least {least}")
+        check_device(self.device)
+        restricted_to(self.candidates)
 
 
 class Options(TypedDict, total=False):
@@ -73,8 +77,31 @@ class Options(TypedDict, total=False):
     device: str
 
 
+def restricted_to(candidates: str) -> tuple[str, int] | None:
+    """(by, how many) of `candidates`: tfidf:50, sapbert:50; None of all. Raises InputError for others."""
+    by, _, most = candidates.rpartition(":")
+    if candidates == "all":
+        return None
+    if not by or re.fullmatch("[0-9]{1,9}", most) is None or not int(most):
+        raise InputError(f"candidates {candidates!r}: expected all, tfidf:50, or an encoder and how many names, as sapbert:50")
+    return by, int(most)
+
+
+def check_nil(nil: float | None) -> None:
+    """Raise InputError for a least score that no score can be compared with."""
+    if nil is not None and not math.isfinite(nil):
+        raise InputError(f"nil {nil}: expected a number")
+
+
+def check_device(device: str) -> None:
+    """Raise InputError for what is no name of a device."""
+    if re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", device) is None:
+        raise InputError(f"device {device}: expected cpu, cuda, or cuda and a number, as cuda:1")
+
+
 def checked_device(device: str) -> str:
-    """`device` as it is. Raises InputError for a GPU that is not available."""
+    """`device` as it is. Raises InputError for what is no device, and for a GPU that is not available."""
+    check_device(device)
     if device.startswith("cuda"):
         import torch
 

@@ -15,6 +15,7 @@ settings are refused. At the end the lines become the format of OUTPUT and both 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -23,11 +24,22 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from core.files import InputError, check_writable, locked, read_json, renamed, sha256, write_json, written
+from core.files import (
+    InputError,
+    check_writable,
+    json_lines,
+    locked,
+    read_json,
+    renamed,
+    sha256,
+    unpacked_name,
+    write_json,
+    written,
+)
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import Document, check_options, documents, files_in, json_lines, pubtator_annotations
+from kg.linking.documents import Document, check_options, documents, files_in, pubtator_annotations
 from kg.linking.documents import format_of as input_format_of
 
 if TYPE_CHECKING:
@@ -52,9 +64,12 @@ class Counts(NamedTuple):
 def format_of(output: str | Path, format: str | None) -> str:
     """The format of an output file: as given, else by its name. Raises InputError."""
     if format is None:
-        name = Path(output).name.lower().removesuffix(".gz")
-        ending = {".xml": "bioc", ".json": "biocjson"}.get(Path(name).suffix, "jsonl")
-        format = "pubtator" if "pubtator" in name else ending if ending == "bioc" or "bioc" in name else "jsonl"
+        name = unpacked_name(output).lower()
+        ending = Path(name).suffix
+        if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
+            format = "pubtator"
+        else:
+            format = "bioc" if ending == ".xml" else "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
     if format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     return format
@@ -139,20 +154,21 @@ def batches(source: Iterable[T], size: int) -> Iterator[list[T]]:
 def process_files(
     process: Callable[[list[T]], list[dict[str, Any]]], source: Callable[[list[Path]], Iterable[T]], inputs: Sequence[str | Path],
     output: str | Path, settings: dict[str, Any], *, output_format: OutputFormat | None = None, fresh: bool = False,
-    description: str = "processing", report: Callable[[str], None] = print,
+    description: str = "processing", report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
 ) -> Counts:  # fmt: skip
     """Write the records that `process` makes of the items in `inputs` to `output`.
 
     process   a batch of items -> a record of each
     source    reads the items of the input files, in order
     settings  everything that decides a record besides the input files; an output is only resumed with the same
+    left_out  counts the files of folders that are not read
 
     Raises InputError for an input that cannot be read, an output that another process writes, and a partial output that was made
     with other settings or of other files.
     """
     output, wanted = Path(output), format_of(output, output_format)
     check_writable(output)
-    files = files_in(inputs)
+    files = files_in(inputs, left_out)
     partial_file, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
     made_of = settings | {"inputs": [[str(f.resolve()), sha256(f)] for f in files]}
     taken = f"{partial_file}: another process is writing it. Wait for it, or give another output."
@@ -194,12 +210,13 @@ def process_files(
 def link_files(
     pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, *, input_format: InputFormat | None = None,
     output_format: OutputFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error",
-    fresh: bool = False, report: Callable[[str], None] = print,
+    fresh: bool = False, report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
 ) -> Counts:  # fmt: skip
     """Link the documents of files and folders with a chain.
 
     input_format, output_format  None: by the files' names. empty: what to do with documents without text. fresh: begin again
-    where a run was stopped. report: shows the one line about resuming. Raises InputError as :func:`process_files`.
+    where a run was stopped. report: shows the one line about resuming. left_out: counts what the files hold and is not used,
+    {what it is: how often}. Raises InputError as :func:`process_files`.
     """
     from inference.chain import as_record
 
@@ -210,11 +227,12 @@ def link_files(
             for document, mentions in zip(batch, found, strict=True)
         ]
 
-    source = partial(documents, format=input_format, empty=empty, encoding=encoding)
+    source = partial(documents, format=input_format, empty=empty, encoding=encoding, left_out=left_out)
     settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
     return process_files(
-        linked, source, inputs, output, settings, output_format=output_format, fresh=fresh, description="linking", report=report
-    )
+        linked, source, inputs, output, settings, output_format=output_format, fresh=fresh, description="linking", report=report,
+        left_out=left_out,
+    )  # fmt: skip
 
 
 class Typed(NamedTuple):
@@ -226,20 +244,21 @@ class Typed(NamedTuple):
 
 
 def typed_documents(
-    files: Sequence[Path], format: InputFormat | None, empty: str, encoding: str, given: bool
-) -> Iterator[Typed]:
+    files: Sequence[Path], format: InputFormat | None, empty: str, encoding: str, given: bool,
+    left_out: Counter[str] | None = None,
+) -> Iterator[Typed]:  # fmt: skip
     """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose mentions have a type.
 
     `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a tagger. Raises InputError for
     other formats than jsonl and pubtator, and for a broken line.
     """
     if not given:
-        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding))
+        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding, left_out))
         return
     for path in files:
         kind = format or input_format_of(path)
         if kind == "pubtator":
-            for _, name, text, found in pubtator_annotations(path, encoding):
+            for _, name, text, found in pubtator_annotations(path, encoding, left_out):
                 yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
         elif kind == "jsonl":
             for where, record in json_lines(path, encoding):
@@ -283,7 +302,7 @@ def predict_files(
     model: Tagger | RelationModel | PairModel | Ranker, inputs: Sequence[str | Path], output: str | Path, *,
     taggers: Sequence[Tagger] = (), input_format: InputFormat | None = None, output_format: OutputFormat | None = None,
     encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    report: Callable[[str], None] = print,
+    report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
 ) -> Counts:  # fmt: skip
     """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
 
@@ -305,9 +324,11 @@ def predict_files(
     }  # fmt: skip
     source: Callable[[list[Path]], Iterable[Any]]
     if isinstance(model, kinds.Tagger):
-        source = partial(documents, format=input_format, empty=empty, encoding=encoding)
+        source = partial(documents, format=input_format, empty=empty, encoding=encoding, left_out=left_out)
     elif isinstance(model, kinds.RelationModel):
-        source = partial(typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers)
+        source = partial(
+            typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers, left_out=left_out
+        )
     else:
         pair = isinstance(model, kinds.PairModel)
         source = partial(
@@ -315,7 +336,7 @@ def predict_files(
         )
     return process_files(
         partial(_predicted, model, taggers), source, inputs, output, settings, output_format=output_format, fresh=fresh,
-        description="predicting", report=report,
+        description="predicting", report=report, left_out=left_out,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
-from core.files import InputError, read_json, sha256
+from core.files import InputError, limit_documents, read_object, sha256
 from core.settings import help_text, nearest, options_of, parse
 from kg.graph import KnowledgeGraph
 
@@ -44,6 +44,7 @@ def command(module: ModuleType) -> Callable[..., Any]:
         inspect.Parameter("path", keyword, annotation=Path if needed else Path | None, default=path.default),
         inspect.Parameter("out", keyword, annotation=Path),
         inspect.Parameter("fresh", keyword, annotation=bool, default=False),
+        inspect.Parameter("max_document", keyword, annotation=int, default=16),
         *optional,
     ]
 
@@ -57,6 +58,7 @@ def command(module: ModuleType) -> Callable[..., Any]:
         f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n"
         f"    path: File or folder to read.{'' if needed else ' Default: what an installed package carries.'}\n"
         "    out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n"
+        "    max_document: MiB that one line or record takes at most, decompressed.\n"
         f"{told.partition(chr(10) + 'Raises:')[0]}"
     )
     return settings
@@ -94,7 +96,7 @@ def kept_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
     if not (folder / "manifest.json").is_file():
         return None
     try:
-        manifest = read_json(folder / "manifest.json")
+        manifest = read_object(folder / "manifest.json")
         if any(manifest.get(key) != value for key, value in recipe.items()):
             return None
         return KnowledgeGraph.load(folder)
@@ -127,6 +129,7 @@ def run(words: Sequence[str], what: str = "python -m kg.build") -> int:
         print(help_text(what, own.__doc__ or "", options_of(own), ("path",)))
         return 0
     given = {key: _parts(value) for key, value in parse(own, rest, ("path",), what).arguments.items()}
+    limit_documents(given.pop("max_document", 16))
     started = time.monotonic()
     graph, was_there = build(name, given.pop("path"), out := given.pop("out"), given.pop("fresh"), **given)
     if was_there:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def read_text_vectors(path: str | Path) -> EmbeddingTable:
     for number, line in lines(path):
         parts = line.split()
         if number == 1:
-            if len(parts) != 2 or not all(p.isdigit() for p in parts):
+            if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,9}", p) for p in parts):
                 raise InputError(f"{path}:1: wanted 'n d' (number of vectors, their size), got {line[:60]!r}")
             count, size = map(int, parts)
             continue

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from core.files import InputError, digest, read_json, sha256, write_json, written_folder
+from core.arrays import read_table
+from core.files import InputError, digest, read_object, sha256, write_json, written_folder
 
 FORMAT = 1
 SCHEMAS = {
@@ -76,7 +77,10 @@ class KnowledgeGraph:
             if table.column_names != schema.names:
                 raise InputError(f"{part}: wanted the columns {schema.names}, got {table.column_names}")
             if table.schema != schema:
-                setattr(self, part, table.cast(schema))
+                try:
+                    setattr(self, part, table.cast(schema))
+                except pa.ArrowException as error:
+                    raise InputError(f"{part}: wanted columns of text, got {table.schema.types} ({error})") from error
             for column in schema.names:
                 if getattr(self, part).column(column).null_count:
                     raise InputError(f"{part}: column {column} has empty values; every row needs one")
@@ -149,7 +153,7 @@ class KnowledgeGraph:
                 continue  # it has none, or was saved before there were any
             if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
                 raise InputError(f"{file}: missing, or not the file its manifest describes. Build the graph again.")
-            tables[part] = pq.ParquetFile(file).read()  # pq.read_table would import pyarrow.dataset first
+            tables[part] = read_table(file, again="Build the graph again.")
         return cls(**tables, manifest=manifest)
 
 
@@ -175,12 +179,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m kg.build --help"
         )
-    manifest: dict[str, Any] = read_json(folder / "manifest.json")
+    manifest = read_object(folder / "manifest.json")
     for key in ("format", "counts", "sha256"):
         if key not in manifest:
             raise InputError(
                 f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help"
             )
+    if not isinstance(manifest["sha256"], dict):
+        raise InputError(f"{folder}/manifest.json: wanted an object under sha256. Build the graph again.")
     if manifest["format"] != FORMAT:
         raise InputError(
             f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again."

@@ -24,7 +24,6 @@ normalized_result). Only rows with exactly one term count: of several, none mean
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, lines, opened, sealed, sha256, write_json, written_folder
+from core.arrays import read_table
+from core.files import InputError, lines, parse_json, read_text, sealed, sha256, write_json, written_folder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.merge import compared
 
@@ -70,11 +70,7 @@ def _terms(text: str) -> list[str]:
 
 
 def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
-    try:
-        with opened(path) as handle:
-            rows = json.loads(handle.read())
-    except (json.JSONDecodeError, UnicodeDecodeError, EOFError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}). The file may be cut; fetch it again.") from error
+    rows = parse_json(read_text(path), str(path))
     if not isinstance(rows, list):
         raise InputError(
             f"{path}: wanted a list of objects with text and normalized_result, got {type(rows).__name__}."
@@ -174,7 +170,7 @@ class Thesaurus:
         manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
         if manifest.get("format") != FORMAT:
             raise InputError(f"{folder}/manifest.json: no thesaurus of format {FORMAT}. Make the thesaurus again.")
-        return cls(pq.read_table(file))
+        return cls(read_table(file, schema=SCHEMA, again="Make the thesaurus again."))
 
     def __len__(self) -> int:
         """Entities with two names or more."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from core.arrays import read_table
 from core.files import InputError
 from datamodules.corpus import Corpus, Example
 from datamodules.embert.names import Pieces, Replacements
@@ -135,7 +135,7 @@ class EMBERTData(CorpusData):
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
             raise InputError(f"{file}: missing. Make it: python -m kg.segment build --help")
-        rows = pq.read_table(file, columns=["name", "pieces"])
+        rows = read_table(file, ["name", "pieces"])
         self.pieces = Pieces(zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer)
         ids = graph.ids.to_pylist()
         same = Thesaurus.load(self.thesaurus)

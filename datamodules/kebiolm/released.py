@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-from core.files import InputError, lines, written
+from core.files import InputError, json_lines, written
 from kg.graph import KnowledgeGraph
 
 
@@ -19,14 +18,10 @@ def convert(source: Path, out: Path, graph: str | None = None) -> None:
     """
     file = source / "entity.jsonl"
     ids: dict[int, str] = {}
-    for number, line in lines(file):
-        try:
-            record = json.loads(line)
-            row, name = record["id"], record["entity_name"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f'{file}:{number}: expected {{"id": row, "entity_name": CUI}}, got {line!r:.60}.') from error
+    for where, record in json_lines(file, advice='Expected {"id": row, "entity_name": CUI}.'):
+        row, name = record.get("id"), record.get("entity_name")
         if type(row) is not int or row < 0 or row in ids or not isinstance(name, str):
-            raise InputError(f"{file}:{number}: expected a row that no other line has and a name, got {row!r}, {name!r}.")
+            raise InputError(f"{where}: expected a row that no other line has and a name, got {row!r}, {name!r}.")
         ids[row] = name
     if not ids:
         raise InputError(f"{file}: no entities in this file. Fetch it again.")

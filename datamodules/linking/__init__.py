@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, lines, read_json, sha256, write_json, written, written_folder
+from core.arrays import read_table
+from core.files import InputError, json_lines, read_object, sha256, write_json, written, written_folder
 from datamodules.contexts import marked
 
 SPLITS = ("train", "dev", "test")
@@ -200,25 +201,30 @@ def save_linking(
 def load_linking(folder: str | Path) -> Linking:
     """The task in `folder`. Raises InputError when it is missing, broken, or not what its manifest describes."""
     folder = Path(folder)
-    manifest = read_json(folder / "manifest.json")
+    manifest = read_object(folder / "manifest.json")
     if missing := [k for k in ("name", "dictionary", "splits", "sha256") if k not in manifest]:
         raise InputError(f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it again.")
+    if not isinstance(manifest["sha256"], dict) or not isinstance(manifest["splits"], dict | list):
+        raise InputError(f"{folder}/manifest.json: wanted objects under sha256 and splits. Build the task again.")
     for name, wanted in manifest["sha256"].items():
         if not (folder / name).is_file() or sha256(folder / name) != wanted:
             raise InputError(f"{folder / name}: missing, or not the file its manifest describes. Build the task again.")
-    table = pq.read_table(folder / "dictionary.parquet").to_pydict()
+    columns = ["id", "name", "alternatives", "broader"]
+    table = read_table(folder / "dictionary.parquet", columns, again="Build the task again.").to_pydict()
     further: list[dict[str, list[str]]] = [{}, {}]
     for column, target in zip(("alternatives", "broader"), further, strict=True):
         target.update({i: list(v) for i, v in zip(table["id"], table[column], strict=True) if v})
     splits: dict[str, list[Mention]] = {}
     for split in manifest["splits"]:
         splits[split] = []
-        for number, line in lines(folder / f"{split}.jsonl"):
+        for where, record in json_lines(folder / f"{split}.jsonl", advice="Build the task again."):
             try:
-                splits[split].append(Mention(**json.loads(line)))
-            except (ValueError, TypeError) as error:
-                raise InputError(
-                    f"{folder / split}.jsonl:{number}: wanted the fields {', '.join(Mention._fields)} ({error})"
-                ) from error
-    documents = {d["id"]: d["text"] for d in (json.loads(line) for _, line in lines(folder / "documents.jsonl"))}
+                splits[split].append(Mention(**record))
+            except TypeError as error:
+                raise InputError(f"{where}: wanted the fields {', '.join(Mention._fields)} ({error})") from error
+    documents: dict[str, str] = {}
+    for where, record in json_lines(folder / "documents.jsonl", advice="Build the task again."):
+        if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):
+            raise InputError(f"{where}: wanted strings under id and text. Build the task again.")
+        documents[record["id"]] = record["text"]
     return Linking(folder, manifest, Dictionary(table["id"], table["name"], *further), splits, documents)

@@ -11,13 +11,15 @@ A broken line raises InputError `path:line: what was wanted`; what is odd or lef
 
 from __future__ import annotations
 
+import lzma
 import tarfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, explained, lines
+from core.files import InputError, explained, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.graph import KnowledgeGraph
 from kg.linking.documents import pubtator_annotations
@@ -84,9 +86,13 @@ def contents(place: Path) -> dict[str, bytes]:
                 stream = tar.extractfile(member)
                 assert stream is not None
                 result[member.name.removeprefix("./").partition("/")[2] or member.name] = stream.read()
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{place}: not a whole tar archive ({error}). Fetch it again.") from error
     except OSError as error:
+        if error.errno is None:
+            raise InputError(f"{place}: the archive is cut or broken ({error}). Fetch it again.") from error
         raise explained(error, place) from error
     return dict(sorted(result.items()))
 
@@ -94,7 +100,7 @@ def contents(place: Path) -> dict[str, bytes]:
 def _decoded(where: str, content: bytes) -> Iterator[tuple[str, str]]:
     for number, raw in enumerate(content.split(b"\n"), 1):
         try:
-            line = raw.decode().rstrip("\r")
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"{where}:{number}: not utf-8 text ({error.reason}). Fetch the file again.") from error
         if line.strip():
@@ -149,7 +155,7 @@ def biosyn_mentions(
             if not gold:
                 found[NO_ID] += 1
                 continue
-            start, end = map(int, span)
+            start, end = (whole_number(where, "offset", s) for s in span)
             there = 0 <= start < end <= len(documents.get(part[0], ""))
             number = where.rpartition(":")[2]
             result.append(Mention(f"{part[0]}:{number}", part[0], start if there else None, end if there else None,
@@ -169,7 +175,7 @@ def pubtator_mentions(
     found = Counter() if found is None else found
     result: list[Mention] = []
     documents: dict[str, str] = {}
-    for where, name, text, given in pubtator_annotations(path):
+    for where, name, text, given in pubtator_annotations(path, left_out=found):
         if documents.get(name, text) != text:
             raise InputError(f"{where}: document {name} stands there before with another text. Remove one.")
         found[TWICE] += name in documents

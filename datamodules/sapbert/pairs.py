@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
+from core.arrays import read_table
 from core.files import InputError, lines, read_json, sha256, write_json, written_folder
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
@@ -392,11 +393,11 @@ class Pairs:
 
     @property
     def names(self) -> list[str]:
-        return pq.read_table(self.folder / "names.parquet")["name"].to_pylist()
+        return read_table(self.folder / "names.parquet", ["name"])["name"].to_pylist()
 
     @property
     def concepts(self) -> list[str]:
-        return pq.read_table(self.folder / "concepts.parquet")["id"].to_pylist()
+        return read_table(self.folder / "concepts.parquet", ["id"])["id"].to_pylist()
 
 
 def _words(text: str) -> tuple[str, ...]:

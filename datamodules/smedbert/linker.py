@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from core.arrays import read_table
 from core.files import InputError, read_json
 from datamodules.mentions import Mentions, mentions
 from datamodules.tokenizers import token_spans
@@ -38,9 +38,9 @@ def linker(
             raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
     if not 0 <= hits <= 1:
         raise InputError(f"hits {hits}: wanted a share from 0 to 1")
-    ids = pq.read_table(folder / "entities.parquet")["id"].combine_chunks()
+    ids = read_table(folder / "entities.parquet", ["id"])["id"].combine_chunks()
     degree, types = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("degree", "types"))
-    dictionary = DictionaryLinker(pq.read_table(folder / "names.parquet"), ids, degree)
+    dictionary = DictionaryLinker(read_table(folder / "names.parquet"), ids, degree)
     index = {name: i for i, name in enumerate(ids.to_pylist())}
     table = NeighbourTable.load(folder / "neighbours")
     k = int(read_json(folder / "linker.json")["k"]) if k is None else k

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from core.files import InputError
+from core.files import InputError, limit_documents
 from kg.linking.documents import FORMATS
 from kg.linking.run import LINKERS, link_corpus
 
@@ -27,12 +27,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--pipeline", help="scispacy: name or folder of a spaCy pipeline with entities")
     parser.add_argument("--threshold", type=float, default=0.85, help="scispacy: least similarity (0.85)")
     parser.add_argument("--k", type=int, default=30, help="scispacy: nearest names to look at (30)")
+    parser.add_argument("--max-document", type=int, default=16, metavar="MiB", help="most that one document or line takes (16)")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     given = vars(arguments().parse_args(argv))
     try:
+        limit_documents(given.pop("max_document"))
         made = link_corpus(
             given.pop("graph"),
             given.pop("input"),
@@ -51,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         f"{given['out']}: {done} {made['documents']} documents, {made['mentions']} mentions "
         f"of {made['entities']} entities"
     )
+    for reason, count in made.get("unread", {}).items():
+        print(f"left out: {count:,} {reason}")
     return 0
 
 

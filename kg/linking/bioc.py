@@ -3,41 +3,53 @@
 A document's text are its passages, each at its own offset, so that offsets of the text are those of the file: gaps are
 filled with a line end and blanks. A passage may have sentences instead of a text of its own. An annotation of several
 places is taken from its first to its last character; its entity is the infon `identifier`, else the first infon that is
-named in IDENTIFIERS; annotations without one are left out, as PubTator's are.
+named in IDENTIFIERS; annotations without one are left out, as PubTator's are, and counted, as relations are.
 """
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from core.files import InputError, opened
+from core.files import InputError, json_records, largest_document, whole_number
 from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read
 
 IDENTIFIERS = ("identifier", "MESH", "mesh", "UMLS", "umls", "CUI", "cui", "OMIM", "NCBI Gene", "concept_id", "id")
 
 
-class Text:
-    """A document's passages, put together."""
+NO_ENTITY = "annotations without an entity"
+RELATIONS = "relations"
+GAP = 64  #: the share of a document's largest size that a gap between two passages may take
 
-    def __init__(self, where: str, name: str) -> None:
-        self.where, self.name = where, name
+
+class Text:
+    """A document's passages, put together; `left_out` counts its annotations without an entity."""
+
+    def __init__(self, where: str, name: str, left_out: Counter[str]) -> None:
+        self.where, self.name, self.left_out = where, name, left_out
         self.text, self.mentions = "", []  # type: str, list[Mention]
 
     def add(self, where: str, offset: Any, text: str) -> None:
         """A passage or sentence at `offset`, an integer or a number in words. Raises InputError if it overlaps the one before."""
-        at = _number(where, "offset", offset)
+        at = whole_number(where, "offset", offset)
+        if not isinstance(text, str):
+            raise InputError(f"{where}: document {self.name}: wanted a string as the text of a passage, got {text!r:.60}.")
         if at < len(self.text):
             raise InputError(
                 f"{where}: document {self.name}: the passage at offset {at} begins before the end of the one before "
                 f"({len(self.text)}). Offsets count characters of the whole document."
             )
         gap = at - len(self.text)
+        if gap > largest_document() // GAP or at + len(text) > largest_document():
+            raise InputError(
+                f"{where}: document {self.name}: the passage at offset {at:,} comes {gap:,} characters after the one before. "
+                "Offsets count characters of the whole document; fix them, or raise the limit with --max-document (MiB)."
+            )
         self.text += ("\n" + " " * (gap - 1) if gap and self.text else " " * gap) + text
 
     def mark(
@@ -47,22 +59,17 @@ class Text:
         entity = next((infons[key] for key in IDENTIFIERS if infons.get(key)), "")
         if not places:
             raise InputError(f"{where}: document {self.name}: an annotation without a location. Add one.")
-        parts = sorted((_number(where, "offset", o), _number(where, "length", n)) for o, n in places)
+        parts = sorted((whole_number(where, "offset", o), whole_number(where, "length", n)) for o, n in places)
         start, end = parts[0][0], max(o + n for o, n in parts)
         known = (surface or None) if len(parts) == 1 else None  # the text of several places stands in no one place
         checked_mention(where, self.text, start, end, "any", known)
-        if entity not in ("", "-", "-1"):
+        if entity in ("", "-", "-1"):
+            self.left_out[NO_ENTITY] += 1
+        else:
             self.mentions.append(Mention(start, end, entity))
 
     def document(self) -> Document:
         return Document(self.name, self.text, tuple(self.mentions), self.where)
-
-
-def _number(where: str, what: str, value: Any) -> int:
-    digits = str(value).strip() if type(value) in (int, str) else ""
-    if re.fullmatch(r"[0-9]{1,12}", digits) is None:
-        raise InputError(f"{where}: wanted a number under {what}, 0 or more, got {value!r:.60}. Mend the file.")
-    return int(digits)
 
 
 class _Collection(Events[Document]):
@@ -70,8 +77,9 @@ class _Collection(Events[Document]):
 
     FIELDS = ("id", "offset", "text", "infon")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left_out: Counter[str]) -> None:
         super().__init__(path)
+        self.left_out = left_out
         self.open: list[str] = []
         self.field: list[str] | None = None
         self.document: Text | None = None
@@ -85,12 +93,14 @@ class _Collection(Events[Document]):
             raise InputError(f"{self.where}: wanted a BioC collection, the file begins with <{name}>.")
         self.open.append(name)
         if name == "document":
-            self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "")
+            self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "", self.left_out)
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
         elif self.document is None:
             return
         elif name in ("passage", "sentence"):
             self.offset = None
+        elif name == "relation":
+            self.left_out[RELATIONS] += 1
         elif name == "annotation":
             self.at, self.infons, self.places, self.surface = self.where, {}, [], None
         elif name == "location":
@@ -144,32 +154,21 @@ class _Collection(Events[Document]):
         self.document = None
 
 
-def bioc_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+def bioc_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """A BioC collection in XML, a document at a time. Raises InputError as :func:`kg.linking.xml.read` does, and for
     annotations that do not fit the text."""
-    return read(_Collection(path), encoding)
+    return read(_Collection(path, Counter() if left_out is None else left_out), encoding)
 
 
-def biocjson_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
-    """BioC in JSON: an object with `documents` (PubTator 3: `PubTator3`), or a list of documents. The file is read whole."""
-    with opened(path) as handle:
-        try:
-            whole = json.loads(handle.read().decode(encoding))
-        except (ValueError, EOFError) as error:
-            raise InputError(
-                f"{path}: not valid JSON ({error}). The file may be cut; fetch it again. BioC on several lines, a "
-                "document on each, is no BioC collection."
-            ) from error
-    if isinstance(whole, dict):
-        whole = whole.get("documents", whole.get("PubTator3"))
-    if not isinstance(whole, list):
-        raise InputError(f"{path}: wanted a BioC collection: an object with a list under documents.")
-    for number, one in enumerate(whole, start=1):
+def biocjson_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+    """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or a list of documents."""
+    left_out = Counter() if left_out is None else left_out
+    for number, (_, one) in enumerate(json_records(path, encoding, ("documents", "PubTator3")), start=1):
         where = f"{path}: document {number}"
-        name = one.get("id") if isinstance(one, dict) else None
+        name = one.get("id")
         if type(name) not in (str, int) or name == "" or not isinstance(one.get("passages"), list):
             raise InputError(f"{where}: wanted an object with an id and a list under passages.")
-        made = Text(where, str(name))
+        made = Text(where, str(name), left_out)
         try:
             for passage in one["passages"]:
                 for part in passage.get("sentences") or [passage]:
@@ -177,10 +176,12 @@ def biocjson_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document
                         made.add(where, part.get("offset"), part["text"])
             for passage in one["passages"]:
                 for part in (passage, *(passage.get("sentences") or ())):
+                    left_out[RELATIONS] += len(part.get("relations") or ())
                     for note in part.get("annotations") or ():
                         infons = {k: str(v) for k, v in (note.get("infons") or {}).items() if v is not None}
                         places = [(p.get("offset"), p.get("length")) for p in note.get("locations") or ()]
                         made.mark(where, infons, places, note.get("text"))
+            left_out[RELATIONS] += len(one.get("relations") or ())
         except (AttributeError, TypeError) as error:
             raise InputError(
                 f"{where} ({name}): not as BioC has it ({error}). Wanted passages with offset, text and annotations."

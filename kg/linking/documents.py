@@ -1,48 +1,32 @@
 """Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML, BioC.
 
-Every format may be compressed (.gz). A document's mentions are those that its file gives, empty where it gives none.
+Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those that its file gives, empty where it gives
+none. What is read and not used is counted in `left_out`, a Counter {what it is: how often}.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import InputError, lines, written
-from kg.linking.bioc import bioc_documents, biocjson_documents
+from core.files import InputError, check_encoding, json_lines, lines, unpacked_name, whole_number, written
+from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read, root_of
+
+EMPTY = "documents without text"
+RELATIONS = "relation lines"
+OTHER_FILES = "files of a folder whose names stand for no format"
 
 
 def _first(record: dict[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
-def json_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has no text that UTF-8 can hold."""
-    for number, line in lines(path, encoding):
-        where = f"{path}:{number}"
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{where}: not valid JSON ({error.msg} at column {error.colno}). "
-                "Write one object on each line; the file may be cut."
-            ) from error
-        if not isinstance(record, dict):
-            raise InputError(f"{where}: wanted a JSON object with id and text, got {type(record).__name__}.")
-        if "\\ud" in line.lower():  # half of a surrogate pair is JSON, but no text
-            try:
-                json.dumps(record, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
-                raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
-        yield where, record
-
-
-def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+def json_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
 
     `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
@@ -78,10 +62,15 @@ def json_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
         yield Document(str(name), text, mentions, where)
 
 
-def text_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
-    """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`."""
-    stem = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+def text_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+    """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`.
+
+    Raises InputError for a carriage return inside a line: whether it ends a document cannot be known.
+    """
+    stem = unpacked_name(path).rpartition(".")[0] or path.name
     for number, line in lines(path, encoding):
+        if "\r" in line:
+            raise InputError(f"{path}:{number}: a carriage return inside the line. End every line alike, with LF or CRLF.")
         yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
 
 
@@ -96,28 +85,33 @@ class Annotation(NamedTuple):
     entity: str
 
 
-def pubtator_annotations(path: Path, encoding: str = "utf-8") -> Iterator[tuple[str, str, str, list[Annotation]]]:
+def pubtator_annotations(
+    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None
+) -> Iterator[tuple[str, str, str, list[Annotation]]]:
     """(file and line, id, text, annotations) of each document of a PubTator file.
 
     PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a blank line. The text is
-    title, line end, abstract, to which the offsets fit. Relation lines are left out. Raises InputError for any other
-    line, and for offsets that do not fit the text.
+    title, line end, abstract, to which the offsets fit. Relation lines (id, a name of a relation, ids) are counted in
+    `left_out`. Raises InputError for any other line, and for offsets that do not fit the text.
     """
+    left_out = Counter() if left_out is None else left_out
     block: list[tuple[int, str]] = []
     for number, line in lines(path, encoding):
         if line.strip():
             block.append((number, line))
         elif block:
-            yield _annotated(path, block)
+            yield _annotated(path, block, left_out)
             block = []
     if block:
-        yield _annotated(path, block)
+        yield _annotated(path, block, left_out)
 
 
-def _annotated(path: Path, block: list[tuple[int, str]]) -> tuple[str, str, str, list[Annotation]]:
+def _annotated(
+    path: Path, block: list[tuple[int, str]], left_out: Counter[str]
+) -> tuple[str, str, str, list[Annotation]]:
     where = f"{path}:{block[0][0]}"
     head = [line.split("|", 2) for _, line in block[:2]]
-    if [part[1:2] for part in head] != [["t"], ["a"]] or head[0][0] != head[1][0]:
+    if [(len(part), *part[1:2]) for part in head] != [(3, "t"), (3, "a")] or head[0][0] != head[1][0]:
         raise InputError(
             f"{where}: wanted a line 'id|t|title' and then 'id|a|abstract' of one id, got "
             f"{block[0][1]!r:.60}. Put a blank line between documents."
@@ -131,24 +125,25 @@ def _annotated(path: Path, block: list[tuple[int, str]]) -> tuple[str, str, str,
                 f"{path}:{number}: wanted an annotation of document {name}, got {line!r:.60}. "
                 "Put a blank line between documents."
             )
-        if len(part) < 5 or not part[1].isdecimal():
-            if len(part) >= 4 and not part[1].isdecimal():
-                continue  # a relation between two entities
-            raise InputError(
-                f"{path}:{number}: wanted id, start, end, mention, type, entity, got {line!r:.60}. "
-                "Put tabs between them."
-            )
-        end: Any = int(part[2]) if part[2].isdecimal() else part[2]
-        checked_mention(f"{path}:{number}", text, int(part[1]), end, "any", part[3])
+        if len(part) >= 4 and part[1][:1].isalpha():
+            left_out[RELATIONS] += 1
+            continue
+        at = f"{path}:{number}"
+        if len(part) < 5:
+            raise InputError(f"{at}: wanted id, start, end, mention, type, entity, got {line!r:.60}. Put tabs between them.")
+        start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
+        checked_mention(at, text, start, end, "any", part[3])
         entity = part[5].strip() if len(part) > 5 else ""
-        annotations.append(Annotation(f"{path}:{number}", int(part[1]), end, part[3], part[4], entity))
+        annotations.append(Annotation(at, start, end, part[3], part[4], entity))
     return where, name, text, annotations
 
 
-def pubtator_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
-    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are left out."""
-    for where, name, text, given in pubtator_annotations(path, encoding):
-        named = (a for a in given if a.entity not in ("", "-", "-1"))
+def pubtator_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in `left_out` as well."""
+    left_out = Counter() if left_out is None else left_out
+    for where, name, text, given in pubtator_annotations(path, encoding, left_out):
+        named = [a for a in given if a.entity not in ("", "-", "-1")]
+        left_out[NO_ENTITY] += len(given) - len(named)
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
@@ -198,7 +193,7 @@ class _PubMed(Events[Document]):
             self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
 
 
-def pubmed_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+def pubmed_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner tags are flattened.
 
     Memory stays that of a few articles. Raises InputError as :func:`kg.linking.xml.read` does.
@@ -206,12 +201,12 @@ def pubmed_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
     return read(_PubMed(path), encoding)
 
 
-def xml_documents(path: Path, encoding: str = "utf-8") -> Iterator[Document]:
+def xml_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """BioC, where the outermost element is a collection; else PubMed."""
-    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding)
+    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding, left_out)
 
 
-FORMATS: dict[str, Callable[[Path, str], Iterator[Document]]] = {
+FORMATS: dict[str, Callable[[Path, str, Counter[str] | None], Iterator[Document]]] = {
     "jsonl": json_documents,
     "text": text_documents,
     "pubtator": pubtator_documents,
@@ -225,13 +220,14 @@ _ENDINGS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".txt": "text",
+    ".text": "text",
     ".pubtator": "pubtator",
     ".xml": "xml",
 }
 
 
 def _ending(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    return Path(unpacked_name(path).lower()).suffix
 
 
 def format_of(path: str | Path) -> str:
@@ -240,7 +236,7 @@ def format_of(path: str | Path) -> str:
     name, ending = path.name.lower(), _ending(path)
     if "bioc" in name and ending in (".xml", ".json"):
         return "bioc" if ending == ".xml" else "biocjson"
-    if "pubtator" in name:
+    if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
         return "pubtator"
     if ending not in _ENDINGS:
         raise InputError(f"{path}: cannot tell the format from this name. Give --format: one of {', '.join(FORMATS)}.")
@@ -253,21 +249,23 @@ def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> No
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     if empty not in ("error", "skip"):
         raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
-    try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
+    check_encoding(encoding)
 
 
-def files_in(paths: Iterable[str | Path]) -> list[Path]:
+def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
     """`paths`, every folder among them replaced by the files in it whose name stands for a format, sorted by path.
 
-    Raises InputError for a path that is not there and for a folder without such files.
+    `left_out` counts the other files of folders, but hidden ones, by the endings of their names. Raises
+    InputError for a path that is not there and for a folder without such files.
     """
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and _ending(p) in _ENDINGS]
+            every = [p for p in sorted(path.rglob("*")) if p.is_file()]
+            inside = [p for p in every if _ending(p) in _ENDINGS]
+            others = [p for p in every if _ending(p) not in _ENDINGS and not p.name.startswith(".")]
+            if left_out is not None:
+                left_out.update(f"{OTHER_FILES} ({p.suffix or 'no ending'})" for p in others)
             if not inside:
                 raise InputError(f"{path}: no text in this folder. Wanted files that end in {', '.join(_ENDINGS)}.")
             found += inside
@@ -279,19 +277,24 @@ def files_in(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def documents(
-    paths: Iterable[str | Path], format: str | None = None, empty: str = "error", encoding: str = "utf-8"
-) -> Iterator[Document]:
+    paths: Iterable[str | Path], format: str | None = None, empty: str = "error", encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+) -> Iterator[Document]:  # fmt: skip
     """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
 
     empty: "error" raises InputError at a document without text, "skip" leaves it out.  encoding: of all text files.
+    left_out: counts what is read and not used.
     Raises InputError for an unknown format and for every broken line.
     """
     check_options(format, empty, encoding)
     for path in map(Path, paths):
-        for document in FORMATS[format or format_of(path)](path, encoding):
+        for document in FORMATS[format or format_of(path)](path, encoding, left_out):
             if document.text.strip():
                 yield document
-            elif empty == "error":
+            elif empty == "skip":
+                if left_out is not None:
+                    left_out[EMPTY] += 1
+            else:
                 raise InputError(
                     f"{document.where}: document {document.id!r} has no text. "
                     "Remove it, or leave such documents out with --empty skip."

@@ -39,6 +39,8 @@ def checked_mention(
         )
     if not isinstance(entity, str) or not entity:
         raise InputError(f"{where}: mention [{start}, {end}): expected an entity id, a string, got {entity!r}.")
+    if surface is not None and not isinstance(surface, str):
+        raise InputError(f"{where}: mention [{start}, {end}): expected its text, a string, got {surface!r:.60}.")
     if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
         raise InputError(
             f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "

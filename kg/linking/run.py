@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from tqdm import tqdm
 
-from core.files import InputError, lines, locked, read_json, remove_leftovers, sha256, write_json, written
+from core.files import InputError, json_lines, locked, read_json, remove_leftovers, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import check_options, documents, files_in, format_of, write_documents
 from kg.linking.given import GivenLinker
@@ -75,17 +75,15 @@ def _read_part(path: Path, count: int) -> Iterator[Document]:
     if not path.is_file():
         raise InputError(f"{path}: this part is missing. Run the linking again; it makes the missing parts.")
     number = 0
-    for number, line in lines(path):
-        where = f"{path}:{number}"
+    again = "Delete this part and run the linking again."
+    for number, (where, record) in enumerate(json_lines(path, advice=again), 1):  # noqa: B007 - used after the loop
         try:
-            record = json.loads(line)
             name, text, mentions = record["id"], record["text"], record["mentions"]
             given = [(m["start"], m["end"], m["entity"], m["score"]) for m in mentions]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{where}: wanted one whole line with id, text and mentions ({error!r}). "
-                "Delete this part and run the linking again."
-            ) from error
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise TypeError("id or text is no string")
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{where}: wanted one whole line with id, text and mentions ({error!r}). {again}") from error
         checked = (checked_mention(where, text, start, end, entity, score=score) for start, end, entity, score in given)
         yield Document(name, text, tuple(checked), where)
     if number != count:
@@ -233,7 +231,8 @@ def link_corpus(
         encoding = "utf-8"
     if not inputs:
         raise InputError("inputs: wanted at least one file")
-    paths = files_in(inputs)
+    unread: Counter[str] = Counter()
+    paths = files_in(inputs, unread)
     options: dict[str, Any] = {}
     if linker == "given":
         GivenLinker((), unknown=unknown)  # says at once when there is no such way
@@ -262,7 +261,7 @@ def link_corpus(
         entities: set[str] = set()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             for counts, with_it in _results(
-                model, documents(paths, format, empty, encoding), out, chunk, workers, lock
+                model, documents(paths, format, empty, encoding, unread), out, chunk, workers, lock
             ):
                 parts.append(counts.documents)
                 mentions, came = mentions + counts.mentions, came + with_it
@@ -280,6 +279,8 @@ def link_corpus(
         }
         if linker == "given":
             manifest["left_out"] = came - mentions  # of an unknown id, or overlapping another
+        if +unread:
+            manifest["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
         write_json(out / "manifest.json", manifest)
         (out / "state.json").unlink()
         return manifest | {"new": True}

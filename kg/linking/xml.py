@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, explained, opened
+from core.files import InputError, largest_document, reading, too_large
 
 Made = TypeVar("Made")
 BLOCK = 1 << 16
@@ -58,15 +56,20 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
     """What `events` makes of its file, as soon as it is made.
 
     A DOCTYPE is allowed; nothing is fetched. XML says its encoding itself: another `encoding` than utf-8 raises
-    InputError, as do broken XML, a compressed file that is cut, and entities that are declared or not defined.
+    InputError, as do broken XML, a compressed file that is cut, entities that are declared or not defined, and more bytes
+    for one of what is made than a document may take.
     """
     path = events.path
     if encoding.lower() not in ("utf-8", "utf8"):
         raise InputError(f"{path}: XML names its own encoding. Leave --encoding {encoding} out.")
-    with opened(path) as handle:
+    size = 0
+    with reading(path, lambda: events.where) as handle:
         try:
             while block := handle.read(BLOCK):
                 events.parser.Parse(block, False)
+                size = 0 if events.ready else size + len(block)
+                if size > largest_document():
+                    raise too_large(events.where, "a document")
                 yield from events.ready
                 events.ready.clear()
             events.parser.Parse(b"", True)
@@ -75,10 +78,10 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
                 f"{path}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
                 "The file may be cut; fetch it again."
             ) from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{events.where}: the compressed file is cut or broken. Fetch it again.") from error
-        except OSError as error:
-            raise explained(error, path) from error
+        except InputError:
+            raise
+        except (LookupError, ValueError) as error:  # of the encoding that the file names, or of its bytes in it
+            raise InputError(f"{events.where}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
 
 
 class _Root(Events[str]):
@@ -94,4 +97,7 @@ class _Root(Events[str]):
 
 def root_of(path: Path, encoding: str = "utf-8") -> str:
     """The name of a file's outermost element. Raises InputError as :func:`read` does."""
-    return next(read(_Root(path), encoding))
+    root = next(read(_Root(path), encoding), None)
+    if root is None:
+        raise InputError(f"{path}: no XML element in it. The file may be cut; fetch it again.")
+    return root

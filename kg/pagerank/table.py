@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +135,7 @@ def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
     counts = np.full(len(index), -1.0)
     for number, line in lines(path):
         name, tab, count = line.rpartition("\t")
-        if not tab or not count.isdecimal():
+        if not tab or re.fullmatch("[0-9]{1,12}", count) is None:
             raise InputError(f"{path}:{number}: wanted 'id<TAB>count', a whole number of at least 0, got {line[:60]!r}")
         if name not in index:
             raise InputError(

@@ -19,6 +19,7 @@ Pieces joined give the name, character by character.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,10 +139,10 @@ def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
     Raises InputError naming path:line.
     """
     for number, line in lines(path):
-        values = line.removeprefix("\ufeff").split() if number == 1 else line.split()
+        values = line.split()
         if not values:
             continue
-        count = values[1] if len(values) > 1 and values[1].isdecimal() else None
+        count = values[1] if len(values) > 1 and re.fullmatch("[0-9]{1,12}", values[1]) else None
         if len(values) > 3 or (len(values) == 3 and count is None) or (count is not None and int(count) < 1):
             raise InputError(f"{path}:{number}: wanted a word, then a count of at least 1 and a tag if you like, with blanks "
                              f"or tabs between, got {line[:60]!r}. Mend the line.")  # fmt: skip

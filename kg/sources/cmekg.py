@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import re
+import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution
@@ -125,14 +126,26 @@ _OBJECTS = {predicate: kind for kind, predicates in OBJECTS.items() for predicat
 _CJK = re.compile("[㐀-鿿]")
 
 
+def _shown(value: Any) -> str:
+    """The beginning of a value that is none of a graph's, however deep it is and however many digits it has."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "of many digits"
+
+
+class _Refused(Exception):
+    """A pickle that would import or call something."""
+
+
 class _Plain(pickle.Unpickler):
     """Reads dictionaries, lists and strings; whatever would import or call something is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise InputError(f"it wants to run {module}.{name}")
+        raise _Refused(f"it wants to run {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise InputError(f"it refers to an object outside of it ({pid!r})")
+        raise _Refused(f"it refers to an object outside of it ({_shown(pid)})")
 
 
 def files(path: str | Path | None = None) -> list[Path]:
@@ -155,36 +168,41 @@ def parsed(path: Path) -> Heads:
     Raises InputError when the file is cut, would run code, or is something else; the message names the head.
     """
     wanted = "wanted a pickle of {head: {predicate: [tail, ...]}}, strings only"
-    try:
-        with opened(path) as handle:
+    with opened(path) as handle:
+        try:
             heads = _Plain(handle).load()
-    except InputError as error:
-        raise InputError(f"{path}: {wanted}, but {error}; nothing was run. Take the file of PyCMeKG 0.2.5.") from error
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: {wanted}; it is cut or no pickle ({error}). Fetch it again.") from error
+        except _Refused as error:
+            raise InputError(f"{path}: {wanted}, but {error}; nothing was run. Take the file of PyCMeKG 0.2.5.") from error
+        except Exception as error:  # whatever the opcodes of a broken pickle lead to: MemoryError, OverflowError, TypeError …
+            raise InputError(f"{path}: {wanted}; it is cut or no pickle ({error}). Fetch it again.") from error
 
     def broken(place: str, value: Any, what: str) -> InputError:
         return InputError(
-            f"{path}: {place}: wanted {what}, got {type(value).__name__} {str(value)[:40]!r}. "
+            f"{path}: {place}: wanted {what}, got {type(value).__name__} {_shown(value):.60}. "
             "Take the file of PyCMeKG 0.2.5."
         )
 
     if not isinstance(heads, dict):
         raise broken("the whole", heads, "a dictionary of heads")
     for head, predicates in heads.items():
-        if not isinstance(head, str) or not head.strip():
-            raise broken(f"head {head!r}", head, "a name")
+        if not isinstance(head, str) or not head.strip() or not _is_text(head):
+            raise broken(f"head {_shown(head)}", head, "a name")
         if not isinstance(predicates, dict):
-            raise broken(f"head {head!r}", predicates, "a dictionary of predicates")
+            raise broken(f"head {_shown(head)}", predicates, "a dictionary of predicates")
         for predicate, tails in predicates.items():
-            if not isinstance(predicate, str) or not predicate.strip():
-                raise broken(f"head {head!r}, predicate {predicate!r}", predicate, "a name")
+            if not isinstance(predicate, str) or not predicate.strip() or not _is_text(predicate):
+                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", predicate, "a name")
             if not isinstance(tails, list):
-                raise broken(f"head {head!r}, predicate {predicate!r}", tails, "a list of tails")
+                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tails, "a list of tails")
             for tail in tails:
-                if not isinstance(tail, str):
-                    raise broken(f"head {head!r}, predicate {predicate!r}", tail, "strings as tails")
+                if not isinstance(tail, str) or not _is_text(tail):
+                    raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tail, "strings as tails")
     return heads
+
+
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it: a pickle's strings may have halves of surrogate pairs."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _even(text: str) -> str:

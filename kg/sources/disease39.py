@@ -63,8 +63,6 @@ def rows(path: str | Path, encoding: str = "gb18030") -> Iterator[tuple[str, dic
             if len(values) != len(header):
                 raise InputError(f"{path}:{number}: wanted {len(header)} columns, got {len(values)}. Mend the line.")
             yield f"{path}:{number}", dict(zip(header, values, strict=True))
-    except LookupError as error:
-        raise InputError(f"--encoding {encoding}: no such encoding; try gb18030 or utf-8") from error
     except csv.Error as error:
         raise InputError(f"{path}:{number}: not valid CSV ({error}). Mend the line.") from error
 

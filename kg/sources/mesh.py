@@ -11,14 +11,13 @@ triples    is_a by tree number (descriptors); mapped_to a heading that is in the
 
 from __future__ import annotations
 
-import gzip
 import xml.etree.ElementTree as Xml
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from core.files import InputError, lines, opened
+from core.files import InputError, largest_document, lines, reading, too_large, unpacked_name
 from kg.graph import KnowledgeGraph, table
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}
@@ -39,7 +38,7 @@ class Record:
 
 
 def is_xml(path: Path) -> bool:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix == ".xml"
+    return Path(unpacked_name(path)).suffix.lower() == ".xml"
 
 
 def _text(element: Xml.Element, path: str) -> str:
@@ -70,19 +69,29 @@ def _record(element: Xml.Element, where: str) -> Record:
 
 
 def _from_xml(path: Path) -> Iterator[Record]:
+    parser: Any = Xml.XMLPullParser(("start", "end"))  # its stubs know no types of events
+    depth = size = 0
     try:
-        with opened(path) as handle:
-            depth = 0
-            for event, element in Xml.iterparse(handle, ("start", "end")):
-                depth += 1 if event == "start" else -1
-                if event == "end" and element.tag in RECORDS:
-                    yield _record(element, str(path))
-                if event == "end" and depth == 1:
-                    element.clear()
+        with reading(path) as handle:
+            while block := handle.read(1 << 16):
+                parser.feed(block)
+                size += len(block)
+                for event, element in parser.read_events():
+                    depth += 1 if event == "start" else -1
+                    if event == "end" and element.tag in RECORDS:
+                        yield _record(element, str(path))
+                    if event == "end" and depth == 1:
+                        element.clear()
+                        size = 0
+                if size > largest_document():
+                    raise too_large(str(path), "a record")
+            parser.close()
     except Xml.ParseError as error:
         raise InputError(f"{path}:{error.position[0]}: not valid XML ({error}). Fetch the file again.") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: the compressed file is cut or broken. Fetch it again.") from error
+    except InputError:
+        raise
+    except (LookupError, ValueError) as error:  # of the encoding that the file names
+        raise InputError(f"{path}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
 
 
 def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:

@@ -12,16 +12,13 @@ https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are r
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, lines, opened
+from core.files import InputError, lines, parse_json, read_text, unpacked_name
 from kg.graph import KnowledgeGraph, table
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
@@ -199,15 +196,7 @@ def curie(iri: str) -> str:
 
 
 def _json(path: Path) -> Any:
-    try:
-        with opened(path) as handle:
-            return json.loads(handle.read().decode("utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}). Fetch the file again.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start}: not utf-8 text. Fetch the file again.") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: the compressed file is cut or broken. Fetch it again.") from error
+    return parse_json(read_text(path), str(path), "Fetch the file again.")
 
 
 def _part(value: Any, key: str, kind: type, where: str) -> Any:
@@ -302,7 +291,7 @@ def parsed(path: str | Path) -> Ontology:
     Raises InputError naming path:line (JSON: path and node) when the file is missing or broken.
     """
     path = Path(path)
-    form = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    form = Path(unpacked_name(path)).suffix.lower()
     if form not in (".obo", ".json"):
         raise InputError(f"{path}: wanted an .obo or .json file (.gz too). Rename it, or choose another source.")
     return _from_text(path) if form == ".obo" else _from_json(path)

@@ -37,7 +37,7 @@ def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source
     for number, line in lines(path, encoding):
         if not line.strip():
             continue
-        part = [" ".join(value.split()) for value in line.removeprefix("\ufeff").split("\t")]
+        part = [" ".join(value.split()) for value in line.split("\t")]
         if len(part) != 3 or not all(part):
             raise InputError(f"{path}:{number}: wanted subject, predicate, object, tabs between them, got {line[:60]!r}. "
                              "Mend the line.")  # fmt: skip

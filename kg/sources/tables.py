@@ -4,21 +4,22 @@
     definitions  id, text                                   triples   head, relation, tail
     equivalences head, tail [, relation]                    pairs that mean the same; they never become triples
 
-Every table has a header line (JSON Lines: these keys); further columns are ignored. CSV is quoted with `"`, TSV is not
-quoted. A folder is searched for entities.csv, names.tsv.gz, …; a single file holds triples. PyKEEN's and Hetionet's
-triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
+Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`, TSV is not quoted. A folder is searched for
+entities.csv, names.tsv.gz, … or, where a part has no such file, one of another usual name (FILES: relations.csv, synonyms.tsv);
+a single file holds triples. Names of files and columns may be in upper or lower case, in the singular or the plural; columns
+that may be left out have other usual names too (COLUMNS: lang). Further files and columns are counted in the manifest. PyKEEN's
+and Hetionet's triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
-import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from core.files import InputError, lines
+from core.files import InputError, check_encoding, json_lines, lines, unpacked_name
 from kg.graph import SCHEMAS, KnowledgeGraph, table
 
 FORMS = (".csv", ".tsv", ".jsonl")
@@ -29,28 +30,59 @@ REQUIRED = {
     "triples": ("head", "relation", "tail"),
     "equivalences": ("head", "tail"),
 }
-SAME = "equivalent"  #: the relation of an equivalence that names none  # fmt: skip
+#: Other names of the files of a part, singular and without their endings.
+FILES = {
+    "entities": ("entity", "node", "concept", "vertex"),
+    "names": ("name", "synonym", "alias", "term"),
+    "definitions": ("definition", "description"),
+    "triples": ("triple", "relation", "edge", "relationship", "fact"),
+    "equivalences": ("equivalence", "equivalent"),
+}
+#: Other names of the columns that may be left out.
+COLUMNS = {
+    "type": ("kind", "category", "semantictype", "entitytype"),
+    "kind": ("type", "nametype"),
+    "language": ("lang", "lat"),
+    "source": ("vocabulary", "sab"),
+    "relation": ("predicate",),
+}
+SAME = "equivalent"  #: the relation of an equivalence that names none
 
 Row = tuple[str, dict[str, str]]  # (path:line, values)
 
 
 def _form(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    return Path(unpacked_name(path)).suffix.lower()
 
 
-def _found(folder: Path, part: str) -> list[Path]:
-    return [path for form in FORMS for end in ("", ".gz") if (path := folder / f"{part}{form}{end}").is_file()]
+def _plain(name: str) -> str:
+    """A name of a file or column without case, blanks, _ and -, in the singular."""
+    name = "".join(c for c in name.lower() if c not in " _-")
+    for plural, singular in (("ies", "y"), ("vertices", "vertex"), ("aliases", "alias"), ("s", "")):
+        if name.endswith(plural) and not name.endswith(("ss", "alias")):
+            return name.removesuffix(plural) + singular
+    return name
+
+
+def _found(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
+    """({part: its files} of `parts` by their names, the other files). Raises InputError where two other names are for one part."""
+    every = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    tables = {path: _plain(Path(unpacked_name(path)).stem) for path in every if _form(path) in FORMS}
+    found: dict[str, list[Path]] = {}
+    for part in parts:
+        order = [path for form in FORMS for path in tables if _form(path) == form]
+        found[part] = [path for path in order if tables[path] == _plain(part)]
+        if found[part]:
+            continue
+        others = [path for path in order if tables[path] in FILES[part]]
+        if len({tables[path] for path in others}) > 1:
+            raise InputError(f"{folder}: {' and '.join(p.name for p in others)} could all be {part}. Name which: --{part} FILE")
+        found[part] = others
+    return found, [path for path in every if not any(path in own for own in found.values())]
 
 
 def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
-    for number, line in lines(path, encoding):
-        where = f"{path}:{number}"
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{where}: wanted a JSON object, got {line[:60]!r}. Mend the line.") from error
-        if not isinstance(value, dict):
-            raise InputError(f"{where}: wanted a JSON object, got {line[:60]!r}. Mend the line.")
+    for where, value in json_lines(path, encoding, "Mend the line."):
         yield where, {key: "" if item is None else str(item) for key, item in value.items()}
 
 
@@ -60,8 +92,8 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):
-            yield (line.removeprefix("\ufeff") if number == 1 else line) + "\n"
+        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+            yield line + "\n"
 
     reader = csv.reader(text(), delimiter="," if comma else "\t", strict=comma,
                         quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE)  # fmt: skip
@@ -72,6 +104,8 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
             where, start = f"{path}:{start}", number + 1
             if columns is None:
                 columns = tuple(value.strip() for value in values)
+                if twice := [column for column in columns if columns.count(column) > 1]:
+                    raise InputError(f"{where}: the column {twice[0]!r} stands there twice. Rename one of the two.")
                 continue
             if len(values) != len(columns):
                 raise InputError(f"{where}: wanted {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
@@ -82,24 +116,51 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
 
 
 def _rows(
-    path: Path, part: str, encoding: str, headerless: bool, columns: dict[str, str], optional: tuple[str, ...] = ()
-) -> Iterator[Row]:
+    path: Path, part: str, encoding: str, headerless: bool, columns: dict[str, str], optional: tuple[str, ...],
+    left_out: Counter[str],
+) -> Iterator[Row]:  # fmt: skip
     """The required (never empty) and optional columns of one table, `columns` being the names the file has for them."""
     header = REQUIRED[part] if headerless else None
     rows = _json_rows(path, encoding) if _form(path) == ".jsonl" else _delimited_rows(path, encoding, header)
+    places: dict[tuple[str, ...], dict[str, str]] = {}
+    further: dict[str, None] = {}
     for where, values in rows:
+        own = places.get(tuple(values))
+        if own is None:
+            own = places[tuple(values)] = _places(where, part, tuple(values), columns, optional)
+            further.update((name, None) for name in values if name not in own.values())
         row = {}
         for column in REQUIRED[part]:
-            value = values.get(columns.get(column, column))
-            if value is None:
-                raise InputError(f"{where}: wanted the columns {', '.join(REQUIRED[part])}, got {', '.join(values)}. "
-                                 "Rename them, say --columns head=source,…, or use --headerless.")  # fmt: skip
+            value = values[own[column]]
             row[column] = value if column == "text" else " ".join(value.split())
             if not row[column]:
                 raise InputError(f"{where}: {column} is empty. Fill it in or take the line out.")
         for column in optional:
-            row[column] = values.get(columns.get(column, column), "").strip()
+            row[column] = values[own[column]].strip() if column in own else ""
         yield where, row
+    if further:
+        left_out[f"columns of {path.name} that no table of {part} has ({', '.join(further):.200})"] += len(further)
+
+
+def _places(
+    where: str, part: str, header: tuple[str, ...], columns: dict[str, str], optional: tuple[str, ...]
+) -> dict[str, str]:
+    """{our column: its name in `header`}. Raises InputError for a required one that is missing, and for two of one name."""
+    found: dict[str, str] = {}
+    for column in (*REQUIRED[part], *optional):
+        named = columns.get(column, column)
+        same = [name for name in header if name == named] or [name for name in header if _plain(name) == _plain(named)]
+        if not same and column in optional and column not in columns:
+            free = [name for name in header if name not in columns.values() and _plain(name) not in map(_plain, found)]
+            same = [name for name in free if _plain(name) in COLUMNS[column]]
+        if len(same) > 1:
+            raise InputError(f"{where}: {' and '.join(same)} could both be {column}. Say which: --columns {column}={same[0]}")
+        if same:
+            found[column] = same[0]
+        elif column in REQUIRED[part]:
+            raise InputError(f"{where}: wanted the columns {', '.join(REQUIRED[part])}, got {', '.join(header):.200}. "
+                             "Rename them, say --columns head=source,…, or use --headerless.")  # fmt: skip
+    return found
 
 
 def files(path: str | Path) -> list[Path]:
@@ -151,10 +212,7 @@ def read(
     path = Path(path)
     if missing not in ("error", "add"):
         raise InputError(f"--missing {missing}: wanted error or add")
-    try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
+    check_encoding(encoding)
     renamed: dict[str, str] = {}
     for pair in columns:
         ours, equals, theirs = pair.partition("=")
@@ -164,16 +222,22 @@ def read(
         renamed[ours] = theirs
     given = {"entities": entities, "names": names, "definitions": definitions, "triples": triples,
              "equivalences": equivalences}  # fmt: skip
+    left_out: Counter[str] = Counter()
     if path.is_dir():
-        found = {part: [path / one for one in chosen] if chosen is not None else _found(path, part)
-                 for part, chosen in given.items()}  # fmt: skip
+        by_name, others = _found(path, [part for part, chosen in given.items() if chosen is None])
+        found = {part: by_name[part] if chosen is None else [path / one for one in chosen] for part, chosen in given.items()}
+        read_too = {file for own in found.values() for file in own}
+        unread = [file for file in others if file not in read_too]
+        if unread:
+            left_out[f"files that are no table ({', '.join(file.name for file in unread):.200})"] = len(unread)
     else:
         found = {part: [] for part in given} | {"triples": [path]}
     if not any(found.values()):
         raise InputError(f"{path}: no tables here. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz too), or "
                          "name files with --entities, --names, --definitions, --triples, --equivalences.")  # fmt: skip
     if not found["entities"] and missing == "error":
-        raise InputError(f"{path}: no entities table. Give one (id, name, type), or take all ids: --missing add")
+        others_too = f"; not read: {', '.join(f.name for f in unread):.200}" if path.is_dir() and unread else ""
+        raise InputError(f"{path}: no entities table{others_too}. Give one (id, name, type), or take all ids: --missing add")
 
     entity: dict[str, tuple[str, str]] = {}
     name_rows: dict[tuple[str, str, str, str, str], None] = {}
@@ -189,25 +253,29 @@ def read(
             name_rows[one, one, "preferred", language, source] = None
         return one
 
+    def add(rows: dict[Any, None], part: str, *row: str) -> None:
+        left_out[f"rows of {part} that stand there twice"] += row in rows
+        rows[row] = None
+
     for file in found["entities"]:
-        for where, row in _rows(file, "entities", encoding, False, renamed, ("type",)):
+        for where, row in _rows(file, "entities", encoding, False, renamed, ("type",), left_out):
             if row["id"] in entity:
                 raise InputError(f"{where}: entity id {row['id']!r} stands there twice. Take one of them out.")
             entity[row["id"]] = row["name"], row["type"]
             name_rows[row["id"], row["name"], "preferred", language, source] = None
     for file in found["names"]:
-        for where, row in _rows(file, "names", encoding, False, renamed, ("kind", "language", "source")):
-            name_rows[known(row["id"], where), row["name"], row["kind"] or "synonym", row["language"] or language,
-                      row["source"] or source] = None  # fmt: skip
+        for where, row in _rows(file, "names", encoding, False, renamed, ("kind", "language", "source"), left_out):
+            add(name_rows, "names", known(row["id"], where), row["name"], row["kind"] or "synonym",
+                row["language"] or language, row["source"] or source)  # fmt: skip
     for file in found["definitions"]:
-        for where, row in _rows(file, "definitions", encoding, False, renamed):
-            definition_rows[known(row["id"], where), row["text"].strip()] = None
+        for where, row in _rows(file, "definitions", encoding, False, renamed, (), left_out):
+            add(definition_rows, "definitions", known(row["id"], where), row["text"].strip())
     for file in found["triples"]:
-        for where, row in _rows(file, "triples", encoding, headerless, renamed):
-            triple_rows[known(row["head"], where), row["relation"], known(row["tail"], where)] = None
+        for where, row in _rows(file, "triples", encoding, headerless, renamed, (), left_out):
+            add(triple_rows, "triples", known(row["head"], where), row["relation"], known(row["tail"], where))
     for file in found["equivalences"]:
-        for where, row in _rows(file, "equivalences", encoding, False, renamed, ("relation",)):
-            equal_rows[known(row["head"], where), row["relation"] or SAME, known(row["tail"], where)] = None
+        for where, row in _rows(file, "equivalences", encoding, False, renamed, ("relation",), left_out):
+            add(equal_rows, "equivalences", known(row["head"], where), row["relation"] or SAME, known(row["tail"], where))
 
     def built(part: str, rows: list[tuple[str, ...]]) -> dict[str, list[str]]:
         return {column: [row[place] for row in rows] for place, column in enumerate(SCHEMAS[part].names)}
@@ -218,5 +286,5 @@ def read(
         definitions=table("definitions", built("definitions", list(definition_rows))),
         triples=table("triples", built("triples", list(triple_rows))),
         equivalences=table("equivalences", built("equivalences", list(equal_rows))),
-        manifest={"source": f"tables in {path.name}", "version": version, "licence": licence},
-    )
+        manifest={"source": f"tables in {path.name}", "version": version, "licence": licence, "left_out": dict(+left_out)},
+    )  # fmt: skip

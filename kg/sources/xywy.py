@@ -19,7 +19,7 @@ texts() gives the running text: desc, cause, prevent, symptom, nursing, good-die
 
 from __future__ import annotations
 
-import json
+import lzma
 import re
 import tarfile
 import zlib
@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from core.files import InputError, explained
+from core.files import WHOLE, InputError, decode, explained, parse_json
 from kg.graph import KnowledgeGraph, table
 
 #: (part of the record or "", list in it) -> (relation, type of what the list names)
@@ -89,13 +89,19 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
             if not members:
                 raise InputError(f"{path}: no medical_0.json, medical_1.json, … in it. Give another archive.")
             for member in sorted(members, key=lambda m: _number(PurePosixPath(m.name).name)):
+                if member.size > WHOLE:
+                    raise InputError(f"{path}/{member.name}: {member.size:,} bytes unpacked. Is this the right archive?")
                 handle = archive.extractfile(member)
                 assert handle is not None  # it is a file
                 yield f"{path}/{member.name}", handle.read()
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path}: wanted a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it again.") \
             from error  # fmt: skip
     except OSError as error:
+        if error.errno is None:
+            raise InputError(f"{path}: the archive is cut or broken ({error}). Fetch it again.") from error
         raise explained(error, path) from error
 
 
@@ -110,10 +116,7 @@ def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
 def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(where, the disease's name, record), in order. Raises InputError naming file and key for what is broken."""
     for where, content in _contents(Path(path)):
-        try:
-            found = json.loads(content.decode("utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{where}: not valid JSON in UTF-8 ({error}). Fetch the file again.") from error
+        found = parse_json(decode(content, where), where, "Fetch the file again.")
         if not isinstance(found, dict):
             raise InputError(f'{where}: wanted {{"0": disease, …}}, got {type(found).__name__}. Fetch the file again.')
         for key, record in found.items():

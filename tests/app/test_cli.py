@@ -16,9 +16,10 @@ from safetensors.torch import load_file
 
 from app import verbs
 from app.cli import NAMES, drawn_papers, linker_options, main, resolve
-from core.files import read_json
+from core.files import InputError, read_json
 from core.logs import set_up
 from core.settings import Option, expected, options_of
+from inference.chain import Pipeline
 from tests.fakes import umls as fake_umls
 from tests.fakes.graphs import graph
 from tests.fakes.kebiolm import Folders
@@ -44,7 +45,7 @@ def test_a_text_is_linked(folder: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_lines_of_standard_input_are_texts(
     folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("foozin\n\nnothing\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"foozin\n\nnothing\n")))
     assert main(["link", "--graph", folder, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(x["text"], len(x["mentions"])) for x in lines] == [("foozin", 1), ("nothing", 0)]
@@ -252,3 +253,56 @@ def test_the_command_runs_from_any_folder(folder: str, tmp_path: Path) -> None:
     (root / ".venv" / "bin" / "python").unlink()
     done = subprocess.run([tmp_path / "link", *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and "run `make setup`" in done.stderr
+
+
+def test_bad_bytes_on_standard_input_are_one_error(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"foozin\n\xff\xfe\n")))
+    assert main(["link", "--graph", folder]) == 2
+    assert "error: standard input:2: not utf-8 text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--device", "quantum"], "device quantum: expected cpu, cuda"),
+    (["--nil", "nan"], "nan: expected a number"),
+    (["BEAMS=x"], "BEAMS=x: expected a whole number"),
+    (["--candidates", "all:x"], "candidates 'all:x': expected all, tfidf:50"),
+    (["--max-document", "0"], "--max-document 0: expected 1 to 1024 MiB"),
+])  # fmt: skip
+def test_options_that_the_chain_does_not_use_are_checked(
+    folder: str, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["link", "--graph", folder, "--text", "foozin", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_chain_from_python_refuses_no_number() -> None:
+    with pytest.raises(InputError, match="nil nan: expected a number"):
+        Pipeline("graph", nil=float("nan"))
+
+
+def test_a_paper_without_tables_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "foo"]) == main(["table", "sapber", "1"]) == main(["table", "sapbert"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert "no tables of paper 'foo'" in said[0] and "Choose from: embert, genbioel, kebiolm, sapbert, smedbert" in said[0]
+    assert "did you mean" in said[1].lower() and "expected the number of a table: 1, 2" in said[2]
+
+
+def test_what_a_file_holds_and_is_not_linked_is_counted(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.pubtator").write_text("1|t|foozin\n1|a|helps\n1\tCID\tA\tB\n")
+    (notes / "b.pdf").write_text("x")
+    words = ["link", "--graph", folder, "--input", str(notes), "--output", str(tmp_path / "a.pubtator.jsonl")]
+    assert main(words) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:] == [
+        "left out: 1 files of a folder whose names stand for no format (.pdf)", "left out: 1 relation lines",
+    ]  # fmt: skip
+    (record,) = [json.loads(line) for line in (tmp_path / "a.pubtator.jsonl").read_text().splitlines()]
+    assert record["text"] == "foozin\nhelps"  # the last ending decides about the format
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"]["relation lines"] == 1

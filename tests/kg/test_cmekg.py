@@ -169,3 +169,16 @@ def test_the_commands(tmp_path):
     assert read_json(tmp_path / "graph" / "manifest.json")["reader"] == "cmekg"
     lines = (tmp_path / "texts.jsonl").read_text().splitlines()
     assert len(lines) == len(list(cmekg.texts(file))) and "/templated-0" in lines[0]
+
+
+@pytest.mark.parametrize("content", [
+    b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b".",  # 4 EiB of bytes to come
+    b"\x80\x02\x8b\xff\xff\xff\x7f.",  # an integer of 2 GiB
+    pickle.dumps({"a": {"b": ["\ud800"]}}, 4),
+    pickle.dumps({"a": {"b": [10**5000]}}, 4),
+    b"(" * 200_000 + b"l" * 199_999 + b".",  # a list in a list in a list …
+])  # fmt: skip
+def test_opcodes_of_a_broken_pickle_are_one_error(tmp_path, content):
+    (tmp_path / "cmekg.pkl").write_bytes(content)
+    with pytest.raises(InputError, match=r"cmekg\.pkl: .*wanted"):
+        cmekg.parsed(tmp_path / "cmekg.pkl")

@@ -260,3 +260,27 @@ def test_digests(tmp_path):
     (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
     assert sha256(tmp_path / "d") != before
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1}) != digest({"a": 1, "b": [3]})
+
+
+@pytest.mark.parametrize("manifest", ["[]", '{"format": 1, "counts": {}, "sha256": null}', '{"format": 1', "[" * 100_000])
+def test_a_manifest_that_is_none_is_one_error(tmp_path, manifest):
+    folder = graph().save(tmp_path / "g")
+    (folder / "manifest.json").write_text(manifest)
+    with pytest.raises(InputError, match=r"manifest\.json: (wanted|not valid)"):
+        KnowledgeGraph.load(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1" + bytes(60) + b"PAR1", "numbers"])
+def test_a_bad_parquet_file_with_a_right_checksum_is_one_error(tmp_path, content):
+    folder = graph().save(tmp_path / "g")
+    file = folder / "names.parquet"
+    if content == "numbers":
+        columns = {name: pa.array([[1]]) for name in ("id", "name", "kind", "language", "source")}
+        pq.write_table(pa.table(columns), file)
+    else:
+        file.write_bytes(content)
+    manifest = read_json(folder / "manifest.json")
+    manifest["sha256"]["names.parquet"] = sha256(file)
+    write_json(folder / "manifest.json", manifest)
+    with pytest.raises(InputError, match=r"names"):
+        KnowledgeGraph.load(folder)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
-from core.files import InputError
-from kg.linking.documents import documents, format_of, write_documents
+from core.files import InputError, limit_documents
+from kg.linking.documents import documents, files_in, format_of, write_documents
 from kg.linking.mentions import Document, Mention
 from tests.fakes import documents as fakes
 
@@ -132,10 +133,14 @@ BAD = {
     "bioc overlap": ("x.xml", bioc(passage("abc") + passage("d", 2)), r"offset 2 begins before the end .* \(3\)"),
     "bioc outside": ("x.xml", bioc(passage("abc", 0, (1, 9, ""))), r"x\.xml:1: mention \[1, 10\) is outside"),
     "bioc surface": ("x.xml", bioc(passage("abc", 0, (1, 2, "no"))), r"covers 'bc', the file says 'no'"),
-    "bioc json": ("x.bioc.json", '{"documents": [{"id": "1"}]}', r"x\.bioc\.json: document 1: wanted an object with an id"),
-    "bioc json list": ("x.bioc.json", '{"a": 1}', r"wanted a BioC collection: an object with a list under documents"),
+    "bioc json": (
+        "x.bioc.json",
+        '{"documents": [{"id": "1"}]}',
+        r"x\.bioc\.json: document 1: wanted an object with an id",
+    ),
+    "bioc json list": ("x.bioc.json", '{"a": 1}', r"wanted a list of objects, or an object with one under documents"),
     "bioc json passage": ("x.bioc.json", '[{"id": 1, "passages": ["a"]}]', r"document 1 \(1\): not as BioC has it"),
-    "bioc json cut": ("x.bioc.json", '{"documents": [', r"x\.bioc\.json: not valid JSON"),
+    "bioc json cut": ("x.bioc.json", '{"documents": [', r"x\.bioc\.json:1: the list does not end"),
     "bioc as lines": ("x.json", '{"documents": []}', r"x\.json:1: this is BioC in JSON\. Give --format biocjson"),
     "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: wanted id, start, end"),
     "pubtator surface": ("x.pubtator", "1|t|cat\n1|a|b\n1\t0\t3\tdog\tT\tC\n", r"x\.pubtator:3: mention \[0, 3\)"),
@@ -206,7 +211,90 @@ def test_xml_is_read_in_bounded_memory(tmp_path):
 def test_bioc_keeps_the_files_offsets(tmp_path):
     two = '<annotation id="2"><infon key="identifier">D2</infon><location offset="9" length="1"/><location offset="6" length="1"/>'
     text = passage("ab", 3) + passage("cdefg", 6, (7, 2, "de")) + passage("h", 11)
-    (tmp_path / "x.xml").write_text(bioc(text.replace("</passage>", two + "<text>c f</text></annotation></passage>", 1)))
+    (tmp_path / "x.xml").write_text(
+        bioc(text.replace("</passage>", two + "<text>c f</text></annotation></passage>", 1))
+    )
     (read,) = documents([tmp_path / "x.xml"])
     assert read.text == "   ab\ncdefgh"  # offsets are kept: a gap is blank, and what touches stays together
     assert sorted(read.mentions) == [Mention(6, 10, "D2"), Mention(7, 9, "D1")]  # of two places: from first to last
+
+
+TEXT = "1|t|cat\n1|a|b\n"
+MORE = {
+    "negative start": ("x.pubtator", TEXT + "1\t-1\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
+    "decimal start": ("x.pubtator", TEXT + "1\t12.0\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
+    "long start": ("x.pubtator", TEXT + f"1\t{'9' * 5000}\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
+    "no start": ("x.pubtator", TEXT + "1\t\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
+    "cut abstract": ("x.pubtator", "1|t|cat\n1|a", r"x\.pubtator:1: wanted a line"),
+    "number as mention": (
+        "x.jsonl",
+        line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "mention": 7}]),
+        r"x\.jsonl:1: mention \[2, 5\): expected its text, a string, got 7",
+    ),
+    "xml encoding": ("x.xml", "<?xml version='1.0' encoding='foo-9'?><collection/>", r"x\.xml:1: the XML's encoding cannot be read"),  # noqa: E501
+    "no element": ("x.xml", "", r"x\.xml:1: broken XML"),
+    "carriage return": ("x.txt", "a\nb\rc\n", r"x\.txt:2: a carriage return inside the line"),
+    "far offset": ("x.xml", bioc(passage("a", 3_000_000_000)), r"document 7: the passage at offset 3,000,000,000 comes .*--max-document"),  # noqa: E501
+    "far json offset": (
+        "x.bioc.json",
+        '[{"id": 1, "passages": [{"offset": 3000000000, "text": "a"}]}]',
+        r"the passage at offset 3,000,000,000",
+    ),
+    "passage of no text": ("x.bioc.json", '[{"id": 1, "passages": [{"offset": 0, "text": ["a"]}]}]', r"wanted a string as the text"),  # noqa: E501
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MORE)
+def test_what_was_read_in_silence_or_not_caught_names_file_and_line(tmp_path, case):
+    name, content, message = MORE[case]
+    (tmp_path / name).write_text(content, newline="")
+    with pytest.raises(InputError, match=message):
+        list(documents([tmp_path / name]))
+
+
+def test_a_start_with_a_blank_is_a_mention(tmp_path):
+    (tmp_path / "x.pubtator").write_text(TEXT + "1\t0 \t3\tcat\tT\tC\n")
+    assert next(documents([tmp_path / "x.pubtator"])).mentions == (Mention(0, 3, "C"),)
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    for name in ("d.PubTator.txt", "f.xml", "b.bioc.json"):
+        WRITERS[name](tmp_path / name)
+    (tmp_path / "empty.text").write_text("a\n\nb\n")
+    for name in ("read.md", "a.pdf", "b.pdf", "no_ending"):
+        (tmp_path / name).write_text("x")
+    left_out: Counter[str] = Counter()
+    found = list(documents(files_in([tmp_path], left_out), empty="skip", left_out=left_out))
+    assert len(found) == 11
+    assert +left_out == {
+        "relation lines": 3, "relations": 3, "annotations without an entity": 6, "documents without text": 1,
+        "files of a folder whose names stand for no format (.md)": 1,
+        "files of a folder whose names stand for no format (.pdf)": 2,
+        "files of a folder whose names stand for no format (no ending)": 1,
+    }  # fmt: skip
+
+
+def test_a_byte_order_mark_and_line_ends_of_old_macs_do_not_shift_offsets(tmp_path):
+    (tmp_path / "x.txt").write_bytes("\ufeffone\rtwo\rthree".encode())
+    assert [d.text for d in documents([tmp_path / "x.txt"])] == ["one", "two", "three"]
+    text = json.dumps({"id": "1", "text": "a cat", "mentions": [{"start": 2, "end": 5, "entity": "C"}]})
+    (tmp_path / "x.jsonl").write_bytes(f"\ufeff{text}".encode())
+    assert next(documents([tmp_path / "x.jsonl"])).text == "a cat"
+
+
+def test_the_last_ending_decides_about_pubtator():
+    assert [format_of(n) for n in ("a.pubtator.jsonl", "pubtator.xml.gz", "a.pubtator.text.bz2")] == [
+        "jsonl",
+        "xml",
+        "pubtator",
+    ]
+
+
+def test_a_document_of_xml_above_the_limit_is_refused(tmp_path):
+    limit_documents(1)
+    try:
+        (tmp_path / "x.xml").write_text(bioc(passage("word " * 500_000)))
+        with pytest.raises(InputError, match=r"x\.xml:1: a document of more than 1 MiB"):
+            list(documents([tmp_path / "x.xml"]))
+    finally:
+        limit_documents(16)

@@ -198,7 +198,7 @@ def test_damaged_parts_are_found(graph, tmp_path):
     part = out / "part-00000.jsonl"
     whole = part.read_text()
     for content, message in [
-        (whole[:-40], r"part-00000\.jsonl:3: wanted one whole line"),
+        (whole[:-40], r"part-00000\.jsonl:3: not valid JSON .* Delete this part"),
         (whole.splitlines()[0] + "\n", r"part-00000\.jsonl:2: this part holds 1 documents, wanted 3"),
         (whole.replace('"end": 7', '"end": 7000'), r"part-00000\.jsonl:1: mention \[0, 7000\) is outside"),
         (whole.replace('"start"', '"begin"'), r"part-00000\.jsonl:1: wanted one whole line"),
@@ -287,3 +287,12 @@ def test_scispacy_extra_missing(monkeypatch):
     monkeypatch.setattr(adapter, "EXTRA", ("no_such_module",))
     with pytest.raises(InputError, match=r"no_such_module, not installed here.*\[scispacy\]"):
         adapter.ScispacyLinker.from_graph(fakes.graph(), "en")
+
+
+def test_what_is_not_used_is_counted_in_the_manifest(graph, tmp_path, capsys):
+    fakes.pubtator(tmp_path / "in.pubtator")
+    words = ["--graph", str(graph), "--input", str(tmp_path / "in.pubtator"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main(words) == 0
+    assert "left out: 3 relation lines" in capsys.readouterr().out
+    assert main(words) == 0  # the same when everything is there already
+    assert "left out: 3 annotations without an entity" in capsys.readouterr().out

@@ -121,7 +121,7 @@ def test_encoding(tmp_path):
     ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: wanted 3 columns .*got 2"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
-    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: wanted a JSON object"),
+    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Mend the line"),
     ({"equivalences.csv": "head,tail\nE1,E7\n"}, r"equivalences\.csv:2: unknown entity id 'E7'"),
     ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: wanted the columns head, tail"),
     ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: wanted a JSON object"),
@@ -157,3 +157,38 @@ def test_real(tmp_path):
         columns=("type=kind", "head=source", "relation=metaedge", "tail=target"),
     ).counts()
     assert (hetionet["entities"], hetionet["relations"], hetionet["triples"]) == (47031, 24, 99676)
+
+
+def test_names_of_files_and_columns_in_any_case_number_and_usual_word(tmp_path):
+    files = {
+        "Nodes.CSV": 'ID,Name,Type\nE1,"Aspirin, plain",drug\nE2,Headache,symptom\n',
+        "synonyms.csv": "id,name,Kind,lang,Sources\nE1,ASA,abbreviation,en,here\nE2,头痛,,zh,\n",
+        "Definition.csv": 'id,text\nE1,"A drug\nof two lines."\n',
+        "relations.csv": "Head,Relation,TAIL,score\nE1,treats,E2,1\nE1,treats,E2,2\n",
+        "read.me": "x",
+    }
+    graph = tables.read(put(tmp_path, files))
+    check(graph, "A drug\nof two lines.")
+    assert graph.manifest["left_out"] == {
+        "files that are no table (read.me)": 1,
+        "columns of relations.csv that no table of triples has (score)": 1,
+        "rows of triples that stand there twice": 1,
+    }
+
+
+def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
+    graph = tables.read(put(tmp_path, CSV | {"relations.csv": "no table\n"}))
+    check(graph, "A drug\nof two lines.")
+    assert graph.manifest["left_out"]["files that are no table (relations.csv)"] == 1
+    (tmp_path / "triples.csv").unlink()
+    put(tmp_path, {"edges.csv": "head,relation,tail\nE1,treats,E2\n"})
+    with pytest.raises(InputError, match=r"edges\.csv and relations\.csv could all be triples\. Name which: --triples FILE"):
+        tables.read(tmp_path)
+    put(tmp_path, {"edges.csv": "head,relation,tail\n", "names.csv": "id,name,kind,Kinds,type\nE1,a,b,c,d\n"})
+    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "b"  # the exact name goes first
+    put(tmp_path, {"names.csv": "id,name,Kind,kinds\nE1,a,b,c\n"})
+    with pytest.raises(InputError, match=r"names\.csv:2: Kind and kinds could both be kind"):
+        tables.read(tmp_path, triples=("edges.csv",))
+    put(tmp_path, {"names.csv": "id,name,name\nE1,a,b\n"})
+    with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' stands there twice"):
+        tables.read(tmp_path, triples=("edges.csv",))

@@ -9,7 +9,6 @@ for all encoders: no tokenizer makes more tokens than characters, so what fits i
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from core.files import InputError, lines
+from core.files import InputError, json_lines
 from kg.graph import KnowledgeGraph
 
 ENDS = "。！？；\n"
@@ -86,8 +85,7 @@ def mentions(linked: Path) -> Iterator[Mention]:
             f"LINKED_TEXT={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
         )
     for part in sorted(linked.glob("part-*.jsonl")):
-        for _, line in lines(part):
-            document = json.loads(line)
+        for _, document in json_lines(part):
             for m in document["mentions"]:
                 yield Mention(str(document["id"]), document["text"], m["start"], m["end"], m["entity"])
 

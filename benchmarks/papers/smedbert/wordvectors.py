@@ -9,7 +9,6 @@ often enough, and that of the character-level model otherwise, as the paper has 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from core.files import InputError, lines, sha256
+from core.files import InputError, json_lines, sha256
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
@@ -36,8 +35,8 @@ def texts(linked: Path) -> Iterator[str]:
     if not parts:
         raise InputError(f"LINKED_TEXT={linked}: no linked text here (part-*.jsonl). Run: python -m kg.linking --help")
     for part in parts:
-        for _, line in lines(part):
-            yield json.loads(line)["text"]
+        for _, document in json_lines(part):
+            yield document["text"]
 
 
 def cut(text: str, unit: str) -> list[str]:

@@ -1,0 +1,150 @@
+"""What every reader of files shares: limits, encodings, line ends, JSON, and one clear error for each broken input."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core import files
+from core.arrays import read_table
+from core.files import (
+    InputError,
+    check_encoding,
+    json_lines,
+    json_records,
+    lines,
+    lines_of,
+    read_json,
+    read_text,
+    whole_number,
+)
+
+
+@pytest.fixture
+def small() -> Iterator[None]:
+    """A limit of 1 MiB for a line, a record and a document."""
+    files.limit_documents(1)
+    yield
+    files.limit_documents(16)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_lines_of_every_line_end_and_without_a_byte_order_mark(tmp_path: Path, ends: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(f"\ufeffone{ends}two{ends}three".encode())
+    assert list(lines(path)) == [(1, "one"), (2, "two"), (3, "three")]
+    assert next(lines(path, mark=True))[1] == "\ufeffone"
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".XZ", lzma.compress)])
+def test_compressed_files_are_read_and_cut_ones_refused(tmp_path: Path, ending: str, pack) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    packed = pack(b"one\ntwo\n" + bytes(range(256)) * 40)
+    path.write_bytes(packed)
+    assert [line for _, line in lines(path, "latin-1")][:2] == ["one", "two"]
+    for broken in (packed[:-9], packed[:20] + bytes(20) + packed[40:]):
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match=r"the compressed file is cut or broken"):
+            list(lines(path, "latin-1"))
+        with pytest.raises(InputError, match=r"the compressed file is cut or broken"):
+            read_text(path, "latin-1")
+
+
+def test_a_compressed_line_above_the_limit_is_refused_in_bounded_memory(tmp_path: Path, small: None) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        handle.write(b"{}\n")
+        for _ in range(64):
+            handle.write(b"x" * (1 << 20))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz:2: a line of more than 1 MiB.*--max-document"):
+        list(lines(path))
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+    with pytest.raises(InputError, match="expected 1 to 1024 MiB"):
+        files.limit_documents(0)
+
+
+def test_encodings_are_checked_before_anything_is_read(tmp_path: Path) -> None:
+    for name in ("utf-9", "rot13", "undefined", "\0"):
+        with pytest.raises(InputError, match="no such encoding"):
+            check_encoding(name)
+    for name in ("utf-16", "cp037"):
+        with pytest.raises(InputError, match="line ends are not those of ASCII"):
+            check_encoding(name)
+    with pytest.raises(InputError, match=r"standard input:2: not utf-8 text"):
+        list(lines_of(io.BytesIO(b"a\n\xff\n"), "standard input"))
+
+
+BROKEN = {
+    "deep": ("[" * 100_000, "nested too deeply"),
+    "digits": ('{"a": ' + "9" * 5000 + "}", "too many digits"),
+    "half": ('{"a": "\\ud800"}', "half a surrogate pair"),
+    "cut": ('{"a": ', "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_json_is_one_error_for_every_reader(tmp_path: Path, case: str) -> None:
+    path, (content, message) = tmp_path / "a.json", BROKEN[case]
+    path.write_text(content)
+    for read in (read_json, lambda p: list(json_lines(p)), lambda p: list(json_records(p))):
+        with pytest.raises(InputError, match=rf"a\.json.*{message}"):
+            read(path)
+
+
+def test_records_of_a_list_are_read_in_the_memory_of_one(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        path = tmp_path / "a.json"
+        path.write_text(
+            json.dumps(
+                {"source": {"of": [1]}, "documents": [{"n": i, "t": "x" * 1000} for i in range(count)]}, indent=1
+            )
+        )
+        tracemalloc.start()
+        assert [r["n"] for _, r in json_records(path, keys=("documents",))] == list(range(count))
+        high = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return high
+
+    assert peak(4000) < peak(500) + 200_000
+
+
+def test_records_of_lists_and_of_objects_one_after_the_other(tmp_path: Path, small: None) -> None:
+    path = tmp_path / "a.json"
+    for content in ('\ufeff[{"a": 1},\n {"a": 2}]\n', '{"a": 1}\n{"a": 2}'):
+        path.write_text(content)
+        assert list(json_records(path)) == [(f"{path}:1", {"a": 1}), (f"{path}:2", {"a": 2})]
+    for content, message in (
+        ('{"documents": [{}], "b": 1', "the object does not end"), ('{"documents": [{}]', "the object does not end"),
+        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "wanted a key"), ("[1]", "wanted a JSON object, got int"),  # noqa: E501
+    ):  # fmt: skip
+        path.write_text(content)
+        with pytest.raises(InputError, match=message):
+            list(json_records(path, keys=("documents",)))
+    path.write_text('[{"a": "' + "x" * (3 << 20) + '"}]')
+    with pytest.raises(InputError, match="a record of more than 1 MiB"):
+        list(json_records(path))
+
+
+def test_whole_numbers() -> None:
+    assert whole_number("x:1", "start", " 12 ") == whole_number("x:1", "start", 12) == 12
+    for value in (-1, "-1", "1.0", 1.0, True, None, "9" * 5000, 10**5000, "\u0663"):
+        with pytest.raises(InputError, match="x:1: wanted a number under start"):
+            whole_number("x:1", "start", value)
+
+
+def test_a_file_that_is_no_parquet_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"junk" * 40 + b"PAR1")
+    with pytest.raises(InputError, match=r"a\.parquet: not a readable Parquet file .* Build it again"):
+        read_table(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"no such file"):
+        read_table(tmp_path / "none.parquet")
