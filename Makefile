@@ -20,7 +20,7 @@ $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eva
 KEPL := $(VENV_PYTHON) -m app.cli
 
 VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate
-.PHONY: help setup $(VERBS) speed test test-slow lint types contracts check docs
+.PHONY: help setup $(VERBS) speed test fuzz test-slow lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -78,6 +78,9 @@ test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2,
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)
+
+fuzz: $(STAMP)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash
+	@$(VENV_PYTHON) -m tests.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(ARGS)
 
 lint: $(STAMP)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .

@@ -225,16 +225,27 @@ MORE = {
         line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "mention": 7}]),
         r"x\.jsonl:1: mention \[2, 5\): expected its text, a string, got 7",
     ),
-    "xml encoding": ("x.xml", "<?xml version='1.0' encoding='foo-9'?><collection/>", r"x\.xml:1: the XML's encoding cannot be read"),
+    "xml encoding": ("x.xml", "<?xml version='1.0' encoding='foo-9'?><collection/>", r"x\.xml:1: the XML's encoding"),
     "no element": ("x.xml", "", r"x\.xml:1: broken XML"),
     "carriage return": ("x.txt", "a\nb\rc\n", r"x\.txt:2: a carriage return inside the line"),
-    "far offset": ("x.xml", bioc(passage("a", 3_000_000_000)), r"document 7: the passage at offset 3,000,000,000 comes .*--max-document"),
+    "far offset": (
+        "x.xml",
+        bioc(passage("a", 3_000_000_000)),
+        r"document 7: the passage at offset 3,000,000,000 comes .*--max-document",
+    ),
     "far json offset": (
         "x.bioc.json",
         '[{"id": 1, "passages": [{"offset": 3000000000, "text": "a"}]}]',
         r"the passage at offset 3,000,000,000",
     ),
-    "passage of no text": ("x.bioc.json", '[{"id": 1, "passages": [{"offset": 0, "text": ["a"]}]}]', r"wanted a string as the text"),
+    "passage outside": ("x.xml", f"<collection>{passage('a')}</collection>", r"x\.xml:1: a passage outside of a document"),
+    "document inside": ("x.xml", bioc("<document></document>"), r"x\.xml:1: a document inside another one"),
+    "text outside": ("x.xml", bioc("<text>a</text>"), r"x\.xml:1: document 7: a text in a document"),
+    "passage of no text": (
+        "x.bioc.json",
+        '[{"id": 1, "passages": [{"offset": 0, "text": ["a"]}]}]',
+        r"wanted a string as the text",
+    ),
 }  # fmt: skip
 
 
