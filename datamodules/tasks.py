@@ -213,6 +213,6 @@ def load_task(folder: str | Path) -> Task:
                     if value["words"] is not None:
                         value["words"] = [(int(s), int(t)) for s, t in value["words"]]
                 splits[split].append(shape(**value))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, OverflowError) as error:
                 raise InputError(f"{where}: wanted the fields {', '.join(shape._fields)} ({error})") from error
     return Task(folder, manifest, splits)

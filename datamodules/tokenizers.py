@@ -19,8 +19,9 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
 
     Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or [PAD].
     """
+    folder = pretrained(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(pretrained(name))
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         where = (
             "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"

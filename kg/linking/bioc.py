@@ -92,6 +92,9 @@ class _Collection(Events[Document]):
         if not self.open and name != "collection":
             raise InputError(f"{self.where}: wanted a BioC collection, the file begins with <{name}>.")
         self.open.append(name)
+        if (name == "document") != (self.document is None) and name in ("document", "passage", "sentence", "annotation"):
+            inside = "inside another one" if name == "document" else "outside of a document"
+            raise InputError(f"{self.where}: a {name} {inside}. Fix the file's elements.")
         if name == "document":
             self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "", self.left_out)
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
@@ -143,6 +146,8 @@ class _Collection(Events[Document]):
             if self.offset is None:
                 raise InputError(f"{self.where}: document {self.document.name}: a {parent} without an offset. Add one.")
             self.document.add(self.where, self.offset, value)
+        elif name == "text":
+            raise InputError(f"{self.where}: document {self.document.name}: a text in a {parent}. Put it into a passage.")
 
     def finish(self) -> None:
         assert self.document is not None

@@ -283,6 +283,7 @@ def link_corpus(
             manifest["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
         write_json(out / "manifest.json", manifest)
         (out / "state.json").unlink()
+        remove_leftovers(out)  # of workers that outlived the run that was killed
         return manifest | {"new": True}
 
 

@@ -223,7 +223,7 @@ def test_which_encoder_a_name_means(runs: Path, tmp_path: Path, folder: str) -> 
         encoder(recipe)
     for number, name in enumerate(("old", "new")):
         run = runs / recipe / stem / name / "seed0"
-        write_json(run / "export" / "manifest.json", {"paper": recipe, "n": number})
+        write_json(run / "export" / "manifest.json", {"paper": recipe, "n": number, "checksums": {}})
         write_json(run / "export" / "config.json", {})
         write_json(run / "finished.json", {})
         os.utime(run / "finished.json", (number, number))

@@ -104,11 +104,9 @@ def test_broken_json_is_one_error_for_every_reader(tmp_path: Path, case: str) ->
 def test_records_of_a_list_are_read_in_the_memory_of_one(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         path = tmp_path / "a.json"
-        path.write_text(
-            json.dumps(
-                {"source": {"of": [1]}, "documents": [{"n": i, "t": "x" * 1000} for i in range(count)]}, indent=1
-            )
-        )
+        rows = [{"n": i, "t": "x" * 1000} for i in range(count)]
+        path.write_text(json.dumps({"source": {"of": [1]}, "documents": rows}, indent=1))
+        del rows
         tracemalloc.start()
         assert [r["n"] for _, r in json_records(path, keys=("documents",))] == list(range(count))
         high = tracemalloc.get_traced_memory()[1]
@@ -125,7 +123,7 @@ def test_records_of_lists_and_of_objects_one_after_the_other(tmp_path: Path, sma
         assert list(json_records(path)) == [(f"{path}:1", {"a": 1}), (f"{path}:2", {"a": 2})]
     for content, message in (
         ('{"documents": [{}], "b": 1', "the object does not end"), ('{"documents": [{}]', "the object does not end"),
-        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "wanted a key"), ("[1]", "wanted a JSON object, got int"),  # noqa: E501
+        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "wanted a key"), ("[1]", "JSON object, got int"),
     ):  # fmt: skip
         path.write_text(content)
         with pytest.raises(InputError, match=message):

@@ -88,7 +88,7 @@ def test_a_sentence_end_inside_an_entity_is_none(tmp_path):
         ("c_entities.tsv", "99\tT1\tCHEMICAL\t0\t1\tF", r"document '99' is not in c_abstracts\.tsv"),
         ("c_entities.tsv", "11\tT9\tDRUG\t0\t6\tFoozin", r"wanted CHEMICAL, GENE-Y or GENE-N, got 'DRUG'"),
         ("c_entities.tsv", "11\tT9\tCHEMICAL\t1\t7\tFoozin", r"\[1, 7\) of document 11 is not 'Foozin'"),
-        ("c_entities.tsv", "11\tT9\tCHEMICAL\tx\t7\tFoozin", r"\[x, 7\) of document 11"),
+        ("c_entities.tsv", "11\tT9\tCHEMICAL\tx\t7\tFoozin", r"wanted a number under start, 0 or more, got 'x'"),
         ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T4\tArg2:T3", r"from a chemical \(Arg1\) to a gene \(Arg2\)"),
         ("c_gold_standard.tsv", "11\tCPR:10\tArg1:T3\tArg2:T4", r"wanted one of CPR:3, .*got 'CPR:10'"),
         ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T77\tArg2:T4", r"'Arg1:T77'"),
@@ -195,7 +195,7 @@ def test_gad_with_and_without_an_index(tmp_path):
         ("a @GENE$ @DISEASE$\t2\n", r":1: wanted sentence, label 0 or 1"),
         ("a\t1\nb\t0\tc\n", r":2: wanted sentence, label 0 or 1, separated by tabs, got 3 columns"),
         ("index\tsentence\tlabel\n0\ta\n", r":2: wanted index, sentence, label"),
-        ("a\t1\rb\t0\r", r":1: .*a carriage return"),
+        ("a\t1\rb\t0\nc\t0\n", r":1: .*a carriage return"),
         ("", "no examples"),
     ],
 )

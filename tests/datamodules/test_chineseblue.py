@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.files import InputError
+from core.files import InputError, json_records
 from datamodules import chineseblue, formats
-from datamodules.formats import NoLabels, bio, brat, marked, pairs, pubtator, records
+from datamodules.formats import NoLabels, bio, brat, marked, pairs, pubtator
 from datamodules.tasks import Tagged
+from kg.linking.documents import RELATIONS
 from tests.fakes import chineseblue as fakes
 from tests.fakes import documents as fake_documents
 
@@ -126,7 +127,7 @@ def test_pubtator_keeps_types_and_mentions_without_an_entity(tmp_path):
     assert [e.id for e in read] == ["101", "102", "103"] and all(e.words is None for e in read)
     assert ("Se", "Disease") in surfaces(read[0])  # has entity -1
     assert ("糖尿病", "Disease") in surfaces(read[2])
-    assert found == {formats.OVERLAP: 2}  # two titles begin with a mention
+    assert found == {formats.OVERLAP: 2, RELATIONS: 3}  # relation lines are counted; two titles begin with a mention
     assert {k for e in pubtator(tmp_path / "x.txt", merged="D") for *_, k in e.entities} == {"D"}
     path = text_file(tmp_path / "y.txt", "1|t|A cat\n1|a|B\n1\t2\t5\tdog\tX\tC\n")
     with pytest.raises(InputError, match=r"y\.txt:3: .*covers 'cat', the file says 'dog'"):
@@ -147,7 +148,7 @@ def test_brat_takes_discontinuous_and_overlapping_spans_and_counts_them(tmp_path
     )
     (read,) = brat(standoff(tmp_path / "b", "mu- or  opi six\n", notes), found=found)
     assert read.id == "a" and read.entities == [(0, 11, "Drug"), (4, 7, "Drug"), (12, 15, "Sign")]
-    assert found == {formats.DISCONTINUOUS: 1, formats.OVERLAP: 1}
+    assert found == {formats.DISCONTINUOUS: 1, formats.OVERLAP: 1, formats.OTHER_LINES: 2}
 
 
 @pytest.mark.parametrize(
@@ -181,9 +182,9 @@ def test_brat_wants_both_files_and_the_right_encoding(tmp_path):
 
 def test_records_of_a_list_and_of_lines_know_their_lines(tmp_path):
     values = [{"a": 1}, {"b": "糖]"}, {}]
-    many = records(fakes.json_list(tmp_path / "x.json", values))
+    many = json_records(fakes.json_list(tmp_path / "x.json", values))
     assert [(w.rpartition(":")[2], v) for w, v in many] == [("2", values[0]), ("5", values[1]), ("8", values[2])]
-    lines = records(fakes.json_lines(tmp_path / "y.json", values))
+    lines = json_records(fakes.json_lines(tmp_path / "y.json", values))
     assert [(w.rpartition(":")[2], v) for w, v in lines] == list(zip("123", values, strict=True))
 
 
@@ -201,19 +202,19 @@ def test_records_of_a_list_and_of_lines_know_their_lines(tmp_path):
 )
 def test_broken_json_is_named(tmp_path, text, message):
     with pytest.raises(InputError, match=r"x\.json" + message):
-        list(records(text_file(tmp_path / "x.json", text)))
+        list(json_records(text_file(tmp_path / "x.json", text)))
 
 
 def test_json_in_another_encoding_says_which_was_expected(tmp_path):
     path = text_file(tmp_path / "x.json", '{"a": 1}\n{"a": "病"}\n', "gb18030")
     with pytest.raises(InputError, match=r"x\.json:2: not utf-8 text"):
-        list(records(path))
-    assert len(list(records(path, "gb18030"))) == 2
+        list(json_records(path))
+    assert len(list(json_records(path, "gb18030"))) == 2
     whole = gzip.compress(b'{"a": 1}\n' * 1000)
     for broken in (whole[:-20], b"no gz", whole[:12] + b"\xff" * 20):
         (tmp_path / "x.json.gz").write_bytes(broken)
-        with pytest.raises(InputError, match=r"x\.json\.gz: cannot be read"):
-            list(records(tmp_path / "x.json.gz"))
+        with pytest.raises(InputError, match=r"x\.json\.gz: the compressed file is cut or broken"):
+            list(json_records(tmp_path / "x.json.gz"))
 
 
 def test_mentions_have_their_offsets_as_strings(tmp_path):
@@ -231,7 +232,7 @@ def test_mentions_in_another_case_or_one_off_are_counted_and_others_refused(tmp_
     read = chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", values), found=found)
     assert [surfaces(e) for e in read] == [[("tct", "t")], [("头痛", "t")]]
     assert found == {chineseblue.OTHER_CASE: 1, chineseblue.MOVED: 1, chineseblue.REPEATED: 0}
-    for offset, message in (("3", r":1: the text has '痛' at offset 3"), ("x", r":1: wanted a number as the offset")):
+    for offset, message in (("3", r":1: the text has '痛' at offset 3"), ("x", r":1: wanted a number under the offset")):
         with pytest.raises(InputError, match=message):
             chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", [mention("三天头痛", "三天", offset)]))
 

@@ -1,4 +1,4 @@
-"""Mutate every reader's valid file and read it: python -m tests.fuzz [--seconds 60 | --inputs 20] [--seed 0] [--only NAME]
+"""Mutate every reader's valid file and read it: python -m tests.fuzz [--seconds 60] [--inputs 20] [--seed 0] [--only NAME]
 
 Each input is a valid file with one to three changes (bytes, lines, fields, encodings, sizes), made from the seed, the reader's
 name and the input's number, so that `--only NAME --first NUMBER --inputs 1` reads one again. It is read in a process that may
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import multiprocessing
 import os
 import random
@@ -31,37 +32,14 @@ from core.files import InputError
 from tests.fuzz.readers import READERS, Reader
 
 MEMORY, SECONDS = 1 << 30, 20
-NUMBERS = (
-    "-1",
-    "0",
-    "1.0",
-    "12.0",
-    "0 ",
-    "1e999",
-    "NaN",
-    "3000000000",
-    "9" * 30,
-    "9" * 5000,
-    "\u0663",
-    "0x1",
-    "",
-    "true",
-)
+NUMBERS = ("-1", "0", "1.0", "12.0", "0 ", "1e999", "NaN", "3000000000", "9" * 30, "9" * 5000, "\u0663", "0x1", "", "true")
 TOKENS = (
     *NUMBERS, "null", "[]", "{}", "[1]", '{"@value": 1}', '"', "\\", "\\ud800", "\x00", "\ufeff", "\u2028", "\x85", "\r", "\r\n",
-    "\n\n", "\t", "|", "||", ",", "é", "😀", "病", "-", "None", "../a", "&b;", "<", "]]>", "<!--", "#", "[Term]", "T1\t", "O", "B-x",  # noqa: E501
+    "\n\n", "\t", "|", "||", ",", "é", "😀", "病", "-", "None", "../a", "&b;", "<", "]]>", "<!--", "#", "[Term]", "T1\t", "O",
+    "B-x",
 )  # fmt: skip
 ENCODINGS = ("utf-16", "utf-8-sig", "gb18030", "latin-1", "utf-32-le", "utf-7")
-LARGE = (
-    "[" * 100_000,
-    '{"a":' * 50_000,
-    "x" * 300_000,
-    "x " * 100_000,
-    "\n" * 50_000,
-    "\t" * 5000,
-    "<a>" * 20_000,
-    "(" * 5000,
-)
+LARGE = ("[" * 100_000, '{"a":' * 50_000, "x" * 300_000, "x " * 100_000, "\n" * 50_000, "\t" * 5000, "<a>" * 20_000, "(" * 5000)
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
@@ -90,9 +68,7 @@ def _changed(content: bytes, text: str, kind: str, rng: random.Random) -> bytes:
     at = rng.randrange(len(text) + 1)
     if kind == "size":
         large = rng.choice(LARGE)
-        return (
-            content[:place] + large.encode() + content[place:] if rng.random() < 0.5 else content * rng.choice((2, 50))
-        )
+        return content[:place] + large.encode() + content[place:] if rng.random() < 0.5 else content * rng.choice((2, 50))
     if kind == "token":
         return (text[:at] + rng.choice(TOKENS) + text[at:]).encode()
     if kind == "encoding":
@@ -145,16 +121,10 @@ def outcome(reader: Reader, folder: Path, file: Path, content: bytes) -> tuple[s
             said.encode()
         except UnicodeEncodeError:
             return "crash", f"an error that cannot be printed: {said!a:.200}", 0
-        return (
-            ("refused", said, 0)
-            if len(said) < 2000
-            else ("crash", f"an error of {len(said)} characters: {said:.100}", 0)
-        )
-    except (Exception, TooSlow) as error:  # noqa: BLE001 - any error but InputError is what is looked for
+        return ("refused", said, 0) if len(said) < 2000 else ("crash", f"an error of {len(said)} characters: {said:.100}", 0)
+    except (Exception, TooSlow) as error:  # noqa: BLE001 - what a reader may not raise is what is looked for
         where = traceback.extract_tb(error.__traceback__)
-        place = next(
-            (f for f in reversed(where) if "/tests/" not in f.filename and "site-packages" not in f.filename), where[-1]
-        )
+        place = next((f for f in reversed(where) if "/tests/" not in f.filename and "site-packages" not in f.filename), where[-1])
         return "crash", f"{type(error).__name__}: {error!s:.150} ({Path(place.filename).name}:{place.lineno})", 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -218,17 +188,14 @@ def results(name: str, seed: str, first: int, last: int | None, seconds: float) 
         first = begun + 1
 
 
-def run(
-    names: list[str], seed: str, first: int, inputs: int | None, seconds: float
-) -> tuple[dict[str, Counter[str]], list[str]]:
+def run(names: list[str], seed: str, first: int, inputs: int | None, seconds: float) -> tuple[dict[str, Counter[str]], list[str]]:
     """({reader: counts}, a line for each kind of crash and for each reader that lost rows)."""
     counts: dict[str, Counter[str]] = {}
     told: dict[tuple[str, str, str], str] = {}
     for name in names:
         own = counts[name] = Counter()
-        for number, kind, said, lost in results(
-            name, seed, first, None if inputs is None else first + inputs, seconds / len(names)
-        ):
+        last = None if inputs is None else first + inputs
+        for number, kind, said, lost in results(name, seed, first, last, seconds / len(names)):
             own["inputs"] += 1
             own[kind] += 1
             own["lost"] += lost
@@ -247,16 +214,16 @@ def table(counts: dict[str, Counter[str]]) -> str:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=60, help="of all readers together (60)")
+    form = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__, formatter_class=form)
+    parser.add_argument("--seconds", type=float, help="of all readers together (60; without a limit with --inputs)")
     parser.add_argument("--inputs", type=int, help="of each reader, at most")
     parser.add_argument("--seed", default="0", help="another seed makes other inputs (0)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input (0)")
     parser.add_argument("--only", action="append", choices=list(READERS), metavar="READER", help="only this reader")
     given = parser.parse_args(words)
-    counts, told = run(given.only or list(READERS), given.seed, given.first, given.inputs, given.seconds)
+    seconds = given.seconds or (60 if given.inputs is None else math.inf)
+    counts, told = run(given.only or list(READERS), given.seed, given.first, given.inputs, seconds)
     print(table(counts))
     print("\n".join(told))
     return int(any(c["crash"] for c in counts.values()))

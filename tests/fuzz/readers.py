@@ -89,12 +89,19 @@ def unpacked(write: Callable[[Path], Path], name: str) -> Callable[[Path], list[
     return seed
 
 
+def split(content: bytes) -> list[bytes]:
+    """Lines that end in LF, or by any line end where the file's first lines have no LF."""
+    ends = rb"\r\n|\r|\n" if b"\n" not in content[: 1 << 16] else rb"\n"
+    found = re.split(ends, content.removeprefix(b"\xef\xbb\xbf"))
+    return found if found[-1] else found[:-1]
+
+
 def text_lines(content: bytes) -> int:
-    return len(re.split(rb"\r\n|\r|\n", content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").removesuffix(b"\r")))
+    return len(split(content))
 
 
 def full_lines(content: bytes) -> int:
-    return sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", content.decode().removeprefix("\ufeff")))
+    return sum(bool(line.decode().strip()) for line in split(content))
 
 
 def json_annotations(content: bytes) -> int:
@@ -139,9 +146,7 @@ def no_rows(read: Callable[[Path], Any], name: str = "") -> Callable[[Path], int
     return run
 
 
-def counted(
-    read: Callable[[Path, Counter[str]], Iterable[Any]], name: str, *reasons: str
-) -> Callable[[Path], int | None]:
+def counted(read: Callable[[Path, Counter[str]], Iterable[Any]], name: str, *reasons: str) -> Callable[[Path], int | None]:
     """Rows that `read` makes, and those that it counts under `reasons`."""
 
     def run(folder: Path) -> int | None:
@@ -170,20 +175,12 @@ def _triple_file(folder: Path) -> int:
 
 def _spo(folder: Path) -> int:
     made = spo.read(folder / "a.spo")
-    return (
-        len(made.triples)
-        + sum(made.manifest["left_out"].values())
-        + sum(bool(t) for t in made.entities["type"].to_pylist())
-    )
+    return len(made.triples) + sum(made.manifest["left_out"].values()) + sum(bool(t) for t in made.entities["type"].to_pylist())
 
 
 def _terms(folder: Path) -> int:
     made = obo.read(folder / "a.obo")
-    return (
-        len(made.entities)
-        + made.manifest["left_out"]["obsolete terms"]
-        + made.manifest["left_out"]["terms without a label"]
-    )
+    return len(made.entities) + made.manifest["left_out"]["obsolete terms"] + made.manifest["left_out"]["terms without a label"]
 
 
 def _diseases(folder: Path) -> int:
@@ -247,7 +244,7 @@ def _numbers(folder: Path) -> list[Path]:
 
 
 def _bio_rows(content: bytes) -> int:
-    return sum(bool(line.strip(" \t")) for line in re.split(r"\r\n|\r|\n", content.decode()))
+    return sum(bool(line.decode().strip(" \t\r")) for line in split(content))
 
 
 def _bio(tokens: bool) -> Callable[[Path], int | None]:
@@ -267,7 +264,8 @@ READERS: dict[str, Reader] = {
     "pubmed": Reader(written("a.xml", fake_documents.pubmed_xml), document_rows("a.xml"), lambda c: c.count(b"<PubmedArticle>")),
     "pubmed.gz": Reader(written("a.xml.gz", fake_documents.pubmed_xml), document_rows("a.xml.gz")),
     "bioc": Reader(
-        written("a.bioc.xml", fake_documents.bioc_xml), document_rows("a.bioc.xml", "annotations"), lambda c: c.count(b"<annotation ")  # noqa: E501
+        written("a.bioc.xml", fake_documents.bioc_xml), document_rows("a.bioc.xml", "annotations"),
+        lambda content: content.count(b"<annotation "),
     ),
     "biocjson": Reader(
         written("a.bioc.json", fake_documents.bioc_json), document_rows("a.bioc.json", "annotations"), json_annotations
@@ -294,7 +292,9 @@ READERS: dict[str, Reader] = {
     ),
     "table of triples": Reader(put("a.tsv", TABLES["triples.csv"].replace(",", "\t")), _triple_file, text_lines),
     "spo": Reader(put("a.spo", SPO), _spo, full_lines),
-    "disease39": Reader(everything(lambda folder: fake_disease39.write(folder)), no_rows(lambda f: disease39.read(next(f.iterdir())))),  # noqa: E501
+    "disease39": Reader(
+        everything(lambda folder: fake_disease39.write(folder)), no_rows(lambda f: disease39.read(next(f.iterdir())))
+    ),
     "xywy": Reader(everything(fake_xywy.write), no_rows(xywy.read)),
     "xywy archive": Reader(everything(fake_xywy.write_archive), no_rows(lambda f: xywy.read(next(iter(sorted(f.glob("*.gz"))))))),
     "obo": Reader(written("a.obo", fake_obo.write_text), _terms, lambda c: len(re.findall(rb"(?m)^\s*\[Term\]\s*$", c))),
@@ -303,8 +303,9 @@ READERS: dict[str, Reader] = {
     "medic biosyn": Reader(put("medic.txt", fake_medic.BIOSYN), consumed(medic.concepts, "medic.txt", 0), full_lines),
     "mesh table": Reader(put("mesh.tsv", "D1\tA\tB|C\nD2\tB\t\n"), consumed(mesh.table_rows, "mesh.tsv", 0), full_lines),
     "mesh xml": Reader(
-        put("desc.xml", "<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>Acne</String>"  # noqa: E501
-            "</DescriptorName><TreeNumberList><TreeNumber>A1.2</TreeNumber></TreeNumberList><ConceptList><Concept "
+        put("desc.xml", "<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName>"
+            "<String>Acne</String></DescriptorName><TreeNumberList><TreeNumber>A1.2</TreeNumber></TreeNumberList><ConceptList>"
+            "<Concept "
             'PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI><TermList><Term><String>Acne</String></Term><Term><String>Pimples'
             "</String></Term></TermList></Concept></ConceptList></DescriptorRecord></DescriptorRecordSet>"),
         no_rows(mesh.read, "desc.xml"),
@@ -322,9 +323,13 @@ READERS: dict[str, Reader] = {
     "cut points": Reader(
         put("a.tsv", "\t".join(cuts.COLUMNS) + "\n炎\t3\t4\t肺炎\tyes\tbehind\n"), no_rows(cuts.read_cut_points, "a.tsv")
     ),
-    "phrases": Reader(put("a.tsv", "phrase\tcount\tquality\n肺炎\t3\t0.5\n"), consumed(phrases.read_phrases, "a.tsv", 1), text_lines),  # noqa: E501
+    "phrases": Reader(
+        put("a.tsv", "phrase\tcount\tquality\n肺炎\t3\t0.5\n"), consumed(phrases.read_phrases, "a.tsv", 1), text_lines
+    ),
     "reviewed": Reader(put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(score.read_reviewed, "a.tsv")),
-    "dictionary": Reader(put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"), consumed(segmenter.read_dictionary, "a.txt", 0), full_lines),  # noqa: E501
+    "dictionary": Reader(
+        put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"), consumed(segmenter.read_dictionary, "a.txt", 0), full_lines
+    ),
     "frequencies": Reader(_numbers, no_rows(lambda f: frequencies(f / "counts.tsv", graph.KnowledgeGraph.load(f / "g")))),
     "linked corpus": Reader(_linked, no_rows(lambda f: list(linked(f / "out")))),
     "task": Reader(everything(lambda folder: fake_tasks.write(folder, "ner", {"train": 2, "test": 2})), no_rows(load_task)),
@@ -342,7 +347,10 @@ READERS: dict[str, Reader] = {
         written("a.txt", fake_chinese.pairs), counted(lambda p, found: formats.pairs(p, found=found), "a.txt"), text_lines
     ),
     "gad": Reader(written("a.tsv", fake_blurb.gad), counted(lambda p, found: blurb.gad(p, found=found), "a.tsv"), text_lines),
-    "chemprot": Reader(_chemprot, no_rows(lambda f: blurb.chemprot(*(f / f"x_{n}.tsv" for n in ("abstracts", "entities", "gold_standard"))))),  # noqa: E501
+    "chemprot": Reader(
+        _chemprot,
+        no_rows(lambda f: blurb.chemprot(*(f / f"x_{n}.tsv" for n in ("abstracts", "entities", "gold_standard")))),
+    ),
     "ddi": Reader(_ddi, no_rows(lambda folder: blurb.ddi(folder, "Train"))),
     "ddi archive": Reader(written("a.zip", fake_blurb.ddi), no_rows(lambda path: blurb.ddi(path, "DDICorpus/Train"), "a.zip")),
     "cMedQANER": Reader(
@@ -365,12 +373,14 @@ READERS: dict[str, Reader] = {
         lambda f: [fake_linking.tar(f / "a.tar.gz", fake_linking.biosyn_files("x"))],
         no_rows(lambda path: linking.biosyn_dictionary(path, "test_dictionary.txt"), "a.tar.gz"),
     ),
-    "linking pubtator": Reader(written("a.txt", fake_linking.pubtator, fake_linking.TEST), no_rows(linking.pubtator_mentions, "a.txt")),  # noqa: E501
+    "linking pubtator": Reader(
+        written("a.txt", fake_linking.pubtator, fake_linking.TEST), no_rows(linking.pubtator_mentions, "a.txt")
+    ),
     "cometa": Reader(
         everything(fake_linking.cometa), consumed(lambda path: linking.cometa(path, {}), "train.csv", 1)
     ),
     "phrases of drugs": Reader(
         put("a.txt", "\n".join(fake_linking.PHRASES["train"]) + "\n"), consumed(linking.phrases, "a.txt", 0),
-        lambda content: sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", content.decode("latin-1"))),
+        lambda content: sum(bool(line.decode("latin-1").strip()) for line in split(content)),
     ),
 }  # fmt: skip

@@ -164,7 +164,7 @@ def test_a_kebiolm_detects_and_links_with_its_table(fake_kebiolm: Folders, tmp_p
     )
     data.setup()
     data.export(export)
-    write_json(export / "manifest.json", {"paper": "kebiolm"})
+    write_json(export / "manifest.json", {"paper": "kebiolm", "checksums": {}})
     pipeline = Pipeline(fake_kebiolm.graph, str(export), top=3)
     (found,) = pipeline.link(["the patient shows renal failure and a rare cardiac lesion under onset"])
     assert found and all(isinstance(m, Linked) and m.entity and len(m.candidates) == 3 for m in found)

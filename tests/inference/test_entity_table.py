@@ -103,7 +103,7 @@ def export_of(folders: Folders, folder: Path) -> Path:
     data = KeBioLMData(folders.corpus, folders.bert, folders.entities, batch_size=16, graph=folders.graph)
     data.setup()
     data.export(folder)
-    write_json(folder / "manifest.json", {"paper": "kebiolm"})
+    write_json(folder / "manifest.json", {"paper": "kebiolm", "checksums": {}})
     return folder
 
 

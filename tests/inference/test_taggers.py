@@ -314,7 +314,7 @@ def test_an_encoder_with_an_entity_table(fake_kebiolm: kebiolm.Folders, tmp_path
     data = KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities, batch_size=16, graph=fake_kebiolm.graph)
     data.setup()
     data.export(source)
-    write_json(source / "manifest.json", {"paper": "kebiolm"})
+    write_json(source / "manifest.json", {"paper": "kebiolm", "checksums": {}})
     task = tasks.write(tmp_path / "task", "ner", {"train": 40, "dev": 9, "test": 20})
     load_name = ("--model.init_args.load", "models.kebiolm.KeBioLMEncoder.from_export", "--model.init_args.lr", "0.003")
     model = found_as_in_fine_tuning(fine_tune(tmp_path, source, task, "NCBI", *load_name))
@@ -332,7 +332,7 @@ def test_an_encoder_whose_mentions_are_linked(fake_smedbert: smedbert.Folders, t
     (source := tmp_path / "export").mkdir()
     module.export(source)
     smedbert_data(fake_smedbert).export(source)
-    write_json(source / "manifest.json", {"paper": "smedbert"})
+    write_json(source / "manifest.json", {"paper": "smedbert", "checksums": {}})
     rng, names = np.random.default_rng(0), [f"{a}{b}" for a in smedbert.FIRST for b in smedbert.SECOND]
 
     def example(number: int) -> Tagged:
