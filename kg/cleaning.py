@@ -187,10 +187,12 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
 
 
 def texts(
-    inputs: Sequence[str | Path], encoding: str = "utf-8", columns: Sequence[str] = (), whole: bool = False
-) -> Iterator[tuple[str, str]]:
+    inputs: Sequence[str | Path], encoding: str = "utf-8", columns: Sequence[str] = (), whole: bool = False,
+    left_out: Counter[str] | None = None,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
     """(id, text) of the documents in `inputs`, files and folders, in order; documents without text come too.
 
+    left_out: counts what is read and not used, {what it is: how often}.
     Raises InputError for a missing path, an encoding that does not fit, and every broken line.
     """
     check_options(None, "skip", encoding)
@@ -209,7 +211,7 @@ def texts(
         elif whole and format_of(path) == "text":
             yield path.name.removesuffix(".gz").rpartition(".")[0], "\n".join(line for _, line in lines(path, encoding))
         else:
-            yield from ((document.id, document.text) for document in documents([path], None, "skip", encoding))
+            yield from ((document.id, document.text) for document in documents([path], None, "skip", encoding, left_out))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -234,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = [column.strip() for column in given.columns.split(",") if column.strip()]
     try:
         with written(given.out) as handle:
-            found = segments(texts(given.input, given.encoding, columns, given.whole), counts, shortest=given.shortest,
+            found = segments(texts(given.input, given.encoding, columns, given.whole, counts), counts, shortest=given.shortest,
                              longest=given.longest, chinese=given.chinese, twice=given.twice)  # fmt: skip
             for name, text in found:
                 handle.write(json.dumps({"id": name, "text": text}, ensure_ascii=False) + "\n")
