@@ -161,6 +161,8 @@ class _PubMed(Events[Document]):
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.open.append(name)
         if name in ("PubmedArticle", "PubmedBookArticle"):
+            if self.inside:
+                raise InputError(f"{self.where}: a {name} inside another article. The file may be cut; fetch it again.")
             self.inside, self.fields, self.begun = True, {}, self.line
         elif self.inside and self.field is None:
             parent = self.open[-2]

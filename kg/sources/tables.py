@@ -104,8 +104,9 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
             where, start = f"{path}:{start}", number + 1
             if columns is None:
                 columns = tuple(value.strip() for value in values)
-                if twice := [column for column in columns if columns.count(column) > 1]:
-                    raise InputError(f"{where}: the column {twice[0]!r} stands there twice. Rename one of the two.")
+                twice = next((column for column, times in Counter(columns).items() if column and times > 1), None)
+                if twice is not None:
+                    raise InputError(f"{where}: the column {twice!r} stands there twice. Rename one of the two.")
                 continue
             if len(values) != len(columns):
                 raise InputError(f"{where}: wanted {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "

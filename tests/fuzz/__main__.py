@@ -31,7 +31,7 @@ from typing import Any
 from core.files import InputError
 from tests.fuzz.readers import READERS, Reader
 
-MEMORY, SECONDS = 1 << 30, 20
+MEMORY, SECONDS, LARGEST = 1 << 30, 20, 4 << 20  # bytes of memory, seconds and bytes of an input
 NUMBERS = ("-1", "0", "1.0", "12.0", "0 ", "1e999", "NaN", "3000000000", "9" * 30, "9" * 5000, "\u0663", "0x1", "", "true")
 TOKENS = (
     *NUMBERS, "null", "[]", "{}", "[1]", '{"@value": 1}', '"', "\\", "\\ud800", "\x00", "\ufeff", "\u2028", "\x85", "\r", "\r\n",
@@ -52,7 +52,7 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
         kind = rng.choice(("bytes", "cut", "twice", "size")) if text is None else rng.choice(
             ("bytes", "cut", "twice", "token", "field", "field", "field", "number", "number", "line", "encoding", "ends", "size")
         )  # fmt: skip
-        content = _changed(content, text or "", kind, rng)
+        content = _changed(content, text or "", kind, rng)[:LARGEST]
     return content
 
 
@@ -112,6 +112,7 @@ def outcome(reader: Reader, folder: Path, file: Path, content: bytes) -> tuple[s
     file.write_bytes(content)
     if reader.mend is not None:
         reader.mend(folder)
+    before = signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         accounted = reader.read(folder)
@@ -128,6 +129,7 @@ def outcome(reader: Reader, folder: Path, file: Path, content: bytes) -> tuple[s
         return "crash", f"{type(error).__name__}: {error!s:.150} ({Path(place.filename).name}:{place.lineno})", 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     lost = 0
     if accounted is not None and reader.rows is not None:
         with contextlib.suppress(UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
@@ -140,7 +142,6 @@ def _work(name: str, seed: str, first: int, last: int | None, until: float, pipe
     size = int(re.findall(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, _late)
     warnings.simplefilter("ignore")
     reader, number = READERS[name], first
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:

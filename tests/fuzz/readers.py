@@ -91,7 +91,8 @@ def unpacked(write: Callable[[Path], Path], name: str) -> Callable[[Path], list[
 
 def split(content: bytes) -> list[bytes]:
     """Lines that end in LF, or by any line end where the file's first lines have no LF."""
-    ends = rb"\r\n|\r|\n" if b"\n" not in content[: 1 << 16] else rb"\n"
+    start = content[: 1 << 16]
+    ends = rb"\r\n|\r|\n" if b"\r" in start and b"\n" not in start else rb"\n"
     found = re.split(ends, content.removeprefix(b"\xef\xbb\xbf"))
     return found if found[-1] else found[:-1]
 

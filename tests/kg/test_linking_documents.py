@@ -238,6 +238,7 @@ MORE = {
         '[{"id": 1, "passages": [{"offset": 3000000000, "text": "a"}]}]',
         r"the passage at offset 3,000,000,000",
     ),
+    "article inside": ("x.xml", "<a><PubmedArticle><PubmedArticle/></PubmedArticle></a>", r"x\.xml:1: a PubmedArticle inside"),
     "passage outside": ("x.xml", f"<collection>{passage('a')}</collection>", r"x\.xml:1: a passage outside of a document"),
     "document inside": ("x.xml", bioc("<document></document>"), r"x\.xml:1: a document inside another one"),
     "text outside": ("x.xml", bioc("<text>a</text>"), r"x\.xml:1: document 7: a text in a document"),
