@@ -20,7 +20,7 @@ $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eva
 KEPL := $(VENV_PYTHON) -m app.cli
 
 VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
-.PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants lint types contracts check docs
+.PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -89,6 +89,13 @@ soak: $(STAMP)  ## a server under 16 clients, half of them slow or broken (MINUT
 
 mutants: $(STAMP)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
 	@$(VENV_PYTHON) -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
+
+faults: $(STAMP)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
+	@$(VENV_PYTHON) -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
+
+nightly: $(STAMP) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load
+	@$(MAKE) --no-print-directory fuzz SECONDS=1800
+	@$(MAKE) --no-print-directory soak
 
 lint: $(STAMP)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .

@@ -19,26 +19,20 @@ or, instead of grid and runs,
 
 Names in capitals are settings of the command; names with dots are settings of its configs (`ARGS="--name value"`). Every run is
 an MLflow run (with children, where the command makes some) under the sweep's own. What is finished is kept: the same command
-resumes a killed sweep, and repeats what failed. With several at once and a sqlite store the runs use an MLflow server on 127.0.0.1
-that the sweep starts and stops, since sqlite takes one writer at a time.
+resumes a killed sweep, and repeats what failed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import logging
 import os
 import re
 import shlex
-import signal
-import socket
 import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -67,9 +61,7 @@ KEYS = ("command", "settings", "grid", "runs", "search", "space", "trials", "goa
 Value = str | int | float | bool
 Point = dict[str, Value]
 LOG = logging.getLogger(__name__)
-Environment = Mapping[str, str]  # variables of a process, not settings
 POINT = "sweep.point"  #: the tag that says which of the grid's settings a run has
-PATIENCE = 120.0  #: seconds that the tracking server may take to answer
 
 
 class Search(NamedTuple):
@@ -201,53 +193,6 @@ def label(point: Point) -> str:
     return " ".join(f"{k.rpartition('.')[2]}={v}" for k, v in point.items()) or "as it is"
 
 
-@contextlib.contextmanager
-def tracking_server(folder: Path, store: str, *artifacts: str) -> Iterator[dict[str, str]]:
-    """An MLflow server on loopback before `store`; the environment that sends a process there.
-
-    artifacts: words of ``mlflow server`` that say where files go. Its output goes to `folder`. Raises InputError when it
-    does not answer.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    words += ["--backend-store-uri", store, *artifacts]
-    # The server has processes of its own. A shell ends them all when its input ends: when we say so, or are killed.
-    guarded = ["sh", "-c", '("$@"; kill 0) & read -r _; kill 0', "sh", *words]
-    log = folder / "server.log"
-    with open(log, "w") as output:
-        server = subprocess.Popen(
-            guarded, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env=dict(os.environ, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false"),
-        )  # fmt: skip
-        try:
-            until = time.monotonic() + PATIENCE
-            while True:
-                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-                    if answer.status == 200:
-                        break
-                if server.poll() is not None or time.monotonic() > until:
-                    raise InputError(f"the MLflow server for {store} does not answer; its output is in {log}")
-                time.sleep(0.2)
-            yield {"MLFLOW_TRACKING_URI": address, "KEPL_STORE": store}
-        finally:
-            assert server.stdin is not None
-            server.stdin.close()
-            server.wait()
-            _ended(server.pid)
-
-
-def _ended(group: int, seconds: float = 15.0) -> None:
-    """Wait for the processes of a group that were asked to end; what has not after `seconds` is killed."""
-    until = time.monotonic() + seconds
-    with contextlib.suppress(ProcessLookupError):  # no process is left
-        while time.monotonic() < until:
-            os.killpg(group, 0)
-            time.sleep(0.05)
-        os.killpg(group, signal.SIGKILL)
-
-
 def parent_of(sweep: Sweep, folder: Path) -> str:
     """The sweep's own MLflow run; made once. Raises InputError where MLflow, which the runs are compared in, does not answer."""
     tags = {"kind": "sweep", "commit": commit(), "folder": str(folder)}
@@ -258,9 +203,7 @@ def parent_of(sweep: Sweep, folder: Path) -> str:
     return own.run_id
 
 
-def run_points(
-    sweep: Sweep, folder: Path, parent: str, at_once: int, environment: Environment, launcher: Sequence[str]
-) -> list[int]:
+def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: Sequence[str]) -> list[int]:
     """The exit code of every point, in order; what is done already is not run. Output goes to a log file each.
 
     launcher: the words before those of a command.
@@ -285,7 +228,7 @@ def run_points(
             LOG.info(f"{who}: done already")
             return 0
         slot = slots.get()
-        own = dict(os.environ) | dict(environment)
+        own = dict(os.environ)
         own["KEPL_TAGS"] = json.dumps({"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)})
         if at_once > 1:
             own.setdefault("OMP_NUM_THREADS", str(max(1, cores // at_once)))
@@ -426,23 +369,14 @@ def run_sweep(
         if fresh:
             for old in (*folder.glob("*.json"), folder / JOURNAL):
                 old.unlink(missing_ok=True)
-        local = tracking_uri().startswith("sqlite:")
         parent = parent_of(sweep, folder)
         number = sweep.search.trials if sweep.search else len(sweep.points)
         LOG.info(f"sweep {sweep.name}: {number} runs, {at_once} at once; output in {folder}")
-        with contextlib.ExitStack() as stack:
-            environment: Environment = {}
-            if local and at_once > 1:
-                files = ("--no-serve-artifacts", "--default-artifact-root", (runs_folder() / "artifacts").as_uri())
-                environment = stack.enter_context(tracking_server(folder, tracking_uri(), *files))
 
-            def run(some: Sweep) -> list[int]:
-                return run_points(some, folder, parent, at_once, environment, launcher)
+        def run(some: Sweep) -> list[int]:
+            return run_points(some, folder, parent, at_once, launcher)
 
-            if sweep.search:
-                sweep, codes = searched(sweep, folder, parent, run, at_once)
-            else:
-                codes = run(sweep)
+        sweep, codes = searched(sweep, folder, parent, run, at_once) if sweep.search else (sweep, run(sweep))
         lines = table(sweep, results(sweep, parent))
         with written(folder / "sweep.csv") as handle:
             csv.writer(handle, lineterminator="\n").writerows(lines)

@@ -95,6 +95,12 @@ def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
+@lru_cache(maxsize=1000)
+def _tidied(folder: str) -> None:
+    """Leftovers in `folder` are removed once a process, when it first writes there: listing a folder for each file takes long."""
+    remove_leftovers(folder)
+
+
 def _synced(path: Path) -> None:
     """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone survives a power cut without it."""
     for one in [*(path.rglob("*") if path.is_dir() else ()), path]:
@@ -172,6 +178,7 @@ def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     with _explaining(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _tidied(str(path.parent.absolute()))
             text = None if "b" in mode else "utf-8"
             if path.suffix == ".gz":
                 handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
@@ -198,6 +205,7 @@ def written_folder(path: str | Path) -> Iterator[Path]:
     with _explaining(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _tidied(str(path.parent.absolute()))
             partial.mkdir()
             yield partial
             if path.exists():

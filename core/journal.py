@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import InputError, explained, read_json, write_json
-from core.tracking import inherited, runs_folder, store_uri, tracking_uri, use_experiment
+from core.tracking import inherited, runs_folder, tracking_uri, use_experiment
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -190,7 +190,7 @@ def delivered(folder: Path, unsure: bool = True) -> int:
     unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked what it has.
     """
     known = _known(folder)
-    place = known.get("delivered", 0) if known.get("tracking_uri") == store_uri() else 0
+    place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
     lines = list(_lines(folder / NAME, place))
     if not lines:
         return 0
@@ -251,14 +251,14 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
             elif "end" in line:
                 client.set_terminated(run_id, line["end"], line["time"])
         sent = lines[: begin + BATCH][-1][1]
-        write_json(folder / KNOWN, {"run_id": run_id, "tracking_uri": store_uri(), "delivered": sent})
+        write_json(folder / KNOWN, {"run_id": run_id, "tracking_uri": tracking_uri(), "delivered": sent})
     return len(lines)
 
 
 def _run_of(client: MlflowClient, folder: Path) -> str:
     """The MLflow run of the journal in `folder`; made where there is none, found again by its key where its answer was lost."""
     known = _known(folder)
-    if known.get("run_id") and known.get("tracking_uri") == store_uri():
+    if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
         return str(known["run_id"])
     header, _ = next(_lines(folder / NAME))
     experiment = use_experiment(header["experiment"])
@@ -303,7 +303,7 @@ def waiting(folder: str | Path | None = None) -> list[Path]:
     found = []
     for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
         known = _known(path.parent)
-        if known.get("tracking_uri") != store_uri() or known.get("delivered", 0) < path.stat().st_size:
+        if known.get("tracking_uri") != tracking_uri() or known.get("delivered", 0) < path.stat().st_size:
             found.append(path.parent)
     return found
 

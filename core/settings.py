@@ -31,7 +31,7 @@ MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")  #:
 ENVIRONMENT = {
     "KEPL_RUNS": "folder of runs, their data and the MLflow store (default: runs/ of the checkout)",
     "KEPL_TOKEN": "token that `kepl serve` asks every client for",
-    "KEPL_STORE, KEPL_TAGS": "set by `kepl sweep` for its runs: the store behind its tracking server, tags of their MLflow runs",
+    "KEPL_TAGS": "set by `kepl sweep` for its runs: tags of their MLflow runs",
     "MLFLOW_TRACKING_URI, MLFLOW_TRACKING_*": "MLflow server or store, and its credentials",
     "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "the Hugging Face hub",
     "CUDA_VISIBLE_DEVICES, OMP_NUM_THREADS": "devices and threads of a process",

@@ -41,14 +41,6 @@ def tracking_uri() -> str:
     return f"sqlite:///{runs_folder() / 'mlflow.db'}"
 
 
-def store_uri() -> str:
-    """What is behind :func:`tracking_uri`: $KEPL_STORE where a sweep has put a server before it, else the same.
-
-    Files that say where a run is tracked name this one: the server is gone when the sweep is over.
-    """
-    return os.environ.get("KEPL_STORE") or tracking_uri()
-
-
 def inherited() -> dict[str, str]:
     """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names itself as the parent)."""
     return {str(k): str(v) for k, v in json.loads(os.environ.get("KEPL_TAGS") or "{}").items()}

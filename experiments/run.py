@@ -24,7 +24,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from core.files import InputError, read_json, write_json, written_folder
 from core.journal import run_id_in
 from core.logs import quiet_libraries, set_up
-from core.tracking import inherited, store_uri
+from core.tracking import inherited, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
 
@@ -170,7 +170,7 @@ def train(cli: CLI) -> dict[str, Any]:
         "checkpoints": str(run.checkpoints),
         "export": str(run.folder / "export"),
         "mlflow_run": run_id_in(run.folder),
-        "tracking_uri": store_uri(),
+        "tracking_uri": tracking_uri(),
         "start": read_json(run.folder / "start.json"),
         "end": read_json(run.folder / "end.json"),
         "steps": read_json(run.folder / "finished.json")["steps"],

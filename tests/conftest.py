@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -15,7 +17,31 @@ import mlflow
 import pytest
 
 from core.logs import set_up
+from tests import preload
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
+
+SERVER = "KEPL_TESTS_SERVER"  # in the environment: "<process id> <address>" of the server that all workers of a run share
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the server of `preloaded`, which is started by the first test that wants it."""
+    if SERVER not in os.environ:
+        folder = tempfile.mkdtemp(prefix="kepl-tests-")
+        os.environ[SERVER] = f"{os.getpid()} {folder}/socket"
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture(scope="session")
+def fast_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter whose processes need not import the large libraries (tests/preload.py)."""
+    owner, address = os.environ[SERVER].split(" ", 1)
+    return preload.executable(tmp_path_factory.mktemp("python"), preload.serve(address=address, owner=int(owner)))
+
+
+@pytest.fixture
+def preloaded(monkeypatch: pytest.MonkeyPatch, fast_python: str) -> None:
+    """Processes that this test, or what it tests, starts with sys.executable start at once."""
+    monkeypatch.setattr(sys, "executable", fast_python)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,15 +94,18 @@ def test_every_module_that_is_named_is_there() -> None:
         assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
 
 
-def run_page(page: Path, kind: str, folder: Path) -> None:
+def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) -> None:
     """The page's blocks of `kind`, in order, in a folder that looks like the checkout; stops at the first failure."""
     place = folder / "checkout"
     place.mkdir()
     for path in ROOT.iterdir():
-        if path.name not in ("runs", ".git") and not path.name.startswith("my_"):
+        if path.name not in ("runs", ".git", ".venv", "bin") and not path.name.startswith("my_"):
             (place / path.name).symlink_to(path)
+    shutil.copytree(ROOT / "bin", place / "bin")  # kepl finds its checkout behind links
+    (place / ".venv" / "bin").mkdir(parents=True)
+    (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl takes
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(place),
         "KEPL_RUNS": str(folder / "runs"),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
@@ -121,8 +125,8 @@ def test_there_are_blocks_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.stem)
-def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path) -> None:
-    run_page(page, "sh", tmp_path)
+def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path, fast_python: str) -> None:
+    run_page(page, "sh", tmp_path, fast_python)
 
 
 @pytest.mark.slow

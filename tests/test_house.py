@@ -35,7 +35,7 @@ def test_nothing_that_executes_code_is_loaded() -> None:
     found = [
         f"{p.relative_to(ROOT)}: {m.group()}"
         for p in SOURCES
-        if p != Path(__file__)
+        if p not in (Path(__file__), ROOT / "tests" / "preload.py")  # which stands in for the interpreter, and runs its -c
         for m in bad.finditer(p.read_text())
     ]
     assert found == []

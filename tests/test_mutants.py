@@ -50,7 +50,7 @@ def test_what_becomes_of_a_fault_is_reported(tree: Path, capsys: pytest.CaptureF
         Fault("same", FILE, "a + b", "b + a", (TOTAL,), "a sum has no order"),
         Fault("gone", FILE, "a * b", "a", (TOTAL,)),
     ]
-    assert run(faults, tree, 1, ["pytest"]) == 1
+    assert run(faults, tree, 1, ["pytest", "hypothesis"]) == 1
     output = capsys.readouterr().out
     lines = output.partition("\nnot killed:")[0].splitlines()
     found = {line.split()[3]: line.split()[0] for line in lines if line.endswith(f"  {FILE}")}
@@ -58,12 +58,12 @@ def test_what_becomes_of_a_fault_is_reported(tree: Path, capsys: pytest.CaptureF
     assert "5 faults: 2 killed, 1 survived, 1 stale, 1 survived with a reason" in output
     assert "'a / 2' -> 'a / 3'" in output and "as expected: a sum has no order" in output and "occurs 0 times" in output
     assert (tree / FILE).read_text() == before
-    assert run([faults[0], faults[3]], tree, 1, ["pytest"]) == 0
+    assert run([faults[0], faults[3]], tree, 1, ["pytest", "hypothesis"]) == 0
 
 
 def test_tests_that_fail_without_a_fault_are_an_error(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / FILE).write_text((tree / FILE).read_text().replace("a + b", "a * b"))
-    assert run([Fault("third", FILE, "a / 2", "a / 3", (HALF, TOTAL))], tree, 1, ["pytest"]) == 2
+    assert run([Fault("third", FILE, "a / 2", "a / 3", (HALF, TOTAL))], tree, 1, ["pytest", "hypothesis"]) == 2
     assert "fail without any fault" in capsys.readouterr().err
 
 

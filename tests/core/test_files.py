@@ -199,3 +199,23 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         (folder / "third").write_text("half")
         raise RuntimeError
     assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this machine's dead processes alone: another machine's, and one that still writes, keep theirs."""
+    ours = files._target(tmp_path / "a.txt")
+    with monkeypatch.context() as other:
+        other.setattr(os, "getpid", lambda: 2**30)
+        dead = files._target(tmp_path / "a.txt")
+        other.setattr(files, "_machine", lambda: "elsewhere-00000000")
+        theirs = files._target(tmp_path / "a.txt")
+    for left in (ours, dead, theirs):
+        left.write_text("half")
+    if kind == "file":
+        with written(tmp_path / "b") as handle:
+            handle.write("whole")
+    else:
+        with written_folder(tmp_path / "b") as folder:
+            (folder / "c").write_text("whole")
+    assert {p.name for p in tmp_path.iterdir()} == {ours.name, theirs.name, "b"}

@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
@@ -20,6 +17,7 @@ from app.cli import main
 from core import journal as module
 from core.files import InputError, read_json
 from core.journal import Journal, sync, waiting
+from tests.fakes.tracking import Server
 
 
 def points(run: str, key: str = "loss") -> list[tuple[int, float]]:
@@ -153,53 +151,15 @@ def test_a_broken_journal_is_told_of(runs: Path) -> None:
         Journal(runs / "a", "paper", "seed 0")
 
 
-@pytest.fixture
-def server(runs: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """(address, processes): an MLflow server that a test may kill and start again."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    started: list[subprocess.Popen[bytes]] = []
-    yield f"http://127.0.0.1:{port}", started
-    for process in started:
-        end(process)
-
-
-def begin(address: str, store: Path, log: Path) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", address.rpartition(":")[2]]
-    words += ["--backend-store-uri", f"sqlite:///{store}", "--default-artifact-root", str(store.parent / "artifacts")]
-    with open(log, "ab") as output:
-        process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        try:
-            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 1).close()
-            return process
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError(log.read_text())
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    import os
-    import signal
-
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
-
-
 @pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_back_has_everything_once(
-    server: tuple[str, list[subprocess.Popen[bytes]]], runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    address, started = server
-    store, log = tmp_path / "server.db", tmp_path / "server.log"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    mlflow.set_tracking_uri(address)
+    server = Server(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+    mlflow.set_tracking_uri(server.address)
     monkeypatch.setattr(module, "PAUSE", 0.1)
-    started.append(begin(address, store, log))
+    server.start()
     ids = []
     for name, disturbed in (("whole", False), ("cut", True)):
         with Journal(runs / name, "paper", name) as own:
@@ -209,9 +169,10 @@ def test_a_server_that_is_killed_and_comes_back_has_everything_once(
                 own.metric("loss", step / 7, step)
                 time.sleep(0.02)
                 if disturbed and step == 20:
-                    end(started[-1])
+                    server.kill()
                 if disturbed and step == 40:
-                    started.append(begin(address, store, log))
+                    server.start()
             own.end()
         ids.append(own.run_id)
     assert points(ids[0]) == points(ids[1]) == [(s, s / 7) for s in range(60)] and waiting() == []
+    server.kill()

@@ -13,6 +13,8 @@ import pytest
 
 from core.logs import LIBRARIES, SILENCED, quiet_libraries, set_up
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

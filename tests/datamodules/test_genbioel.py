@@ -43,6 +43,8 @@ from tests.fakes import bert
 from tests.fakes import genbioel as fake
 from tests.fakes.genbioel import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 LIMITS = {"max_length": 64, "max_mention": 16, "max_name": 32, "max_words": 32}
 

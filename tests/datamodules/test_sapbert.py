@@ -28,6 +28,8 @@ from tests.fakes import bert
 from tests.fakes import sapbert as fake
 from tests.fakes.sapbert import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

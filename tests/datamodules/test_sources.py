@@ -538,6 +538,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @real
 def test_real_mirror_gives_every_task_that_it_holds(tmp_path):

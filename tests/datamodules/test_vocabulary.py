@@ -40,6 +40,7 @@ def test_nothing_of_graph_and_texts_is_unknown(fake_mlm: Folders) -> None:
     assert vocabulary.unknown_share(made, [every]) == 0
 
 
+@pytest.mark.slow
 def test_nothing_of_the_real_graph_is_unknown() -> None:
     said = list({name for _, kind, name in cmekg.texts() if kind.startswith("phrase")})
     made = vocabulary.tokenizer(vocabulary.vocabulary(said))

@@ -25,6 +25,8 @@ from experiments.run import built
 from models.metrics import score
 from tests.fakes import bert, tasks
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "experiments" / "finetune").glob("*.yaml"))
 KINDS = {

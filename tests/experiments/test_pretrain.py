@@ -23,6 +23,8 @@ from kg.embeddings import EmbeddingTable
 from kg.refine import EQUIVALENT
 from tests.kg.test_train import ladder
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -21,6 +21,8 @@ from experiments.tracking import first_process, started_from_outside
 from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

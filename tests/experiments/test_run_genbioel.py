@@ -23,6 +23,8 @@ from tests.fakes import genbioel as fakes
 from tests.fakes import linking
 from tests.fakes.genbioel import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 Done = subprocess.CompletedProcess[str]
 SHORT = {"data.init_args.max_length": 64, "data.init_args.max_mention": 16, "data.init_args.max_name": 32}

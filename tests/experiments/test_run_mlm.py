@@ -14,6 +14,8 @@ from core.tracking import newest_export
 from models.encoders import load_bert
 from tests.fakes.mlm import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,6 +15,8 @@ from experiments.encoders import encoder
 from models.sapbert import SapBERTEncoder
 from tests.fakes.sapbert import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -37,6 +37,8 @@ from tests.fakes import smedbert as fakes
 from tests.fakes.chinese import PLAIN
 from tests.fakes.smedbert import Folders
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 SHIFTS = ("pool.score.bias", "self.key.bias")  #: added to all logits of a softmax: no gradient
 STEMS = sorted(p.stem for p in (ROOT / "experiments" / "smedbert").glob("pretrain*.yaml"))

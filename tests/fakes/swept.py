@@ -11,13 +11,13 @@ from pathlib import Path
 
 from core.files import digest
 from core.journal import Journal
-from core.tracking import runs_folder, store_uri, tracking_uri
+from core.tracking import runs_folder, tracking_uri
 
 given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 journal = Journal(runs_folder() / "swept" / digest([*sys.argv, os.getpid()])[:12], "swept", " ".join(sys.argv[1:]))
 journal.metrics({"dev/f1": float(given.get("A", "0")), "train/loss": 1.0})
 threads = os.environ.get("OMP_NUM_THREADS")
-line = json.dumps({"given": given, "tracking": tracking_uri(), "store": store_uri(), "threads": threads, "pid": os.getpid()})
+line = json.dumps({"given": given, "tracking": tracking_uri(), "threads": threads, "pid": os.getpid()})
 with open(runs_folder() / "swept.jsonl", "a") as handle:
     handle.write(line + "\n")
 journal.end()

@@ -26,6 +26,8 @@ from tests.fakes import genbioel as fake
 from tests.fakes import linking as fakes
 from tests.fakes import sapbert
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 WORDS = [
     ("D1", "renal failure"), ("D1", "kidney failure"), ("D2", "cardiac failure"), ("D2", "heart failure"),

@@ -12,6 +12,8 @@ from kg.graph import KnowledgeGraph
 from kg.sources import cmekg
 from tests.fakes import cmekg as fake
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -48,6 +50,7 @@ def test_real_types_and_names(real):
     assert ("美洛昔康片", "莫乐新", "narrow", "zh") in names and ("阳虚发热", "中医科", "synonym", "en") not in names
 
 
+@pytest.mark.slow
 def test_real_texts():
     texts = list(cmekg.texts())
     kinds = Counter(kind.split("-")[0] for _, kind, _ in texts)

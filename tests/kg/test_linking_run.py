@@ -20,6 +20,8 @@ from kg.linking import run as runs
 from kg.linking.__main__ import main
 from tests.fakes import documents as fakes
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 TEXTS = [(f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.") for i in range(23)]
 
 

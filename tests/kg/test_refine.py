@@ -257,6 +257,7 @@ def test_the_command(tmp_path, capsys):
     assert "it is left alone" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_real_cmekg():
     """What PyCMeKG 0.2.5 becomes; docs/chinese-graph.md tells it."""
     graph = refine.refined(cmekg.read())

@@ -18,6 +18,8 @@ from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, table
 from kg.train import TransE, link_prediction, split, train
 
+pytestmark = pytest.mark.usefixtures("preloaded")
+
 
 def ladder(folder: Path, n: int = 40) -> str:
     """A graph where entity i is `next` to i + 1 (and `before` is its inverse) and `skip` to i + 2: translations fit it."""

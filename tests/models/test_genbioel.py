@@ -190,7 +190,7 @@ def test_export_gives_the_same_logits(fake_genbioel: Folders, tmp_path: Path) ->
             parameter.add_(0.01 * torch.randn_like(parameter))
     model.eval().export(tmp_path)
     data.export(str(tmp_path))
-    write_json(tmp_path / "manifest.json", {"paper": "genbioel"})
+    write_json(tmp_path / "manifest.json", {"paper": "genbioel", "checksums": {}})
     batch = data.batch(data.order(0)[0], 0)
     found = encoder_of(str(tmp_path))
     assert found.load == "models.genbioel.GenBioELModel.from_export" and found.paper == "genbioel"

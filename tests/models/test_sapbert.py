@@ -326,7 +326,7 @@ def test_export_gives_the_same_vectors(fake_sapbert: Folders, tmp_path: Path, po
             parameter.add_(0.01 * torch.randn_like(parameter))
     model.eval().export(tmp_path)
     data.export(str(tmp_path))
-    write_json(tmp_path / "manifest.json", {"paper": "sapbert"})
+    write_json(tmp_path / "manifest.json", {"paper": "sapbert", "checksums": {}})
     batch = data.batch(data.order(0)[0], 0)
     ids, mask = batch.input_ids[-1], batch.attention_mask[-1]
     found = encoder_of(str(tmp_path))

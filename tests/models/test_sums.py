@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 
+from core.tracking import ROOT
 from models.sums import Sums, prefixed, ratio
 
 
@@ -49,8 +53,13 @@ def add_up(rank: int, file: str, out: str) -> None:
 
 
 @pytest.mark.ddp
-def test_sums_add_up_over_processes(tmp_path: Path) -> None:
+def test_sums_add_up_over_processes(tmp_path: Path, preloaded: None) -> None:
     """Process 0 has one batch and process 1 two; both get the sums of all three."""
-    multiprocessing.spawn(add_up, (str(tmp_path / "rendezvous"), str(tmp_path / "sums")), nprocs=2)  # type: ignore[no-untyped-call]
+    program = "import sys; from tests.models.test_sums import add_up; add_up(int(sys.argv[1]), *sys.argv[2:])"
+    words = [sys.executable, "-c", program]
+    places = [str(tmp_path / "rendezvous"), str(tmp_path / "sums")]
+    own = os.environ | {"PYTHONPATH": str(ROOT)}
+    started = [subprocess.Popen([*words, str(rank), *places], cwd=ROOT, env=own) for rank in range(2)]
+    assert [process.wait(120) for process in started] == [0, 0]
     for rank in range(2):
         assert torch.load(tmp_path / f"sums{rank}", weights_only=True) == {"a": 21.0, "b": 1.0}

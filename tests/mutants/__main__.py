@@ -10,7 +10,6 @@ not run). Exit status: 0 when every fault is killed, or survives with a reason i
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import queue
 import shutil
@@ -25,17 +24,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import preload
 from tests.mutants.faults import LIST, Fault, inserted, read, staleness
 
 ROOT = Path(__file__).parents[2]
-WORKER = Path(__file__).with_name("worker.py")
-#: what a test process imports before it is asked: large, and of no file of the tree
-LIBRARIES = (
-    "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pytest", "pytorch_lightning",
-    "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics", "transformers", "yaml",
-)  # fmt: skip
 SECONDS = 300.0  # for the tests of one fault; longer is a failure, too: a loop that does not end
-OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider")
+OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile", "ci")
 
 
 class Outcome(NamedTuple):
@@ -48,38 +42,30 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """A copy of the tree and a process that runs tests in it."""
+    """A copy of the tree, and tests that run in it."""
 
-    def __init__(self, root: Path, folder: Path, libraries: Sequence[str] = LIBRARIES) -> None:
-        self.tree, self.temporary = folder / "tree", folder / "temporary"
+    def __init__(self, root: Path, folder: Path, server: str) -> None:
+        self.tree, self.temporary, self.server = folder / "tree", folder / "temporary", server
         copy_tree(root, self.tree)
-        environment = os.environ | {
+        self.environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")} | {
             "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none is needed, and they import libraries of their own
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none else is needed, and they import libraries of their own
+            "KEPL_TESTS_SERVER": f"{os.getpid()} {server}",  # for what the tests start
         }  # fmt: skip
-        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # those of the make that runs this
-            environment.pop(name, None)
-        self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), *libraries], cwd=self.tree, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
 
     def run(self, tests: Iterable[str], seconds: float = SECONDS) -> tuple[int | None, str]:
         """(pytest's exit status, None past `seconds`; the end of its output)."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        arguments = [*OPTIONS, f"--basetemp={self.temporary}", *tests]
-        self.process.stdin.write(json.dumps({"arguments": arguments, "seconds": seconds}) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the test process ended with status {self.process.wait()}")
-        found = json.loads(line)
-        return found["code"], found["output"]
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait()
+        words = [sys.executable, "-m", "pytest", *OPTIONS, f"--basetemp={self.temporary}", *tests]
+        with tempfile.TemporaryFile("w+b") as output:
+            process = preload.start(self.server, words, self.tree, self.environment, output, output)
+            try:
+                code: int | None = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+            process.end_session()
+            output.seek(0)
+            return code, output.read()[-4000:].decode(errors="replace")
 
 
 def copy_tree(root: Path, target: Path) -> None:
@@ -103,18 +89,14 @@ def copy_tree(root: Path, target: Path) -> None:
 
 
 @contextmanager
-def started(root: Path, jobs: int, libraries: Sequence[str] = LIBRARIES) -> Iterator[queue.Queue[Worker]]:
+def started(root: Path, jobs: int, libraries: Sequence[str]) -> Iterator[queue.Queue[Worker]]:
     """So many workers, free ones in a queue."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        workers = [Worker(root, Path(folder) / str(i), libraries) for i in range(jobs)]
+        server = preload.serve(libraries, f"{folder}/server")
         free: queue.Queue[Worker] = queue.Queue()
-        for worker in workers:
-            free.put(worker)
-        try:
-            yield free
-        finally:
-            for worker in workers:
-                worker.close()
+        for number in range(jobs):
+            free.put(Worker(root, Path(folder) / str(number), server))
+        yield free
 
 
 def by_file(tests: Iterable[str]) -> list[list[str]]:
@@ -171,7 +153,7 @@ def summary(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
     return f"{len(outcomes)} faults: {', '.join(parts)}; {seconds:.0f} s, {jobs} processes"
 
 
-def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequence[str] = LIBRARIES) -> int:
+def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequence[str] = preload.LIBRARIES) -> int:
     """Judge every fault and print what becomes of it; the exit status."""
     start = time.monotonic()
     fitting = [f for f in faults if not staleness(f, root)]
