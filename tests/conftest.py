@@ -24,11 +24,13 @@ SERVER = "KEPL_TESTS_SERVER"  # in the environment: "<process id> <address>" of 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the server of `preloaded`, which is started by the first test that wants it."""
+    """Name the server of `preloaded`. A run of several workers starts it now, beside them; another, when a test wants it."""
     if SERVER not in os.environ:
         folder = tempfile.mkdtemp(prefix="kepl-tests-")
         os.environ[SERVER] = f"{os.getpid()} {folder}/socket"
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        if getattr(config.option, "numprocesses", None):
+            preload.serve(address=f"{folder}/socket")
 
 
 @pytest.fixture(scope="session")

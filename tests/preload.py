@@ -13,6 +13,7 @@ The fixture `preloaded` (tests/conftest.py) puts such a file into sys.executable
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import gc
@@ -25,6 +26,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,9 +36,9 @@ ROOT = Path(__file__).parents[1]
 INTERPRETER = sys.executable  # where the fixture has put another
 #: what a server imports: large, and of no file of the tree
 LIBRARIES = (
-    "faiss", "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pykeen.models", "pyarrow.parquet", "pytest",
-    "pytorch_lightning.cli", "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics", "transformers",
-    "yaml",
+    "faiss", "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pykeen.training", "pytest",
+    "pytorch_lightning.cli", "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics",
+    "transformers.models.bart.modeling_bart", "transformers.models.bert.modeling_bert", "yaml",
 )  # fmt: skip
 
 
@@ -150,7 +152,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a fork need not copy what its collector would touch
     if asked := _asked(listener, int(owner)):
-        _become(asked)
+        _end(_status(asked))
 
 
 def _asked(listener: socket.socket, owner: int) -> dict[str, Any] | None:
@@ -183,12 +185,40 @@ def _watch(child: int, connection: socket.socket, ends_with_asker: bool) -> None
     """Tell the asker of the child's start and end, and kill it when the asker is gone; does not return."""
     with contextlib.suppress(OSError):
         connection.sendall(f"{child}\n".encode())
-    if ends_with_asker and connection in select.select([os.pidfd_open(child), connection], [], [])[0]:
+    ends: list[Any] = [os.pidfd_open(child), connection]
+    if ends_with_asker and connection in select.select(ends, [], [])[0]:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(OSError):
         connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
+
+
+def _status(asked: dict[str, Any]) -> int:
+    """The exit status of what was asked."""
+    try:
+        _become(asked)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  told as the interpreter tells it
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def _end(status: int) -> None:
+    """End as the interpreter does, but for taking down its 5,000 modules one by one: half a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _become(asked: dict[str, Any]) -> None:
@@ -207,7 +237,7 @@ def _become(asked: dict[str, Any]) -> None:
     if "lightning_utilities" in sys.modules:  # read from the environment at import
         from lightning_utilities.core.rank_zero import rank_zero_only
 
-        rank_zero_only.rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0)))
+        rank_zero_only.rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0)))  # type: ignore[attr-defined]
     if kind == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:

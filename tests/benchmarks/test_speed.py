@@ -6,10 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from transformers import BertConfig, BertModel
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import decode, linking, miner, neighbours, probe
+from benchmarks.speed import decode, finetune_batches, linking, miner, neighbours, probe, sapbert_step
+from kg.sources import hpo
 from kg.trie import Ragged, Trie
+from tests.fakes import hpo as fake_hpo
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
@@ -48,7 +51,11 @@ def test_different_results_exit_1(capsys, monkeypatch):
     assert "lacks name, ours" in capsys.readouterr().err
 
 
-def test_finetune_batches_prints_its_result(capsys):
+def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
+    """With an encoder of one small layer in place of MiniLM, but its tokens."""
+    small = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    BertModel(small, add_pooling_layer=False).save_pretrained(tmp_path)
+    monkeypatch.setattr(finetune_batches, "BertEncoder", lambda name, real=finetune_batches.BertEncoder: real(str(tmp_path)))
     assert speed.main(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
@@ -69,7 +76,9 @@ def test_miner_prints_its_result(capsys, monkeypatch):
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
 
 
-def test_sapbert_step_prints_its_result(capsys):
+def test_sapbert_step_prints_its_result(capsys, tmp_path, monkeypatch):
+    small = hpo.read(fake_hpo.write(tmp_path, 60))
+    monkeypatch.setattr(sapbert_step.hpo, "read", lambda: small)
     assert speed.main(["sapbert_step", "--json", "--repeats", "1", "--pairs", "6"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True

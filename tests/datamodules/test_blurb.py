@@ -223,6 +223,7 @@ def test_iob(tmp_path):
 # real data
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @real
 def test_real_iob(tmp_path):

@@ -258,6 +258,7 @@ def test_what_is_not_saved(tmp_path, test, message):
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @real
 def test_real_corpora_have_their_published_sizes(tmp_path):

@@ -133,6 +133,7 @@ REAL = {  # shared/data/README.md
 }
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", REAL)
 def test_real(name):
