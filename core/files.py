@@ -87,11 +87,19 @@ def _target(path: Path, kind: str = "") -> Path:
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
-    """Remove temporary files and folders of processes of this machine that no longer run; those of others are left alone."""
+    """Remove temporary files and folders of processes of this machine that no longer run; those of others are left alone.
+
+    An older folder that such a process had taken away, and nothing has replaced, is put back.
+    """
     own = re.compile(rf"\.{re.escape(_machine())}-(\d+)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$")
     for left in Path(folder).glob(f"{pattern}{PARTIAL}"):
         found = own.search(left.name)
-        if found and not Path(f"/proc/{found[1]}").exists():
+        if not found or Path(f"/proc/{found[1]}").exists():
+            continue
+        whole = left.with_name(left.name[: found.start()])
+        if found[2] and not whole.exists():
+            os.replace(left, whole)
+        else:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 

@@ -219,3 +219,15 @@ def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path
         with written_folder(tmp_path / "b") as folder:
             (folder / "c").write_text("whole")
     assert {p.name for p in tmp_path.iterdir()} == {ours.name, theirs.name, "b"}
+
+
+def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after the older folder has made room and before the new one is in its place."""
+    with monkeypatch.context() as other:
+        other.setattr(os, "getpid", lambda: 2**30)
+        old, new = files._target(tmp_path / "graph", ".old"), files._target(tmp_path / "graph")
+    for folder, content in ((old, "old"), (new, "half")):
+        folder.mkdir()
+        (folder / "content").write_text(content)
+    files.remove_leftovers(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["graph"] and (tmp_path / "graph" / "content").read_text() == "old"
