@@ -29,6 +29,7 @@ import shutil
 import socket
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
@@ -280,19 +281,30 @@ def verified(folder: str | Path) -> None:
                 f"{folder}/manifest.json: an export without checksums, from before. If it is sound, seal it: kepl seal {folder}"
             )
         if isinstance(sums, dict) and (not part or any(name.startswith(part) for name in sums)):
-            files = {name: place / name for name in sums}
-            stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if f.is_file() else None for f in files.values()]
-            _hold(str(place), tuple(sums.items()), tuple(stamps))
+            check_files(place, sums, "Export the run again.")
         return
 
 
+def check_files(folder: str | Path, sums: object, again: str) -> None:
+    """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has it; `again` says what to do then.
+
+    A file is read once a process while its size and time stay.
+    """
+    if not isinstance(sums, dict):
+        raise InputError(f"{folder}/manifest.json: wanted checksums of files, found none. {again}")
+    files = [Path(folder) / name for name in sums]
+    stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if f.is_file() else None for f in files]
+    _hold(str(folder), tuple(sums.items()), tuple(stamps), again)
+
+
 @lru_cache(32)
-def _hold(place: str, sums: tuple[tuple[str, str], ...], stamps: tuple[object, ...]) -> None:
-    """Raise InputError unless each file in `place` has its checksum. stamps: sizes and times; read once while they stay."""
-    for name, checksum in sums:
-        file = Path(place) / name
-        if not file.is_file() or sha256(file) != checksum:
-            raise InputError(f"{file}: missing, or not the file that manifest.json describes. Export the run again.")
+def _hold(place: str, sums: tuple[tuple[str, str], ...], stamps: tuple[object, ...], again: str) -> None:
+    files = [Path(place) / name for name, _ in sums]
+    with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
+        found = threads.map(lambda file: sha256(file) if file.is_file() else None, files)
+    for file, (_, checksum), own in zip(files, sums, found, strict=True):
+        if own != checksum:
+            raise InputError(f"{file}: missing, or not the file its manifest describes. {again}")
 
 
 @contextlib.contextmanager

@@ -23,11 +23,11 @@ from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, json_lines, read_json, write_json, written_folder
+from core.files import InputError, check_files, json_lines, read_json, sha256, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 
-FORMAT = 1
+FORMAT = 2  # 2: checksums of shards
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
 
 
@@ -159,10 +159,7 @@ def _write_shard(
             "mentions": len(arrays["mentions"]),
             "held_out_sequences": int(arrays["held_out"].sum()),
         }
-        write_json(
-            folder / "shard.json",
-            {"counts": counts, "bytes": {n: (folder / f"{n}.npy").stat().st_size for n in ARRAYS}},
-        )
+        write_json(folder / "shard.json", {"counts": counts, "sha256": {n: sha256(folder / f"{n}.npy") for n in ARRAYS}})
     return counts
 
 
@@ -245,7 +242,7 @@ def build(
 class Corpus:
     """A built corpus, memory-mapped. ``corpus[i]`` is sequence i as an :class:`Example`.
 
-    Raises InputError when the folder is no finished corpus, a shard is missing or half-written, or the corpus was built
+    Raises InputError when the folder is no finished corpus, a shard is missing or damaged, or the corpus was built
     with another tokenizer or graph than the ones given (fingerprints; None skips the check).
     """
 
@@ -263,18 +260,15 @@ class Corpus:
                     f"{folder}: this corpus was built with another {name} "
                     f"({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again with this {name}."
                 )
-        self.shards: list[dict[str, np.ndarray]] = []
-        for shard, facts in self.manifest["shards"].items():
-            for array, size in facts["bytes"].items():
-                file = self.folder / shard / f"{array}.npy"
-                if not file.is_file() or file.stat().st_size != size:
-                    raise InputError(
-                        f"{file}: missing or half-written (wanted {size} bytes). Delete {self.folder / shard} "
-                        f"and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept."
-                    )
-            self.shards.append(
-                {a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False) for a in ARRAYS}
-            )
+        if self.manifest["settings"]["format"] != FORMAT:
+            raise InputError(f"{folder}: built by an earlier version, without checksums. Build it again: --fresh true.")
+        sums = {f"{shard}/{a}.npy": own for shard, facts in self.manifest["shards"].items() for a, own in facts["sha256"].items()}
+        again = f"Delete its folder and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept."
+        check_files(folder, sums, again)
+        self.shards: list[dict[str, np.ndarray]] = [
+            {a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False) for a in ARRAYS}
+            for shard in self.manifest["shards"]
+        ]
         self.first = np.cumsum([0] + [len(s["held_out"]) for s in self.shards])
 
     def __len__(self) -> int:

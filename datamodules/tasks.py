@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from core.files import InputError, json_lines, read_object, sha256, write_json, written, written_folder
+from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
 
 SPLITS = ("train", "dev", "test")
 
@@ -199,9 +199,12 @@ def load_task(folder: str | Path) -> Task:
     """The task in `folder`. Raises InputError, naming file and line, when it is missing or broken."""
     folder = Path(folder)
     manifest = read_object(folder / "manifest.json")
-    missing = [k for k in ("name", "kind", "metric", "language", "labels", "splits") if k not in manifest]
+    missing = [k for k in ("name", "kind", "metric", "language", "labels", "splits", "sha256") if k not in manifest]
     if missing or manifest["kind"] not in KINDS:
         raise InputError(f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it again.")
+    if not isinstance(manifest["sha256"], dict):
+        raise InputError(f"{folder}/manifest.json: wanted an object under sha256. Build it again.")
+    check_files(folder, {f"{split}.jsonl": own for split, own in manifest["sha256"].items()}, "Build the task again.")
     shape = KINDS[manifest["kind"]]
     splits: dict[str, list[Any]] = {}
     for split in manifest["splits"]:

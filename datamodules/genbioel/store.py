@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from core.files import InputError, read_json
+from core.files import InputError, check_files, read_json
 
 FORMAT = 1
 
@@ -42,7 +42,7 @@ def save_rows(folder: Path, name: str, rows: tuple[np.ndarray, np.ndarray]) -> N
 
 
 def manifest_of(folder: str | Path, tokenizer: str) -> dict[str, Any]:
-    """The folder's manifest. Raises InputError when there is none, or it is of another format or tokenizer."""
+    """The folder's manifest. Raises InputError when there is none, it is of another format or tokenizer, or a file is damaged."""
     file = Path(folder) / "manifest.json"
     if not file.is_file():
         raise InputError(
@@ -54,6 +54,7 @@ def manifest_of(folder: str | Path, tokenizer: str) -> dict[str, Any]:
         raise InputError(f"{file}: no samples of format {FORMAT}. Build them again.")
     if recipe["tokenizer"] != tokenizer:
         raise InputError(f"{folder}: made with another tokenizer. Build the samples with this model's: --tokenizer")
+    check_files(folder, manifest.get("sha256"), "Build the samples again.")
     return manifest
 
 

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
 from core.arrays import read_table
-from core.files import InputError, lines, read_json, sha256, write_json, written_folder
+from core.files import InputError, check_files, lines, read_json, sha256, write_json, written_folder
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
@@ -366,6 +366,7 @@ class Pairs:
             )
         if tokenizer is not None and recipe["tokenizer"] != tokenizer:
             raise InputError(f"{folder}: made with another tokenizer. Build the pairs with this encoder's: --tokenizer")
+        check_files(self.folder, self.manifest.get("sha256"), "Build the pairs again.")
         self.tokens, self.offsets, self.members, self.held_out = map(
             self._array, ("tokens", "offsets", "members", "held_out")
         )

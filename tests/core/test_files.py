@@ -156,7 +156,7 @@ def test_an_export_is_held_to_its_checksums(tmp_path: Path) -> None:
     verified(export / "encoder")
     (export / "model.safetensors").write_text("modeL.safetensors")
     for folder in (export, export / "encoder"):  # the encoder's weights are in the file above
-        with pytest.raises(InputError, match=r"model.safetensors: missing, or not the file that manifest.json describes"):
+        with pytest.raises(InputError, match=r"model.safetensors: missing, or not the file its manifest describes"):
             verified(folder)
     (export / "model.safetensors").unlink()
     with pytest.raises(InputError, match="missing"):

@@ -174,11 +174,15 @@ def test_what_does_not_belong_together(fake_kebiolm: Folders, tmp_path: Path) ->
     Corpus(fake_kebiolm.corpus, graph=fingerprint(fake_kebiolm.graph))
 
 
-def test_half_written_shard(fake_kebiolm: Folders, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_damaged_shard(cut: bool, fake_kebiolm: Folders, tmp_path: Path) -> None:
+    """Half a file, or all of it with another bit."""
     shutil.copytree(fake_kebiolm.corpus, tmp_path / "c")
     file = tmp_path / "c" / "shard-00001" / "tokens.npy"
-    file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(InputError, match=r"shard-00001.tokens\.npy: missing or half-written.*Delete"):
+    whole = bytearray(file.read_bytes())
+    whole[-1] ^= 4
+    file.write_bytes(whole[:-2] if cut else whole)
+    with pytest.raises(InputError, match=r"shard-00001.tokens\.npy: missing, or not the file its manifest describes.*Delete"):
         Corpus(tmp_path / "c")
     shutil.rmtree(tmp_path / "c" / "shard-00001")
     (tmp_path / "c" / "manifest.json").unlink()

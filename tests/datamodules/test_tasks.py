@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError
+from core.files import InputError, read_json, sha256, write_json
 from datamodules.tasks import Pair, Relation, Tagged, load_task, overlapping, save_task
 from tests.fakes import tasks
 
@@ -77,5 +77,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
     lines = (folder / "dev.jsonl").read_text().splitlines()
     lines[2] = json.dumps({"id": "2"})
     (folder / "dev.jsonl").write_text("\n".join(lines))
+    manifest = read_json(folder / "manifest.json")
+    write_json(folder / "manifest.json", manifest | {"sha256": manifest["sha256"] | {"dev": sha256(folder / "dev.jsonl")}})
     with pytest.raises(InputError, match=r"dev\.jsonl:3: wanted the fields id, document, text"):
         load_task(folder)
