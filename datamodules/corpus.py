@@ -1,9 +1,10 @@
-"""A linked corpus on disk: memory-mapped shards of token ids, word starts and mentions.
+"""A linked corpus on disk: memory-mapped token ids, word starts and mentions.
 
     python -m datamodules.corpus --linked FOLDER --graph GRAPH --tokenizer NAME --out FOLDER
 
-One shard per part of the linked text, written whole or not at all, so building resumes where it stopped. Sequences are
-stored without special tokens. A tenth of the texts (by a hash of the text, so that equal texts stay together) is held
+One shard per part of the linked text, written whole or not at all, so building resumes where it stopped; at the end the
+shards become one file of each kind, so that a corpus of any size opens six. Sequences are stored without special tokens.
+A tenth of the texts (by a hash of the text, so that equal texts stay together) is held
 out for validation.
 """
 
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,8 +29,10 @@ from core.files import InputError, check_files, json_lines, read_json, sha256, w
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 
-FORMAT = 2  # 2: checksums of shards
+FORMAT = 2  # 2: one file of each kind, with checksums
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
+OFFSETS = ("offsets", "mention_offsets")  # of those: where each sequence's tokens and mentions begin, and the last one's end
+BLOCK = 1 << 16  # sequences whose mentions are counted at a time
 
 
 class Example(NamedTuple):
@@ -163,6 +167,33 @@ def _write_shard(
     return counts
 
 
+def _merge(shards: Sequence[Path], out: Path) -> None:
+    """Write the arrays of `shards`, one behind the other, to folder `out`, in the memory of one shard.
+
+    Raises InputError for a shard whose files are not those that it was written with.
+    """
+    lengths = dict.fromkeys(ARRAYS, 0)
+    types = {}
+    for shard in shards:
+        sums = {f"{name}.npy": own for name, own in read_json(shard / "shard.json")["sha256"].items()}
+        check_files(shard, sums, f"Delete {shard} and run the command again; the other shards are kept.")
+        for name in ARRAYS:
+            array = np.load(shard / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            types[name] = array.dtype, array.shape[1:]
+            lengths[name] += len(array) - (name in OFFSETS)
+    with written_folder(out) as folder:
+        for name, (dtype, rest) in types.items():
+            shape = (lengths[name] + (name in OFFSETS), *rest)
+            whole = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)
+            place, before = 0, 0
+            for shard in shards:
+                array = np.load(shard / f"{name}.npy", allow_pickle=False)
+                whole[place : place + len(array)] = array + before if name in OFFSETS else array
+                place += len(array) - (name in OFFSETS)  # a shard's last offset is the next one's first
+                before += int(array[-1]) if name in OFFSETS else 0
+            whole.flush()
+
+
 def build(
     linked: str,
     graph: str,
@@ -200,22 +231,23 @@ def build(
         "long_texts": long_texts,
     }
     state = target / "settings.json"
-    if state.is_file() and read_json(state) != json.loads(json.dumps(settings)):
-        if not fresh:
-            changed = [k for k, v in read_json(state).items() if v != settings.get(k)]
-            raise InputError(
-                f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
-                "Choose another folder, or --fresh true to build it again."
-            )
+    if not fresh and state.is_file() and (before := read_json(state)) != json.loads(json.dumps(settings)):
+        changed = [k for k, v in before.items() if v != settings.get(k)]
+        raise InputError(
+            f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
+            "Choose another folder, or --fresh true to build it again."
+        )
+    made = target / "shards"  # until the corpus is whole
+    if fresh:
         (target / "manifest.json").unlink(missing_ok=True)
-        for old in target.glob("shard-*"):
-            (old / "shard.json").unlink(missing_ok=True)
-    if (target / "manifest.json").is_file() and not fresh:
+        shutil.rmtree(made, ignore_errors=True)
+    if (target / "manifest.json").is_file():
+        shutil.rmtree(made, ignore_errors=True)
         print(f"{out}: already built with these settings (--fresh true builds it again)")
         return target
     write_json(state, settings)
-    todo = {p: target / p.stem.replace("part", "shard") for p in parts}
-    missing = {p: s for p, s in todo.items() if fresh or not (s / "shard.json").is_file()}
+    todo = {p: made / p.stem.replace("part", "shard") for p in parts}
+    missing = {p: s for p, s in todo.items() if not (s / "shard.json").is_file()}
     work = partial(
         _write_shard,
         tokenizer=tokenizer,
@@ -233,16 +265,19 @@ def build(
             for part, shard in missing.items():
                 work(part, shard)
                 bar.update()
-    shards = {s.name: read_json(s / "shard.json") for s in todo.values()}
-    total = {k: sum(s["counts"][k] for s in shards.values()) for k in next(iter(shards.values()))["counts"]}
-    write_json(target / "manifest.json", {"settings": settings, "counts": total, "shards": shards})
+    counts = [read_json(shard / "shard.json")["counts"] for shard in todo.values()]
+    total = {name: sum(own[name] for own in counts) for name in counts[0]}
+    _merge(list(todo.values()), target / "arrays")
+    sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
+    write_json(target / "manifest.json", {"settings": settings, "counts": total, "sha256": sums})
+    shutil.rmtree(made)
     return target
 
 
 class Corpus:
     """A built corpus, memory-mapped. ``corpus[i]`` is sequence i as an :class:`Example`.
 
-    Raises InputError when the folder is no finished corpus, a shard is missing or damaged, or the corpus was built
+    Raises InputError when the folder is no finished corpus, a file is missing or damaged, or the corpus was built
     with another tokenizer or graph than the ones given (fingerprints; None skips the check).
     """
 
@@ -262,38 +297,29 @@ class Corpus:
                 )
         if self.manifest["settings"]["format"] != FORMAT:
             raise InputError(f"{folder}: built by an earlier version, without checksums. Build it again: --fresh true.")
-        sums = {f"{shard}/{a}.npy": own for shard, facts in self.manifest["shards"].items() for a, own in facts["sha256"].items()}
-        again = f"Delete its folder and {self.folder / 'manifest.json'} and build the corpus again; other shards are kept."
-        check_files(folder, sums, again)
-        self.shards: list[dict[str, np.ndarray]] = [
-            {a: np.load(self.folder / shard / f"{a}.npy", mmap_mode="r", allow_pickle=False) for a in ARRAYS}
-            for shard in self.manifest["shards"]
-        ]
-        self.first = np.cumsum([0] + [len(s["held_out"]) for s in self.shards])
+        check_files(folder, self.manifest.get("sha256"), "Build the corpus again: --fresh true.")
+        arrays = (np.load(self.folder / "arrays" / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS)
+        self.tokens, self.word_start, self.offsets, self.mentions, self.mention_offsets, self.held_out = arrays
 
     def __len__(self) -> int:
-        return int(self.first[-1])
+        return len(self.held_out)
 
     def __getitem__(self, i: int) -> Example:
-        shard = int(np.searchsorted(self.first, i, side="right")) - 1
-        arrays, row = self.shards[shard], i - self.first[shard]
-        begin, end = arrays["offsets"][row], arrays["offsets"][row + 1]
-        first, last = arrays["mention_offsets"][row], arrays["mention_offsets"][row + 1]
+        begin, end = self.offsets[i], self.offsets[i + 1]
+        first, last = self.mention_offsets[i], self.mention_offsets[i + 1]
         return Example(
-            np.asarray(arrays["tokens"][begin:end]),
-            np.asarray(arrays["word_start"][begin:end]),
-            np.asarray(arrays["mentions"][first:last]),
+            np.asarray(self.tokens[begin:end]), np.asarray(self.word_start[begin:end]), np.asarray(self.mentions[first:last])
         )
 
     @cached_property
     def lengths(self) -> np.ndarray:
         """(sequences,) tokens of each, without special tokens."""
-        return np.concatenate([np.diff(s["offsets"]) for s in self.shards])
+        return np.diff(self.offsets)
 
     @cached_property
     def mention_counts(self) -> np.ndarray:
         """(sequences,) mentions of each."""
-        return np.concatenate([np.diff(s["mention_offsets"]) for s in self.shards])
+        return np.diff(self.mention_offsets)
 
     def check_length(self, max_length: int, more: int = 0) -> None:
         """Raise InputError unless its sequences, with `more` special tokens than [CLS] and [SEP], fit `max_length` tokens."""
@@ -326,14 +352,15 @@ class Corpus:
 
     def indices(self, held_out: bool) -> np.ndarray:
         """Numbers of the held-out sequences, or of the others."""
-        return np.flatnonzero(np.concatenate([s["held_out"] for s in self.shards]) == held_out)
+        return np.flatnonzero(self.held_out == held_out)
 
     def entity_counts(self, entities: int) -> np.ndarray:
         """(entities,) int64: how often each is mentioned in the sequences that are not held out."""
         counts = np.zeros(entities, np.int64)
-        for s in self.shards:
-            train = np.repeat(~s["held_out"], np.diff(s["mention_offsets"]))
-            counts += np.bincount(s["mentions"][:, 2][train], minlength=entities)
+        for begin in range(0, len(self), BLOCK):
+            places = self.mention_offsets[begin : begin + BLOCK + 1]
+            train = np.repeat(~self.held_out[begin : begin + BLOCK], np.diff(places))
+            counts += np.bincount(self.mentions[places[0] : places[-1], 2][train], minlength=entities)
         return counts
 
     def seen_entities(self, entities: int) -> np.ndarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -98,11 +100,38 @@ def test_parallel_and_resumed_builds_are_identical(
         corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
     with pytest.raises(InputError, match="no finished corpus"):
         Corpus(tmp_path / "cut")
-    kept = (tmp_path / "cut" / "shard-00000" / "shard.json").stat().st_mtime_ns
-    monkeypatch.setattr(corpus, "_write_shard", real)
+    again: list[str] = []
+    monkeypatch.setattr(corpus, "_write_shard", lambda part, *rest, **own: again.append(part.stem) or real(part, *rest, **own))
+    shard = tmp_path / "cut" / "shards" / "shard-00000"
+    whole = (shard / "tokens.npy").read_bytes()
+    (shard / "tokens.npy").write_bytes(bytes([*whole[:-1], whole[-1] ^ 4]))
+    with pytest.raises(InputError, match=r"tokens\.npy: missing, or not the file its manifest describes\. Delete .*shard-00000"):
+        corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+    (shard / "tokens.npy").write_bytes(whole)
     corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
-    assert sha256(tmp_path / "cut") == sha256(fake_kebiolm.corpus)
-    assert (tmp_path / "cut" / "shard-00000" / "shard.json").stat().st_mtime_ns == kept
+    assert sha256(tmp_path / "cut") == sha256(fake_kebiolm.corpus) and again == ["part-00001"]
+
+
+def test_a_corpus_of_many_shards_is_that_of_one_and_opens_six_files(fake_kebiolm: Folders, tmp_path: Path) -> None:
+    lines = "".join(part.read_text() for part in sorted(Path(fake_kebiolm.linked).glob("part-*.jsonl"))).splitlines(True)
+    assert len(lines) == 120
+    for name, size in (("one", len(lines)), ("many", 2)):
+        source = tmp_path / f"linked-{name}"
+        source.mkdir()
+        shutil.copy(Path(fake_kebiolm.linked) / "manifest.json", source)
+        for number, begin in enumerate(range(0, len(lines), size)):
+            (source / f"part-{number:05d}.jsonl").write_text("".join(lines[begin : begin + size]))
+        corpus.build(str(source), fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / name), max_length=128)
+    assert sha256(tmp_path / "one" / "arrays") == sha256(tmp_path / "many" / "arrays")
+    before, limits = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 24, limits[1]))
+    try:
+        one, many = Corpus(tmp_path / "one"), Corpus(tmp_path / "many")
+        assert len(os.listdir("/proc/self/fd")) <= before + 12
+        for a, b in zip(one, many, strict=True):
+            assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> None:
@@ -178,13 +207,11 @@ def test_what_does_not_belong_together(fake_kebiolm: Folders, tmp_path: Path) ->
 def test_a_damaged_shard(cut: bool, fake_kebiolm: Folders, tmp_path: Path) -> None:
     """Half a file, or all of it with another bit."""
     shutil.copytree(fake_kebiolm.corpus, tmp_path / "c")
-    file = tmp_path / "c" / "shard-00001" / "tokens.npy"
+    file = tmp_path / "c" / "arrays" / "tokens.npy"
     whole = bytearray(file.read_bytes())
     whole[-1] ^= 4
     file.write_bytes(whole[:-2] if cut else whole)
-    with pytest.raises(InputError, match=r"shard-00001.tokens\.npy: missing, or not the file its manifest describes.*Delete"):
+    with pytest.raises(InputError, match=r"arrays/tokens\.npy: missing, or not the file its manifest describes.*--fresh true"):
         Corpus(tmp_path / "c")
-    shutil.rmtree(tmp_path / "c" / "shard-00001")
-    (tmp_path / "c" / "manifest.json").unlink()
-    corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
+    corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128, fresh=True)
     assert sha256(tmp_path / "c") == sha256(fake_kebiolm.corpus)  # what the message tells to do works

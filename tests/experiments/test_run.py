@@ -340,10 +340,11 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path, monk
     with monkeypatch.context() as other:
         other.setattr(os, "getpid", lambda: 2**30)  # a number that no process has
         files._target(folder / "step=12.ckpt").touch()
-        files._target(folder / "export", ".old").mkdir()
+        (folder / "export").mkdir()
+        files._target(folder / "export", ".old").mkdir()  # which the one above has replaced
         other.setattr(files, "_machine", lambda: "elsewhere-1234abcd")
         files._target(folder / "step=12.ckpt").touch()
     elsewhere = next(folder.glob("*elsewhere*"))
     run = Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
     run.lock()
-    assert {p for p in run.checkpoints.iterdir()} == {folder / "step=4.ckpt", running, elsewhere}
+    assert {p for p in run.checkpoints.iterdir()} == {folder / "step=4.ckpt", folder / "export", running, elsewhere}
