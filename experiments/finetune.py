@@ -66,7 +66,14 @@ class FinetuneCLI(CLI):
         return Run("finetune", f"{task}/{model}", config, seed, self.config.run_folder, task, name, self.config.parent)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        return super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)  # an order for every epoch
+        """The trainer. Raises InputError for several processes: choosing the epoch and scoring are one's, the others would wait."""
+        trainer = super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)  # an order for every epoch
+        if trainer.world_size > 1:
+            raise InputError(
+                f"--trainer.devices: {trainer.world_size} processes, but fine-tuning takes one device. Leave it out; SEEDS= with "
+                "DEVICES= trains several seeds at the same time."
+            )
+        return trainer
 
     def callbacks(self) -> list[pl.Callback]:
         def keeps(name: str, **options: Any) -> ModelCheckpoint:

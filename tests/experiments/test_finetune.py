@@ -98,6 +98,13 @@ def start(encoder: str, folder: Path, task: Path, *extra: str) -> subprocess.Com
     )  # fmt: skip
 
 
+def test_several_processes_are_refused(encoder: str, tmp_path: Path, runs: Path) -> None:
+    """The epoch is chosen, and the split scored, by one: the others would wait for it without end."""
+    task = tasks.write(tmp_path / "t", "ner")
+    done = start(encoder, tmp_path / "run", task, "--trainer.devices", "2", "--trainer.strategy", "ddp")
+    assert done.returncode and "2 processes, but fine-tuning takes one device" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, tmp_path: Path, runs: Path) -> None:
     task = tasks.write(tmp_path / "t", "ner")
     whole = start(encoder, tmp_path / "whole", task)

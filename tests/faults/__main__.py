@@ -139,7 +139,7 @@ class Pipeline:
 
     def needed(self, words: list[str], tracking: str | None = None) -> Ended:
         ended = self.run(words, tracking)
-        if ended.code:
+        if ended.code != 0:
             raise RuntimeError(f"{self.paper}: python -m {' '.join(words)}\nfails undisturbed, {ended.code}:\n{ended.said[-3000:]}")
         return ended
 
@@ -151,7 +151,7 @@ class Pipeline:
         few = max(1, kills // 5)
         if "disk" in kinds:
             found += [self.full_disk(step, words, plain) for _ in range(few)]
-        if step.training and "process" in kinds:
+        if step.divisible and "process" in kinds:
             two = [*words, *TWO]
             both = self.undisturbed(two)
             found += [self.killed(step, two, both, of_two=number % 2 + 1) for number in range(few)]

@@ -36,6 +36,11 @@ class Step:
         self.title, self._words, self.training = title, words, training
 
     @property
+    def divisible(self) -> bool:
+        """Whether several processes may share it: fine-tuning on a task takes one."""
+        return self.words[0] == "experiments.run"
+
+    @property
     def words(self) -> list[str]:
         return list(self._words() if callable(self._words) else self._words)
 
