@@ -290,10 +290,10 @@ def check_files(folder: str | Path, sums: object, again: str) -> None:
 
     A file is read once a process while its size and time stay.
     """
-    if not isinstance(sums, dict):
+    if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
         raise InputError(f"{folder}/manifest.json: wanted checksums of files, found none. {again}")
     files = [Path(folder) / name for name in sums]
-    stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if f.is_file() else None for f in files]
+    stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files]
     _hold(str(folder), tuple(sums.items()), tuple(stamps), again)
 
 
@@ -301,7 +301,7 @@ def check_files(folder: str | Path, sums: object, again: str) -> None:
 def _hold(place: str, sums: tuple[tuple[str, str], ...], stamps: tuple[object, ...], again: str) -> None:
     files = [Path(place) / name for name, _ in sums]
     with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
-        found = threads.map(lambda file: sha256(file) if file.is_file() else None, files)
+        found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
     for file, (_, checksum), own in zip(files, sums, found, strict=True):
         if own != checksum:
             raise InputError(f"{file}: missing, or not the file its manifest describes. {again}")

@@ -34,10 +34,11 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
-from experiments.card import CARD, describe
-from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
 from core.arrays import save_arrays
 from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from core.tracking import inherited
+from experiments.card import CARD, describe
+from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
 from kg.pretrained import pretrained
 from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
@@ -176,6 +177,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
+        run.journal.tags(inherited())  # what a killed process had not delivered goes along
         run.close()
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
     run.record()
@@ -191,8 +193,10 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         sys.exit(130)
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
-    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's
+    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's, which recorded it
+        recorded, trainer.logger = trainer.logger, None
         trainer.validate(cli.model, data, verbose=False)
+        trainer.logger = recorded
         selected = cli.model.result("select")
     else:
         selected = cli.model.selected[1]

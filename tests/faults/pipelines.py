@@ -75,7 +75,7 @@ def steps(paper: str, work: Path, sources: Path) -> list[Step]:
 
     def fine_tuning() -> list[str]:
         export = read_json(work / f"result-{variant}.json")["export"]
-        model = ["--model.init_args.encoder", export, "--run_folder", str(work / "fine-tuned")]
+        model = ["--model.init_args.encoder", export, "--run_folder", str(work.parent / "runs" / "fine-tuned")]
         if data := PAIRED.get(paper):
             tokenizer = start or str(work / "tokenizer")
             lengths = ["--data.init_args.max_length", "96", "--data.init_args.max_mention", "48", "--data.init_args.max_name", "64"]
