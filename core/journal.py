@@ -224,6 +224,7 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away tells in one line
     client = MlflowClient(tracking_uri())
     run_id = _run_of(client, folder)
     first = place == 0 or unsure

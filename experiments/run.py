@@ -149,6 +149,8 @@ def train(cli: CLI) -> dict[str, Any]:
             last.is_file()
         ):  # one answer for all processes: saving waits for each of them
             trainer.save_checkpoint(last)
+        # Lightning counts a step after saving it: scores of a run that was killed there would come under the step before
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:
             with written_folder(run.folder / "export") as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
+import sqlite3
 import time
 from pathlib import Path
 
@@ -134,6 +135,18 @@ def test_without_a_server_work_goes_on_and_says_so_once(
     assert main(["sync"]) == 0 and "4 records of 1 runs delivered; 1 still running" in capsys.readouterr().out
     busy._handle.close()
     assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]
+
+
+def test_a_store_that_fails_is_told_of_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """MLflow itself would print the traceback of every statement that fails."""
+    with Journal(runs / "a", "paper", "seed 0") as own:
+        assert own.deliver()
+        with sqlite3.connect(runs.parent / "mlflow.db") as database:
+            database.execute("drop table metrics")
+        own.metric("loss", 1.0)
+        assert not own.deliver()
+    said = capfd.readouterr()
+    assert "Traceback" not in said.err and "Traceback" not in said.out and "does not answer" in said.err
 
 
 def test_a_run_that_mlflow_lost_is_made_again(runs: Path, caplog: pytest.LogCaptureFixture) -> None:

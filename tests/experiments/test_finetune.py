@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from core.arrays import load_arrays
-from core.files import read_json
+from core.files import read_json, write_json
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built
@@ -94,7 +94,7 @@ def start(encoder: str, folder: Path, task: Path, *extra: str) -> subprocess.Com
                       "--trainer.max_epochs", "4", *extra)  # fmt: skip
     return subprocess.run(
         [sys.executable, "-m", "experiments.finetune", *words],
-        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=150,
     )  # fmt: skip
 
 
@@ -103,6 +103,26 @@ def test_several_processes_are_refused(encoder: str, tmp_path: Path, runs: Path)
     task = tasks.write(tmp_path / "t", "ner")
     done = start(encoder, tmp_path / "run", task, "--trainer.devices", "2", "--trainer.strategy", "ddp")
     assert done.returncode and "2 processes, but fine-tuning takes one device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(encoder: str, tmp_path: Path, runs: Path) -> None:
+    """The chosen epoch is scored anew, and recorded once; what was not delivered goes with the next call."""
+
+    def recorded(name: str) -> list[tuple[str, int, float]]:
+        lines = map(json.loads, (tmp_path / name / "journal.jsonl").read_text().splitlines())
+        return sorted((line["metric"], line["step"], line["value"]) for line in lines if "metric" in line)
+
+    task = tasks.write(tmp_path / "t", "ner")
+    kill = ("--trainer.callbacks+=tests.experiments.callbacks.KillAtTest", f"--trainer.callbacks.marker={tmp_path / 'killed'}")
+    assert start(encoder, tmp_path / "whole", task).returncode == 0
+    assert start(encoder, tmp_path / "cut", task, *kill).returncode == -signal.SIGKILL
+    again = start(encoder, tmp_path / "cut", task, *kill)
+    assert again.returncode == 0, again.stderr
+    assert recorded("cut") == recorded("whole")
+    known, lines = tmp_path / "cut" / "mlflow.json", (tmp_path / "cut" / "journal.jsonl").read_bytes().splitlines(True)
+    write_json(known, read_json(known) | {"delivered": sum(map(len, lines[:-5]))})  # killed while it delivered
+    assert "already finished" in start(encoder, tmp_path / "cut", task, *kill).stderr
+    assert read_json(known)["delivered"] == (tmp_path / "cut" / "journal.jsonl").stat().st_size
 
 
 def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, tmp_path: Path, runs: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -348,3 +350,27 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path, monk
     run = Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
     run.lock()
     assert {p for p in run.checkpoints.iterdir()} == {folder / "step=4.ckpt", folder / "export", running, elsewhere}
+
+
+def test_killed_behind_its_last_checkpoint_a_run_scores_under_the_same_step(
+    fake_kebiolm: Folders, tmp_path: Path, runs: Path
+) -> None:
+    """What was not there yet is taken away: the scores at the end, and what came after them."""
+    folder = tmp_path / "run"
+    command = ("--trainer.max_steps", "4", "--checkpoint_every", "4", "--run_folder", str(folder))
+    journal = folder / "journal.jsonl"
+
+    def recorded() -> set[tuple[str, int]]:
+        lines = map(json.loads, journal.read_text().splitlines())
+        return {(line["metric"], line["step"]) for line in lines if "metric" in line}
+
+    finished(start(fake_kebiolm, tmp_path / "a.json", *command), tmp_path / "a.json")
+    before, lines = recorded(), journal.read_text().splitlines(True)
+    assert ("val/loss", 0) in before and ("val/loss", 4) in before and (folder / "checkpoints" / "step=4.ckpt").is_file()
+    first = next(i for i, line in enumerate(lines) if '"val/' in line and json.loads(line)["step"] == 4)
+    journal.write_text("".join(lines[:first]))
+    shutil.rmtree(folder / "export")
+    for name in ("end.json", "finished.json", "mlflow.json"):
+        (folder / name).unlink()
+    finished(start(fake_kebiolm, tmp_path / "b.json", *command), tmp_path / "b.json")
+    assert recorded() == before

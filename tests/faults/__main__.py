@@ -19,6 +19,7 @@ Exit status 1 when a fault is not survived or what comes out is another.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import resource
@@ -195,8 +196,11 @@ class Pipeline:
         moment = self.random.uniform(0.05, plain[2])
         with_children = not of_two and self.random.random() < 0.5
 
+        other: list[int] = []
+
         def end(process: preload.Process) -> None:
-            other = [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                other.extend(int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
             if with_children:
                 process.end_session()
             elif of_two == 2 and other:
@@ -291,7 +295,11 @@ def main(argv: list[str] | None = None) -> int:
 
         def pipeline(paper: str) -> list[Trial]:
             made = Pipeline(paper, folder / paper, folder / "sources", folder / STORE, server, given.seed, tmpfs)
-            return made.trials(given.kills, given.kinds)
+            try:
+                return made.trials(given.kills, given.kinds)
+            except Exception as error:  # noqa: BLE001  the other pipelines go on; it counts as a fault that is not survived
+                print(f"{paper:<9}{type(error).__name__}: {error}", flush=True)
+                return [Trial(paper, "", "kill", False, [], str(error))]
 
         with ThreadPoolExecutor(given.jobs) as threads:
             trials = [trial for own in threads.map(pipeline, given.papers or papers()) for trial in own]
