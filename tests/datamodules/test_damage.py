@@ -54,3 +54,12 @@ def test_one_bit_of_any_file_is_noticed(
     (folder / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != "sha256"}))
     with pytest.raises(InputError, match=r"manifest\.json: (wanted checksums|no (linking )?task|wanted an object)"):
         read()
+
+
+@pytest.mark.parametrize("sums", [{"9" * 4000: "00"}, {"dev": {}}, {"dev": None}, [], {"../../etc/passwd": "00"}, {"a\0b": "00"}])
+def test_odd_names_and_sums_are_one_error(sums: Any, tmp_path: Path) -> None:
+    tasks.write(tmp_path / "t", "ner")
+    manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
+    (tmp_path / "t" / "manifest.json").write_text(json.dumps(manifest | {"sha256": sums}))
+    with pytest.raises(InputError, match="missing, or not the file|wanted checksums|wanted an object under sha256"):
+        load_task(tmp_path / "t")

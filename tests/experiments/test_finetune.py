@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from core.arrays import load_arrays
-from core.files import read_json, write_json
+from core.files import read_json, sha256, write_json
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built
@@ -192,6 +192,8 @@ def test_the_scored_split_is_read_once_after_selection(
         if name == "b":  # other test examples, the same everything else
             tasks.write(tmp_path / "u", "ner", {"train": 24, "dev": 9, "test": 9}, seed=9)
             (task / "test.jsonl").write_text((tmp_path / "u" / "test.jsonl").read_text())
+            manifest = read_json(task / "manifest.json")
+            write_json(task / "manifest.json", manifest | {"sha256": manifest["sha256"] | {"test": sha256(task / "test.jsonl")}})
         extra = ("--trainer.max_epochs", "3", "--model.init_args.lr", "0.003")
         results.append(trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra)))
         assert read.count("score") == 1 and read[-1] == "score"
