@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
         mlflow.MlflowClient(f"sqlite:///{folder / 'first.db'}").search_experiments()
         shutil.copyfile(folder / "first.db", folder / STORE)  # an empty store: making its tables takes seconds
         write_sources(folder / "sources")
-        server = preload.serve()
+        server = preload.serve(address=f"{folder}/server")
 
         def pipeline(paper: str) -> list[Trial]:
             made = Pipeline(paper, folder / paper, folder / "sources", folder / STORE, server, given.seed, tmpfs)
