@@ -28,26 +28,24 @@ def _leaves(value: Any, above: str) -> Iterator[tuple[str, Any]]:
         yield above, value
 
 
+def _asked(store: Path, query: str) -> list[Any]:
+    """The rows of a query to MLflow's store; none where there is no store."""
+    if not store.is_file():
+        return []
+    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as database:
+        return database.execute(query).fetchall()
+
+
 def names_of_runs(store: Path) -> dict[str, str]:
     """{id: "<experiment>/<run>"} of the runs in MLflow's store."""
-    if not store.is_file():
-        return {}
-    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as database:
-        rows = database.execute(
-            "select r.run_uuid, e.name || '/' || r.name from runs r join experiments e on e.experiment_id = r.experiment_id"
-        ).fetchall()
-    return dict(rows)
+    joined = "runs r join experiments e on e.experiment_id = r.experiment_id"
+    return dict(_asked(store, f"select r.run_uuid, e.name || '/' || r.name from {joined}"))
 
 
 def metrics(store: Path) -> dict[str, Any]:
     """{"store: <metric> at <step>": value} of every run in MLflow's store, and how often each was written."""
-    if not store.is_file():
-        return {}
-    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as database:
-        rows = database.execute(
-            "select e.name, m.key, m.step, m.value from metrics m join runs r on r.run_uuid = m.run_uuid "
-            "join experiments e on e.experiment_id = r.experiment_id order by 1, 2, 3, 4"
-        ).fetchall()
+    joined = "metrics m join runs r on r.run_uuid = m.run_uuid join experiments e on e.experiment_id = r.experiment_id"
+    rows = _asked(store, f"select e.name, m.key, m.step, m.value from {joined} order by 1, 2, 3, 4")
     found: dict[str, Any] = {}
     for experiment, key, step, value in rows:
         name, repeat = f"store: {experiment}: {key} at {step}", 0
