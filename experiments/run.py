@@ -121,11 +121,18 @@ class CLI(LightningCLI):
 
 
 def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
-    """Metrics on held-out data now; written to `file`, or read from it when it is there."""
+    """Metrics on held-out data now; written to `file`, or read from it when it is there.
+
+    They come under the run's own step: Lightning's counts of steps and epochs behind the last one are not those of a run that was
+    killed there.
+    """
     if file.is_file():
         return read_json(file)
+    recorded, trainer.logger = trainer.logger, None
     results = {k: float(v) for k, v in trainer.validate(cli.model, cli.datamodule, verbose=False)[0].items()}
+    trainer.logger = recorded
     if trainer.is_global_zero:
+        cli.run.journal.metrics(results, trainer.global_step)
         write_json(file, results)
     trainer.strategy.barrier("scores")
     return results
@@ -149,8 +156,6 @@ def train(cli: CLI) -> dict[str, Any]:
             last.is_file()
         ):  # one answer for all processes: saving waits for each of them
             trainer.save_checkpoint(last)
-        # Lightning counts a step after saving it: scores of a run that was killed there would come under the step before
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:
             with written_folder(run.folder / "export") as folder:
