@@ -82,9 +82,19 @@ def _machine() -> str:
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', socket.gethostname())[:24]}-{started}"
 
 
+def _began(process: int) -> str:
+    """When a process began, in clock ticks since the machine did; "" once it has ended, or where that is not known."""
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in "ZX" else fields[18]  # Z: it has ended, and its parent has not asked how
+
+
 def _target(path: Path, kind: str = "") -> Path:
     """A temporary name beside `path` that no other process, thread or machine takes."""
-    return path.with_name(f"{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{kind}{PARTIAL}")
+    process = f"{os.getpid()}-{_began(os.getpid())}"  # numbers of processes come again
+    return path.with_name(f"{path.name}.{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
@@ -92,13 +102,13 @@ def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
 
     An older folder that such a process had taken away, and nothing has replaced, is put back.
     """
-    own = re.compile(rf"\.{re.escape(_machine())}-(\d+)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$")
+    own = re.compile(rf"\.{re.escape(_machine())}-(\d+)-(\d*)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$")
     for left in Path(folder).glob(f"{pattern}{PARTIAL}"):
         found = own.search(left.name)
-        if not found or Path(f"/proc/{found[1]}").exists():
+        if not found or _began(int(found[1])) == found[2]:
             continue
         whole = left.with_name(left.name[: found.start()])
-        if found[2] and not whole.exists():
+        if found[3] and not whole.exists():
             os.replace(left, whole)
         else:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)

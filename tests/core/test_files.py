@@ -201,17 +201,34 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
+def left_by(process: int, began: str, path: Path, kind: str = "") -> Path:
+    """The temporary name that a process of this machine would have taken for `path`."""
+    own = files._target(path, kind)
+    return own.with_name(own.name.replace(f"-{os.getpid()}-{files._began(os.getpid())}-", f"-{process}-{began}-"))
+
+
+def ended_and_not_asked_for() -> tuple[subprocess.Popen[bytes], str]:
+    """A process that has ended, and whose parent has not asked how, and when it began."""
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    began = files._began(process.pid)
+    process.stdin.close()  # type: ignore[union-attr]
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return process, began
+
+
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this machine's dead processes alone: another machine's, and one that still writes, keep theirs."""
     ours = files._target(tmp_path / "a.txt")
+    gone = [left_by(2**30, "77", tmp_path / "a.txt"), left_by(os.getpid(), "1", tmp_path / "a.txt")]  # a number that came again
+    process, began = ended_and_not_asked_for()
+    gone.append(left_by(process.pid, began, tmp_path / "a.txt"))
     with monkeypatch.context() as other:
-        other.setattr(os, "getpid", lambda: 2**30)
-        dead = files._target(tmp_path / "a.txt")
         other.setattr(files, "_machine", lambda: "elsewhere-00000000")
-        theirs = files._target(tmp_path / "a.txt")
-    for left in (ours, dead, theirs):
+        theirs = left_by(2**30, "77", tmp_path / "a.txt")
+    for left in (ours, *gone, theirs):
         left.write_text("half")
+    assert len({ours, *gone, theirs}) == 5
     if kind == "file":
         with written(tmp_path / "b") as handle:
             handle.write("whole")
@@ -219,13 +236,12 @@ def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path
         with written_folder(tmp_path / "b") as folder:
             (folder / "c").write_text("whole")
     assert {p.name for p in tmp_path.iterdir()} == {ours.name, theirs.name, "b"}
+    process.wait()
 
 
-def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path) -> None:
     """Killed after the older folder has made room and before the new one is in its place."""
-    with monkeypatch.context() as other:
-        other.setattr(os, "getpid", lambda: 2**30)
-        old, new = files._target(tmp_path / "graph", ".old"), files._target(tmp_path / "graph")
+    old, new = left_by(2**30, "77", tmp_path / "graph", ".old"), left_by(2**30, "77", tmp_path / "graph")
     for folder, content in ((old, "old"), (new, "half")):
         folder.mkdir()
         (folder / "content").write_text(content)

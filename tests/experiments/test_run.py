@@ -341,6 +341,7 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path, monk
     running = next(folder.glob("step=8*"))
     with monkeypatch.context() as other:
         other.setattr(os, "getpid", lambda: 2**30)  # a number that no process has
+        other.setattr(files, "_began", lambda process: "77")
         files._target(folder / "step=12.ckpt").touch()
         (folder / "export").mkdir()
         files._target(folder / "export", ".old").mkdir()  # which the one above has replaced
