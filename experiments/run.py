@@ -18,7 +18,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from core.files import InputError, read_json, write_json, written_folder
@@ -26,7 +26,7 @@ from core.journal import run_id_in
 from core.logs import quiet_libraries, set_up
 from core.tracking import inherited, tracking_uri
 from experiments.card import CARD, describe
-from experiments.tracking import Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
+from experiments.tracking import Checkpoints, Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class CLI(LightningCLI):
         return [
             StepSeed(run.seed),
             LearningRateMonitor("step"),
-            ModelCheckpoint(
+            Checkpoints(
                 run.checkpoints,
                 filename="{step}",
                 every_n_train_steps=self.config.checkpoint_every,

@@ -18,6 +18,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import yaml
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
@@ -248,6 +249,14 @@ class WholeCheckpoints(TorchCheckpointIO):
             return torch.load(path, map_location=map_location or "cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise InputError(f"{path}: holds more than tensors and plain values, which is not loaded. Delete it.") from error
+
+
+class Checkpoints(ModelCheckpoint):
+    """Checkpoints behind what their step records: a run that is killed in between would go on without it."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        trainer._logger_connector.update_train_step_metrics()  # again by Lightning, afterwards: a journal takes each step once
+        super().on_train_batch_end(trainer, *args, **kwargs)
 
 
 class StepSeed(pl.Callback):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader
 
 from core.files import InputError, write_json
-from experiments.tracking import MACHINE, Run, StepSeed, WholeCheckpoints, content, flat
+from experiments.tracking import MACHINE, Checkpoints, JournalLogger, Run, StepSeed, WholeCheckpoints, content, flat
 
 CONFIG: dict[str, Any] = {
     "seed_everything": 0,
@@ -112,3 +115,50 @@ def test_random_numbers_are_those_of_their_step() -> None:
 
 def test_settings_are_logged_flat_and_empty_ones_not_at_all() -> None:
     assert flat({"a": 1, "b": {"c": None, "d": {"e": 0}}, "f": {}}) == {"a": 1, "b.d.e": 0}
+
+
+class OneWeight(pl.LightningModule):
+    """y = w x, whose loss is recorded at every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch: torch.Tensor, number: int) -> torch.Tensor:
+        loss: torch.Tensor = (self.layer(batch) - batch).square().mean()
+        self.log("train/loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+class KilledBehindSaving(Checkpoints):
+    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        super().on_train_batch_end(*args, **kwargs)
+        if list(Path(str(self.dirpath)).glob("step=4.ckpt")):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("last", [4, 6])
+def test_a_checkpoint_is_behind_what_its_step_records(tmp_path: Path, runs: Path, last: int) -> None:
+    """Killed as soon as it is written, a run goes on behind that step: what the step records must be in the journal."""
+
+    def fit(name: str, checkpoints: type[Checkpoints]) -> list[tuple[int, float]]:
+        run = Run("paper", "pretrain", {}, 0, str(tmp_path / name))
+        pl.seed_everything(0)
+        trainer = pl.Trainer(
+            max_steps=last, log_every_n_steps=1, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
+            logger=JournalLogger(run.journal), plugins=[WholeCheckpoints()],
+            callbacks=[checkpoints(run.checkpoints, filename="{step}", every_n_train_steps=4, monitor=None)],
+        )  # fmt: skip
+        newest = run.newest_checkpoint()
+        with contextlib.suppress(SystemExit):  # of Lightning, after Ctrl-C
+            trainer.fit(OneWeight(), DataLoader(torch.ones(last, 1)), ckpt_path=str(newest) if newest else None, weights_only=True)
+        run.close()
+        return run.journal.history("train/loss")
+
+    whole = fit("whole", Checkpoints)
+    assert [step for step, _ in whole] == list(range(last))
+    assert fit("cut", KilledBehindSaving) == whole[:4]
+    assert fit("cut", Checkpoints) == whole
