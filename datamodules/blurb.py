@@ -202,6 +202,8 @@ def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
             )
             if sum(i.file_size for i in inside) > MOST:
                 raise InputError(f"{path}: more than {MOST >> 20} MB unpacked. Fetch the original archive.")
+            if any(i.compress_size > path.stat().st_size for i in inside):  # as much memory would be asked for at once
+                raise zipfile.BadZipFile("a file in it is larger than the archive")
             for info in inside:
                 yield f"{path}!{info.filename}", archive.read(info)
     except OSError as error:

@@ -36,8 +36,10 @@ ROOT = Path(__file__).parents[1]
 INTERPRETER = sys.executable  # where the fixture has put another
 #: what a server imports: large, and of no file of the tree
 LIBRARIES = (
-    "faiss", "hypothesis", "jsonargparse", "mlflow", "numpy", "pandas", "pyarrow.parquet", "pykeen.training", "pytest",
-    "pytorch_lightning.cli", "safetensors.torch", "scipy.sparse", "sklearn", "tokenizers", "torch", "torchmetrics",
+    "attr", "faiss", "hypothesis", "jsonargparse", "matplotlib.backends.backend_agg", "matplotlib.figure", "mlflow",
+    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracing.processor.otel", "numpy", "omegaconf", "pandas",
+    "pyarrow.parquet", "pykeen.training", "pytest", "pytorch_lightning.cli", "safetensors.torch", "scipy.sparse", "sklearn",
+    "sqlalchemy.dialects.sqlite", "tokenizers", "torch", "torchcrf", "torchmetrics",
     "transformers.models.bart.modeling_bart", "transformers.models.bert.modeling_bert", "yaml",
 )  # fmt: skip
 
@@ -149,6 +151,8 @@ def main() -> None:
     listener.listen(64)
     for name in libraries:
         importlib.import_module(name)
+    if "sqlalchemy" in sys.modules:  # what the first use of MLflow's store does once in every process
+        importlib.import_module("sqlalchemy.orm").configure_mappers()
     gc.collect()
     gc.freeze()  # a fork need not copy what its collector would touch
     if asked := _asked(listener, int(owner)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from collections import Counter
@@ -163,6 +164,12 @@ def test_broken_ddi_archives(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="not a whole zip archive"):
         blurb.ddi(text_file(tmp_path / "x.zip", "no zip"), "T")
     path = fakes.ddi(tmp_path / "d.zip")
+    content = bytearray(path.read_bytes())
+    for place in (found.start() for found in re.finditer(rb"PK\x01\x02", bytes(content))):
+        content[place + 20 : place + 24] = (3 << 30).to_bytes(4, "little")  # the packed size that its directory tells
+    (tmp_path / "large.zip").write_bytes(content)
+    with pytest.raises(InputError, match="a file in it is larger than the archive"):
+        blurb.ddi(tmp_path / "large.zip", "DDICorpus/Train")
     with pytest.raises(InputError, match="no examples"):
         blurb.ddi(path, "DDICorpus/Nowhere")
     monkeypatch.setattr(blurb, "MOST", 100)
