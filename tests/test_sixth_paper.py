@@ -92,7 +92,7 @@ def test_its_table(tree: Path, runs: Path, preloaded: None) -> None:
     assert "| Sixth | 88.80 |" in kepl(tree, "table", "sixth", "1")
 
 
-def test_it_trains(tree: Path, fake_mlm: Folders, tmp_path: Path, runs: Path) -> None:
+def test_it_trains(tree: Path, fake_mlm: Folders, tmp_path: Path, runs: Path, preloaded: None) -> None:
     settings = {"data.init_args.tokenizer": fake_mlm.vocabulary, "data.init_args.corpus": fake_mlm.corpus,
                 "data.init_args.batch_size": 16, "model.init_args.layers": 1, "model.init_args.hidden": 32,
                 "model.init_args.intermediate": 32, "model.init_args.warmup_steps": 1,

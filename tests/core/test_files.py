@@ -12,6 +12,7 @@ import pytest
 
 from core import files
 from core.files import InputError, check_writable, locked, sealed, sha256, verified, write_json, written, written_folder
+from tests.fakes.leftovers import left_by
 
 
 def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None:
@@ -201,12 +202,6 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def left_by(process: int, began: str, path: Path, kind: str = "") -> Path:
-    """The temporary name that a process of this machine would have taken for `path`."""
-    own = files._target(path, kind)
-    return own.with_name(own.name.replace(f"-{os.getpid()}-{files._began(os.getpid())}-", f"-{process}-{began}-"))
-
-
 def ended_and_not_asked_for() -> tuple[subprocess.Popen[bytes], str]:
     """A process that has ended, and whose parent has not asked how, and when it began."""
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
@@ -220,12 +215,12 @@ def ended_and_not_asked_for() -> tuple[subprocess.Popen[bytes], str]:
 def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this machine's dead processes alone: another machine's, and one that still writes, keep theirs."""
     ours = files._target(tmp_path / "a.txt")
-    gone = [left_by(2**30, "77", tmp_path / "a.txt"), left_by(os.getpid(), "1", tmp_path / "a.txt")]  # a number that came again
+    gone = [left_by(tmp_path / "a.txt"), left_by(tmp_path / "a.txt", os.getpid(), "1")]  # a number that came again
     process, began = ended_and_not_asked_for()
-    gone.append(left_by(process.pid, began, tmp_path / "a.txt"))
+    gone.append(left_by(tmp_path / "a.txt", process.pid, began))
     with monkeypatch.context() as other:
         other.setattr(files, "_machine", lambda: "elsewhere-00000000")
-        theirs = left_by(2**30, "77", tmp_path / "a.txt")
+        theirs = left_by(tmp_path / "a.txt")
     for left in (ours, *gone, theirs):
         left.write_text("half")
     assert len({ours, *gone, theirs}) == 5
@@ -241,7 +236,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path
 
 def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path) -> None:
     """Killed after the older folder has made room and before the new one is in its place."""
-    old, new = left_by(2**30, "77", tmp_path / "graph", ".old"), left_by(2**30, "77", tmp_path / "graph")
+    old, new = left_by(tmp_path / "graph", kind=".old"), left_by(tmp_path / "graph")
     for folder, content in ((old, "old"), (new, "half")):
         folder.mkdir()
         (folder / "content").write_text(content)

@@ -22,6 +22,7 @@ from experiments.run import CLI, built, train
 from experiments.tracking import first_process, started_from_outside
 from models.kebiolm import KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
+from tests.fakes.leftovers import left_by
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
@@ -339,14 +340,12 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path, monk
     (folder / "step=4.ckpt").touch()
     files._target(folder / "step=8.ckpt").touch()  # of this process
     running = next(folder.glob("step=8*"))
+    left_by(folder / "step=12.ckpt").touch()
+    (folder / "export").mkdir()
+    left_by(folder / "export", kind=".old").mkdir()  # which the one above has replaced
     with monkeypatch.context() as other:
-        other.setattr(os, "getpid", lambda: 2**30)  # a number that no process has
-        other.setattr(files, "_began", lambda process: "77")
-        files._target(folder / "step=12.ckpt").touch()
-        (folder / "export").mkdir()
-        files._target(folder / "export", ".old").mkdir()  # which the one above has replaced
         other.setattr(files, "_machine", lambda: "elsewhere-1234abcd")
-        files._target(folder / "step=12.ckpt").touch()
+        left_by(folder / "step=12.ckpt").touch()
     elsewhere = next(folder.glob("*elsewhere*"))
     run = Run("paper", "pretrain", {}, 0, str(tmp_path / "r"))
     run.lock()

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from core import files
 from core.files import InputError, locked
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
 from kg.linking import run as runs
 from kg.linking.__main__ import main
 from tests.fakes import documents as fakes
+from tests.fakes.leftovers import left_by
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
@@ -84,7 +84,7 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
     assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3)["new"]
 
 
-def test_killed_run_resumes(graph, tmp_path, monkeypatch):
+def test_killed_run_resumes(graph, tmp_path):
     many = [(f"d{i}", TEXTS[i % len(TEXTS)][1] * 4) for i in range(12_000)]
     source = runs.write_documents(tmp_path / "texts.jsonl", many)
     link_corpus(graph, [source], tmp_path / "whole", chunk=50)
@@ -109,9 +109,7 @@ def test_killed_run_resumes(graph, tmp_path, monkeypatch):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with monkeypatch.context() as other:
-        other.setattr(os, "getpid", lambda: 2**30)  # a process of this machine that is no more
-        files._target(tmp_path / "out" / "part-00007.jsonl").write_text("half")
+    left_by(tmp_path / "out" / "part-00007.jsonl").write_text("half")
     assert not (tmp_path / "out" / "manifest.json").exists()
     with pytest.raises(InputError, match="no finished linked corpus"):
         next(linked(tmp_path / "out"))
