@@ -5,7 +5,7 @@ PYTHON ?= python3
 ACCEL ?= cpu
 VENV := $(CURDIR)/.venv
 VENV_PYTHON := $(VENV)/bin/python
-STAMP := $(VENV)/.installed-$(ACCEL)
+STAMP := $(VENV)/.installed-$(ACCEL)$(addprefix -,$(EXTRAS))
 
 export PYTHONPATH := $(CURDIR)
 export PYSTOW_HOME := $(CURDIR)/.cache/pystow
@@ -32,11 +32,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up .venv (once, a few minutes; 2.1 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
 	$(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
-	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev)
+	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev $(EXTRAS))
 	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
-	@rm -f $(VENV)/.installed-*; touch $@
+	@rm -f $(VENV)/.installed-*; touch $@ $(VENV)/.installed-$(ACCEL)
 
-setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, TORCH_INDEX=URL, PYTHON=python3.11)
+setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, EXTRAS=ray, TORCH_INDEX=URL, PYTHON=python3.11)
 
 pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper; PLAN=1 only lists the stages)
 	@$(KEPL) pretrain $* @make

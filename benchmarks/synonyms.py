@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import Model, Result, folder_of, grouped, log_result, model_of, others, save, stored
-from core.files import InputError, digest, json_lines, read_json
+from core.files import InputError, digest, read_json
 from core.tracking import runs_folder
 from datamodules.synonyms import Sample, load
 from experiments.encoders import encoder
 from inference.encoders import embedder
 from inference.options import LinkerOptions
+from kg.linking import linked as documents_of
 from models.metrics import score
 
 WORDS = ("sgns", "glove")
@@ -31,15 +32,7 @@ Vectors = Callable[[Sequence[str]], np.ndarray]
 
 def mention_counts(linked: Path) -> Counter[str]:
     """{entity id: mentions} in a folder of linked text. Raises InputError when there is none."""
-    if not (linked / "manifest.json").is_file():
-        raise InputError(
-            f"LINKED_TEXT={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
-        )
-    counts: Counter[str] = Counter()
-    for part in sorted(linked.glob("part-*.jsonl")):
-        for _, document in json_lines(part):
-            counts.update(m["entity"] for m in document["mentions"])
-    return counts
+    return Counter(mention.entity for document in documents_of(linked) for mention in document.mentions)
 
 
 def members(samples: Sequence[Sample], counts: Mapping[str, int], frequent: int) -> dict[str, np.ndarray]:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 PARTIAL = ".partial"
 
@@ -366,7 +366,7 @@ def too_large(where: str, what: str) -> InputError:
     )
 
 
-def unpacked_name(path: str | Path) -> str:
+def unpacked_name(path: str | Path | Span) -> str:
     """A file's name without the ending of its compression."""
     path = Path(path)
     return path.stem if path.suffix.lower() in PACKED else path.name
@@ -383,7 +383,7 @@ def check_encoding(encoding: str) -> None:
         raise InputError(f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to UTF-8.")
 
 
-def opened(path: str | Path) -> IO[bytes]:
+def opened(path: str | Path | Span) -> IO[bytes]:
     """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises InputError when it is missing.
 
     What is read from it may raise what :func:`reading` explains.
@@ -409,6 +409,55 @@ def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterato
             raise InputError(f"{at}: the compressed file is cut or broken. Fetch it again.") from error
 
 
+class Span(NamedTuple):
+    """The lines of a text file between two bytes, for :func:`lines` in place of a path; `line` is the number of the first.
+
+    `end` None: to the end of the file. What else takes a path sees that of the whole file.
+    """
+
+    path: Path
+    begin: int = 0
+    end: int | None = None
+    line: int = 1
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
+    """The lines of a file in spans of at least `size` bytes, the last one excepted; `blank`: cut behind blank lines only.
+
+    A compressed file, and one whose lines end in CR alone, is one span.
+    """
+    if path.suffix.lower() in PACKED or path.stat().st_size <= size:
+        return [Span(path)]
+    found, begin, first, place = [], 0, 1, 0
+    with reading(path) as handle:
+        start = cast(io.BufferedReader, handle).peek(1 << 16)
+        if b"\r" in start and b"\n" not in start:
+            return [Span(path)]
+        number = 1
+        while raw := handle.readline(_largest + 1):
+            place += len(raw)
+            if not raw.endswith(b"\n"):
+                continue  # of a line above the limit, which its reader tells of, or of the last one
+            number += 1
+            if place - begin >= size and not (blank and raw.strip()):
+                found.append(Span(path, begin, place, first))
+                begin, first = place, number
+    return [*found, Span(path, begin, place, first)] if place > begin else found
+
+
+def _between(handle: IO[bytes], span: Span) -> Iterator[bytes]:
+    """Lines of bytes of a span, each cut where it exceeds the limit."""
+    handle.seek(span.begin)
+    while (span.end is None or handle.tell() < span.end) and (raw := handle.readline(_largest + 1)):
+        yield raw
+
+
 def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
     """Lines of bytes, each cut where it exceeds the limit; of a file whose first lines end in CR alone, by any line end."""
     handle = handle if hasattr(handle, "peek") else io.BufferedReader(handle)  # type: ignore[type-var]
@@ -425,13 +474,16 @@ def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
         text.detach()  # else it would close the handle
 
 
-def lines_of(handle: IO[bytes], name: str | Path, encoding: str = "utf-8", mark: bool = False) -> Iterator[tuple[int, str]]:
+def lines_of(
+    handle: IO[bytes], name: str | Path | Span, encoding: str = "utf-8", mark: bool = False
+) -> Iterator[tuple[int, str]]:
     """:func:`lines` of an open file, such as standard input's buffer; `name` stands in errors."""
     check_encoding(encoding)
     unicode = codecs.lookup(encoding).name == "utf-8"
-    number = 0
+    part = isinstance(name, Span) and name != Span(name.path)
+    number, found = 0, _between(handle, name) if isinstance(name, Span) and part else _raw_lines(handle)
     try:
-        for number, raw in enumerate(_raw_lines(handle), 1):
+        for number, raw in enumerate(found, name.line if isinstance(name, Span) else 1):
             if len(raw) > _largest:
                 raise too_large(f"{name}:{number}", "a line")
             line = raw.decode(encoding).rstrip("\r\n")
@@ -449,8 +501,8 @@ def lines_of(handle: IO[bytes], name: str | Path, encoding: str = "utf-8", mark:
         raise InputError(f"{name}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
 
 
-def lines(path: str | Path, encoding: str = "utf-8", *, mark: bool = False) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line without its end) of a text file, plain or compressed.
+def lines(path: str | Path | Span, encoding: str = "utf-8", *, mark: bool = False) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its end) of a text file, plain or compressed, or of a span of one.
 
     A line ends in LF or CRLF; in CR alone where the first lines of the file do. A byte order mark is left out, unless `mark`.
     Raises InputError for an unknown encoding, undecodable bytes, a broken compressed file, and a line above the limit.
@@ -539,7 +591,7 @@ def parse_json(text: str, where: str, advice: str = "The file may be cut; fetch 
 
 
 def json_lines(
-    path: str | Path, encoding: str = "utf-8", advice: str = "Write one object on each line; the file may be cut."
+    path: str | Path | Span, encoding: str = "utf-8", advice: str = "Write one object on each line; the file may be cut."
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has no text that UTF-8 can hold."""
     for number, line in lines(path, encoding):

@@ -11,11 +11,9 @@ out for validation.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,9 +23,21 @@ from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, check_files, json_lines, read_json, sha256, write_json, written_folder
+from core.executor import Part, parts_folder
+from core.files import (
+    InputError,
+    check_files,
+    digest,
+    json_lines,
+    read_json,
+    read_object,
+    sha256,
+    write_json,
+    written_folder,
+)
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.linking.run import parts
 
 FORMAT = 2  # 2: one file of each kind, with checksums
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
@@ -137,15 +147,23 @@ def _examples(
                     break
 
 
+def _begin(tokenizer: str, graph: str) -> tuple[PreTrainedTokenizerFast, dict[str, int]]:
+    """What all shards need: the tokenizer, and the index of each entity."""
+    return load_tokenizer(tokenizer), {entity: i for i, entity in enumerate(KnowledgeGraph.load(graph).ids.to_pylist())}
+
+
 def _write_shard(
-    part: Path, out: Path, tokenizer: str, ids: list[str], limit: int, held_out: float, long_texts: str
-) -> dict[str, int]:
-    """Write the shard of one linked part to folder `out`. Returns its counts."""
+    begun: tuple[PreTrainedTokenizerFast, dict[str, int]], part: tuple[Path, str], out: Path, *, limit: int, held_out: float,
+    long_texts: str,
+) -> dict[str, int]:  # fmt: skip
+    """Write the shard of one linked part, (path, checksum), to folder `out`. Returns its counts."""
+    path, checksum = part
+    check_files(path.parent, {path.name: checksum}, "Link the text again: python -m kg.linking --help")
     counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
-    loaded = load_tokenizer(tokenizer)
-    pairs = list(_examples(part, loaded, {e: i for i, e in enumerate(ids)}, limit, held_out, long_texts, counts))
+    tokenizer, index = begun
+    pairs = list(_examples(path, tokenizer, index, limit, held_out, long_texts, counts))
     examples = [e for e, _ in pairs]
-    dtype = np.uint16 if len(loaded) < 2**16 else np.uint32
+    dtype = np.uint16 if len(tokenizer) < 2**16 else np.uint32
     arrays = {
         "tokens": np.concatenate([e.ids for e in examples] or [np.zeros(0)]).astype(dtype),
         "word_start": np.concatenate([e.word_start for e in examples] or [np.zeros(0)]).astype(bool),
@@ -157,26 +175,24 @@ def _write_shard(
     with written_folder(out) as folder:
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        counts |= {
-            "sequences": len(examples),
-            "tokens": len(arrays["tokens"]),
-            "mentions": len(arrays["mentions"]),
-            "held_out_sequences": int(arrays["held_out"].sum()),
-        }
-        write_json(folder / "shard.json", {"counts": counts, "sha256": {n: sha256(folder / f"{n}.npy") for n in ARRAYS}})
-    return counts
+    return counts | {
+        "sequences": len(examples),
+        "tokens": len(arrays["tokens"]),
+        "mentions": len(arrays["mentions"]),
+        "held_out_sequences": int(arrays["held_out"].sum()),
+    }
 
 
-def _merge(shards: Sequence[Path], out: Path) -> None:
+def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None:
     """Write the arrays of `shards`, one behind the other, to folder `out`, in the memory of one shard.
 
-    Raises InputError for a shard whose files are not those that it was written with.
+    checksums: of the shards' files, {shard/file: SHA-256}. Raises InputError for a file that has another.
     """
     lengths = dict.fromkeys(ARRAYS, 0)
     types = {}
     for shard in shards:
-        sums = {f"{name}.npy": own for name, own in read_json(shard / "shard.json")["sha256"].items()}
-        check_files(shard, sums, f"Delete {shard} and run the command again; the other shards are kept.")
+        sums = {name: own for name, own in checksums.items() if name.startswith(f"{shard.name}/")}
+        check_files(shard.parent, sums, f"Delete {shard} and run the command again; the other shards are kept.")
         for name in ARRAYS:
             array = np.load(shard / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             types[name] = array.dtype, array.shape[1:]
@@ -214,62 +230,40 @@ def build(
     Raises InputError for broken input (file and line), a mention outside its text, an unknown entity, an empty text, a
     text over the limit, or a folder that holds a corpus of other settings.
     """
-    source, target = Path(linked), Path(out)
-    if not (source / "manifest.json").is_file():
-        raise InputError(
-            f"{linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
-        )
-    parts = sorted(source.glob("part-*.jsonl"))
-    loaded = load_tokenizer(tokenizer)
+    target = Path(out)
     settings = {
         "format": FORMAT,
-        "linked": read_json(source / "manifest.json"),
+        "linked": digest([checksum for _, checksum in parts(linked)]),
         "graph": fingerprint(graph),
-        "tokenizer": tokenizer_fingerprint(loaded),
+        "tokenizer": tokenizer_fingerprint(load_tokenizer(tokenizer)),
         "max_length": max_length,
         "held_out": held_out,
         "long_texts": long_texts,
     }
-    state = target / "settings.json"
-    if not fresh and state.is_file() and (before := read_json(state)) != json.loads(json.dumps(settings)):
-        changed = [k for k, v in before.items() if v != settings.get(k)]
-        raise InputError(
-            f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
-            "Choose another folder, or --fresh true to build it again."
-        )
-    made = target / "shards"  # until the corpus is whole
-    if fresh:
-        (target / "manifest.json").unlink(missing_ok=True)
-        shutil.rmtree(made, ignore_errors=True)
-    if (target / "manifest.json").is_file():
+    manifest, made = target / "manifest.json", target / "shards"  # these until the corpus is whole
+    if manifest.is_file() and not fresh:
+        before = read_object(manifest).get("settings") or {}
+        if changed := [k for k, v in settings.items() if before.get(k) != v]:
+            raise InputError(
+                f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
+                "Choose another folder, or --fresh true to build it again."
+            )
         shutil.rmtree(made, ignore_errors=True)
         print(f"{out}: already built with these settings (--fresh true builds it again)")
         return target
-    write_json(state, settings)
-    todo = {p: made / p.stem.replace("part", "shard") for p in parts}
-    missing = {p: s for p, s in todo.items() if not (s / "shard.json").is_file()}
-    work = partial(
-        _write_shard,
-        tokenizer=tokenizer,
-        ids=KnowledgeGraph.load(graph).ids.to_pylist(),
-        limit=max_length - 2,
-        held_out=held_out,
-        long_texts=long_texts,
-    )
-    with tqdm(total=len(parts), initial=len(parts) - len(missing), desc="corpus shards", dynamic_ncols=True) as bar:
-        if workers > 1:
-            with ProcessPoolExecutor(workers) as pool:
-                for _ in pool.map(work, missing.keys(), missing.values()):
-                    bar.update()
-        else:
-            for part, shard in missing.items():
-                work(part, shard)
-                bar.update()
-    counts = [read_json(shard / "shard.json")["counts"] for shard in todo.values()]
-    total = {name: sum(own[name] for own in counts) for name in counts[0]}
-    _merge(list(todo.values()), target / "arrays")
-    sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
-    write_json(target / "manifest.json", {"settings": settings, "counts": total, "sha256": sums})
+    todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
+    with parts_folder(made, settings, what="shards", pattern="shard-*", fresh=fresh, anew="--fresh true") as folder:
+        manifest.unlink(missing_ok=True)
+        with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
+            counts = folder.map(
+                partial(_write_shard, limit=max_length - 2, held_out=held_out, long_texts=long_texts), todo,
+                partial(_begin, tokenizer, graph), workers=workers, finished=lambda _: bar.update(),
+            )  # fmt: skip
+        checksums = folder.finish(todo, {})["sha256"]
+        _merge([made / part.name for part in todo], checksums, target / "arrays")
+        total = {name: sum(own[name] for own in counts) for name in counts[0]}
+        sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
+        write_json(manifest, {"settings": settings, "counts": total, "sha256": sums})
     shutil.rmtree(made)
     return target
 

@@ -8,7 +8,7 @@ import sys
 
 from core.files import InputError, limit_documents
 from kg.linking.documents import FORMATS
-from kg.linking.run import LINKERS, link_corpus
+from kg.linking.run import LINKERS, PART, link_corpus
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -19,7 +19,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--linker", default="dictionary", help=", ".join(LINKERS))
     parser.add_argument("--format", help=f"{', '.join(FORMATS)}; taken from the file name if left out")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (all cores)")
-    parser.add_argument("--chunk", type=int, default=2000, help="documents in a part (2000)")
+    parser.add_argument("--part-size", type=int, default=PART, metavar="BYTES", help="input in a part, about (4 MiB)")
     parser.add_argument("--fresh", action="store_true", help="do it anew, whatever is in the folder")
     parser.add_argument("--empty", default="error", help="documents without text: error, skip")
     parser.add_argument("--encoding", default="utf-8", help="of the text files, such as gb18030 (utf-8)")

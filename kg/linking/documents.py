@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import InputError, check_encoding, json_lines, lines, unpacked_name, whole_number, written
+from core.files import InputError, Span, check_encoding, json_lines, lines, spans, unpacked_name, whole_number, written
 from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read, root_of
@@ -22,11 +22,14 @@ RELATIONS = "relation lines"
 OTHER_FILES = "files of a folder whose names stand for no format"
 
 
+Source = Path | Span  # of documents
+
+
 def _first(record: dict[str, Any], *keys: str) -> Any:
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
-def json_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+def json_documents(path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
 
     `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
@@ -62,12 +65,12 @@ def json_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] |
         yield Document(str(name), text, mentions, where)
 
 
-def text_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+def text_documents(path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`.
 
     Raises InputError for a carriage return inside a line: whether it ends a document cannot be known.
     """
-    stem = unpacked_name(path).rpartition(".")[0] or path.name
+    stem = unpacked_name(path).rpartition(".")[0] or Path(path).name
     for number, line in lines(path, encoding):
         if "\r" in line:
             raise InputError(f"{path}:{number}: a carriage return inside the line. End every line alike, with LF or CRLF.")
@@ -86,7 +89,7 @@ class Annotation(NamedTuple):
 
 
 def pubtator_annotations(
-    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None
+    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None
 ) -> Iterator[tuple[str, str, str, list[Annotation]]]:
     """(file and line, id, text, annotations) of each document of a PubTator file.
 
@@ -107,7 +110,7 @@ def pubtator_annotations(
 
 
 def _annotated(
-    path: Path, block: list[tuple[int, str]], left_out: Counter[str]
+    path: Source, block: list[tuple[int, str]], left_out: Counter[str]
 ) -> tuple[str, str, str, list[Annotation]]:
     where = f"{path}:{block[0][0]}"
     head = [line.split("|", 2) for _, line in block[:2]]
@@ -138,7 +141,7 @@ def _annotated(
     return where, name, text, annotations
 
 
-def pubtator_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+def pubtator_documents(path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
     """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in `left_out` as well."""
     left_out = Counter() if left_out is None else left_out
     for where, name, text, given in pubtator_annotations(path, encoding, left_out):
@@ -208,7 +211,7 @@ def xml_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | 
     return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding, left_out)
 
 
-FORMATS: dict[str, Callable[[Path, str, Counter[str] | None], Iterator[Document]]] = {
+FORMATS: dict[str, Callable[[Any, str, Counter[str] | None], Iterator[Document]]] = {
     "jsonl": json_documents,
     "text": text_documents,
     "pubtator": pubtator_documents,
@@ -217,6 +220,7 @@ FORMATS: dict[str, Callable[[Path, str, Counter[str] | None], Iterator[Document]
     "biocjson": biocjson_documents,
     "xml": xml_documents,
 }
+LINES = {"jsonl": False, "text": False, "pubtator": True}  # formats that spans can be read of: whether blank lines part documents
 _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -232,7 +236,7 @@ def _ending(path: Path) -> str:
     return Path(unpacked_name(path).lower()).suffix
 
 
-def format_of(path: str | Path) -> str:
+def format_of(path: str | Path | Span) -> str:
     """The format that a file's name stands for. Raises InputError for a name that stands for none."""
     path = Path(path)
     name, ending = path.name.lower(), _ending(path)
@@ -278,8 +282,24 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     return found
 
 
+def parts_of(paths: Iterable[Path], format: str | None, size: int) -> Iterator[list[Span]]:
+    """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one whose format allows it."""
+    part: list[Span] = []
+    room = size
+    for path in paths:
+        kind = format or format_of(path)
+        for span in spans(path, size, LINES[kind]) if kind in LINES else [Span(path)]:
+            if room <= 0:
+                yield part
+                part, room = [], size
+            part.append(span)
+            room -= (path.stat().st_size if span.end is None else span.end) - span.begin
+    if part:
+        yield part
+
+
 def documents(
-    paths: Iterable[str | Path], format: str | None = None, empty: str = "error", encoding: str = "utf-8",
+    paths: Iterable[str | Path | Span], format: str | None = None, empty: str = "error", encoding: str = "utf-8",
     left_out: Counter[str] | None = None,
 ) -> Iterator[Document]:  # fmt: skip
     """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
@@ -289,8 +309,9 @@ def documents(
     Raises InputError for an unknown format and for every broken line.
     """
     check_options(format, empty, encoding)
-    for path in map(Path, paths):
-        for document in FORMATS[format or format_of(path)](path, encoding, left_out):
+    for path in paths:
+        source = path if isinstance(path, Span) and path.end is not None else Path(path)
+        for document in FORMATS[format or format_of(source)](source, encoding, left_out):
             if document.text.strip():
                 yield document
             elif empty == "skip":

@@ -1,52 +1,41 @@
-"""Link a corpus: parallel, in parts, so that an interrupted run goes on where it stopped.
+"""Link a corpus in parts (core.executor), so that an interrupted run goes on where it stopped.
 
 The folder holds part-00000.jsonl ... with a line {"id", "text", "mentions": [{"start", "end", "entity", "score"}]} for
-each document, and, once all parts are there, manifest.json. Until then state.json says for which settings the parts
-were made. Parts do not depend on the number of workers or on interruptions.
+each document, and, once all parts are there, manifest.json. A part is some of the input files, or a span of a large one;
+inputs.json says which, and with which size and time of each file, so that a run that goes on need not read them again.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-import multiprocessing
-import os
-import signal
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from tqdm import tqdm
 
-from core.files import InputError, json_lines, locked, read_json, remove_leftovers, sha256, write_json, written
+from core.executor import Part, parts_folder
+from core.files import InputError, Span, check_files, json_lines, read_json, sha256, write_json, written
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import check_options, documents, files_in, format_of, write_documents
+from kg.linking.documents import check_options, documents, files_in, format_of, parts_of, write_documents
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.mentions import Document, Mention, checked_mention
+from kg.linking.mentions import Document, Mention
 
-FORMAT = 1  # of the folder
+FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
 RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 LINKERS = ("dictionary", "scispacy", "given")
-
-
-class Counts(NamedTuple):
-    documents: int
-    mentions: int
-    entities: frozenset[str]
+PART = 4 << 20  # bytes of input in a part
 
 
 def part_name(number: int) -> str:
     return f"part-{number:05d}.jsonl"
 
 
-def _linker(graph: KnowledgeGraph, name: str, options: dict[str, Any]) -> Any:
+def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
+    graph = KnowledgeGraph.load(graph_folder)
     if name == "dictionary":
         return DictionaryLinker.from_graph(graph)
     if name == "given":
@@ -56,137 +45,37 @@ def _linker(graph: KnowledgeGraph, name: str, options: dict[str, Any]) -> Any:
     return ScispacyLinker.from_graph(graph, **options)
 
 
-def _write_part(linker: Any, path: Path, chunk: Sequence[Document]) -> Counts:
-    count = 0
+def _write_part(
+    linker: Any, source: Sequence[Span], path: Path, *, format: str | None, empty: str, encoding: str
+) -> dict[str, Any]:
+    """Link the documents of `source` into `path`. Returns how many they are, their mentions, entities, and what was left out."""
+    count = mentioned = came = 0
     entities: set[str] = set()
+    unread: Counter[str] = Counter()
     with written(path) as handle:
-        for document in chunk:
+        for document in documents(source, format, empty, encoding, unread):
             given = isinstance(linker, GivenLinker)
             mentions: list[Mention] = linker.link_document(document) if given else linker.link(document.text)
             record = {"id": document.id, "text": document.text, "mentions": [m._asdict() for m in mentions]}
             handle.write(json.dumps(record, ensure_ascii=False) + "\n")
-            count += len(mentions)
+            count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
             entities.update(m.entity for m in mentions)
-    return Counts(len(chunk), count, frozenset(entities))
+    return {"documents": count, "mentions": mentioned, "came": came, "entities": sorted(entities), "unread": dict(+unread)}
 
 
-def _read_part(path: Path, count: int) -> Iterator[Document]:
-    """Documents of a part. Raises InputError when it is missing, a line is broken, or there are not `count` of them."""
-    if not path.is_file():
-        raise InputError(f"{path}: this part is missing. Run the linking again; it makes the missing parts.")
-    number = 0
-    again = "Delete this part and run the linking again."
-    for number, (where, record) in enumerate(json_lines(path, advice=again), 1):  # noqa: B007 - used after the loop
-        try:
-            name, text, mentions = record["id"], record["text"], record["mentions"]
-            given = [(m["start"], m["end"], m["entity"], m["score"]) for m in mentions]
-            if not isinstance(name, str) or not isinstance(text, str):
-                raise TypeError("id or text is no string")
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{where}: wanted one whole line with id, text and mentions ({error!r}). {again}") from error
-        checked = (checked_mention(where, text, start, end, entity, score=score) for start, end, entity, score in given)
-        yield Document(name, text, tuple(checked), where)
-    if number != count:
-        raise InputError(
-            f"{path}:{number + 1}: this part holds {number} documents, wanted {count}. "
-            "Delete it and run the linking again."
-        )
+def _plan(out: Path, paths: Sequence[Path], format: str | None, size: int) -> dict[str, Any]:
+    """Checksums of the files, and their parts, each a list of (number of a file, what a Span of it holds).
 
-
-def _count_part(path: Path, count: int) -> Counts:
-    mentions = [mention for document in _read_part(path, count) for mention in document.mentions]
-    return Counts(count, len(mentions), frozenset(m.entity for m in mentions))
-
-
-_worker_linker: Any = None  # set in each worker by _begin_worker
-
-
-def _begin_worker(linker: Any, lock: IO[str]) -> None:
-    global _worker_linker
-    _worker_linker = linker
-    lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-    os._exit(1)  # the parent was killed: nobody waits for this worker
-
-
-def _work(path: Path, chunk: Sequence[Document]) -> Counts:
-    return _write_part(_worker_linker, path, chunk)
-
-
-def _chunks(source: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    source = iter(source)
-    while chunk := list(islice(source, size)):
-        yield chunk
-
-
-def _results(
-    linker: Any, source: Iterable[Document], out: Path, size: int, workers: int, lock: IO[str]
-) -> Iterator[tuple[Counts, int]]:
-    """For each part in order what it holds and the number of mentions its documents came with; writes missing parts."""
-    numbered = ((out / part_name(n), chunk) for n, chunk in enumerate(_chunks(source, size)))
-    if workers == 1:
-        for path, chunk in numbered:
-            counts = _count_part(path, len(chunk)) if path.exists() else _write_part(linker, path, chunk)
-            yield counts, sum(len(d.mentions) for d in chunk)
-        return
-    gc.freeze()  # keeps the collector from touching, and so copying, the linker's pages in each worker
-    context = multiprocessing.get_context("fork")  # workers share the automaton instead of building it again
-    waiting: deque[tuple[Future[Counts], int]] = deque()
-    try:
-        with ProcessPoolExecutor(workers, context, _begin_worker, (linker, lock)) as pool:
-            for path, chunk in numbered:
-                task = partial(_count_part, path, len(chunk)) if path.exists() else partial(_work, path, chunk)
-                waiting.append((pool.submit(task), sum(len(d.mentions) for d in chunk)))
-                if len(waiting) > 2 * workers:  # the reader must not run far ahead: texts wait in memory
-                    done, given = waiting.popleft()
-                    yield done.result(), given
-            while waiting:
-                done, given = waiting.popleft()
-                yield done.result(), given
-    except BrokenProcessPool as error:
-        raise InputError(
-            f"{out}: a worker process was killed, most likely for want of memory. Run the command again "
-            "with fewer --workers; finished parts are kept."
-        ) from error
-    finally:
-        gc.unfreeze()
-
-
-def _complete(out: Path, settings: dict[str, Any], fresh: bool) -> bool:
-    """Whether `out` already holds all parts for `settings`; if not, make it ready for the missing ones.
-
-    Raises InputError when it holds something else.
+    As `out` has them, where names, sizes and times of the files are still the same: nothing is read then.
     """
-    state, manifest = out / "state.json", out / "manifest.json"
-    known = next((path for path in (manifest, state) if path.exists()), None)
-    if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
-        raise InputError(f"{out}: holds {other[0]!r} and no linked corpus. Choose another folder.")
-    remove_leftovers(out)
-    if known and fresh:
-        for path in (*out.glob("part-*.jsonl"), state, manifest):  # in this order: what is left still says what it is
-            path.unlink(missing_ok=True)
-        known = None
-    if known:
-        was = read_json(known)
-        before = was.get("settings") if isinstance(was, dict) else None
-        if before != settings:
-            differ = [k for k in settings if not isinstance(before, dict) or before.get(k) != settings[k]]
-            raise InputError(
-                f"{out}: was begun with other settings ({', '.join(differ)}). "
-                "Add --fresh to do it anew, or choose another folder."
-            )
-        if known == manifest and all((out / part_name(n)).exists() for n in range(len(was.get("parts", ())))):
-            return True
-    write_json(state, {"settings": settings})
-    manifest.unlink(missing_ok=True)
-    return False
+    stamps = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    of = {"files": stamps, "format": format, "size": size}
+    known = read_json(out / "inputs.json") if (out / "inputs.json").is_file() else {}
+    if {key: known.get(key) for key in of} == of:
+        return dict(known)
+    number = {path: place for place, path in enumerate(paths)}
+    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size)]
+    return of | {"sha256": [sha256(path) for path in paths], "parts": parts}
 
 
 def link_corpus(
@@ -198,7 +87,8 @@ def link_corpus(
     linker: str = "dictionary",
     format: str | None = None,
     workers: int = 1,
-    chunk: int = 2000,
+    engine: str | None = None,
+    part_size: int = PART,
     fresh: bool = False,
     empty: str = "error",
     encoding: str = "utf-8",
@@ -213,7 +103,8 @@ def link_corpus(
     given: documents in place of inputs; they are written to OUT.documents.jsonl first.
 
     format, empty, encoding: see kg.linking.documents.  unknown: see GivenLinker.  pipeline, threshold, k: see ScispacyLinker.
-    chunk: documents in a part.  Finished parts of an interrupted run are kept; `fresh` makes all anew.
+    workers, engine: see core.executor.  part_size: bytes of input in a part, about; a compressed file or one of XML is never cut.
+    Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
     Returns the manifest, and under `new` whether anything was done. Raises InputError for bad input, finished parts
     intact.
@@ -222,8 +113,8 @@ def link_corpus(
     if linker not in LINKERS:
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
     check_options(format, empty, encoding)
-    if workers < 1 or chunk < 1:
-        raise InputError(f"wanted at least one worker and one document in a part, got {workers} and {chunk}")
+    if workers < 1 or part_size < 1:
+        raise InputError(f"wanted at least one worker and one byte in a part, got {workers} and {part_size}")
     if out == Path(""):
         raise InputError("out: wanted a folder to write to")
     if given is not None:
@@ -241,63 +132,73 @@ def link_corpus(
         if pipeline is None:
             raise InputError("pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER.")
         options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
+    plan = _plan(out, paths, format, part_size)
     settings = {
         "graph": fingerprint(graph_folder),
         "linker": {"name": linker, "rules": RULES, **options},
-        "inputs": [{"name": p.name, "format": format or format_of(p), "sha256": sha256(p)} for p in paths],
+        "inputs": [
+            {"name": p.name, "format": format or format_of(p), "sha256": checksum}
+            for p, checksum in zip(paths, plan["sha256"], strict=True)
+        ],
         "empty": empty,
-        "chunk": chunk,
+        "encoding": encoding,
+        "part_size": part_size,
     }
-    if encoding != "utf-8":  # left out otherwise: corpora from before there was a choice go on
-        settings["encoding"] = encoding
-    with locked(
-        out / ".lock", "w", f"{out}: another process is linking into it. Wait, or choose another folder."
-    ) as lock:
-        if _complete(out, settings, fresh):
-            return read_json(out / "manifest.json") | {"new": False}
-        model = _linker(KnowledgeGraph.load(graph_folder), linker, options)
-        parts: list[int] = []
-        mentions, came = 0, 0
-        entities: set[str] = set()
+    with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
+        if folder.manifest:
+            return folder.manifest | {"new": False}
+        write_json(out / "inputs.json", plan)
+        todo = [
+            Part(
+                part_name(number), [Span(paths[file], *rest) for file, *rest in part],
+                json.dumps([[plan["sha256"][file], *rest] for file, *rest in part]),
+            )
+            for number, part in enumerate(plan["parts"])
+        ]  # fmt: skip
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
-            for counts, with_it in _results(
-                model, documents(paths, format, empty, encoding, unread), out, chunk, workers, lock
-            ):
-                parts.append(counts.documents)
-                mentions, came = mentions + counts.mentions, came + with_it
-                entities |= counts.entities
-                bar.update(counts.documents)
-        if not parts:
+            counts = folder.map(
+                partial(_write_part, format=format, empty=empty, encoding=encoding), todo,
+                partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
+                finished=lambda own: bar.update(own["documents"]),
+            )  # fmt: skip
+        total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions", "came")}
+        if not total["documents"]:
             raise InputError(f"{paths[0]}: no document in the input. Check the file and its format.")
-        manifest = {
+        for own in counts:
+            unread.update(own["unread"])
+        facts = {
             "format": FORMAT,
-            "settings": settings,
-            "parts": parts,
-            "documents": sum(parts),
-            "mentions": mentions,
-            "entities": len(entities),
+            "parts": [own["documents"] for own in counts],
+            "documents": total["documents"],
+            "mentions": total["mentions"],
+            "entities": len({entity for own in counts for entity in own["entities"]}),
         }
         if linker == "given":
-            manifest["left_out"] = came - mentions  # of an unknown id, or overlapping another
+            facts["left_out"] = total["came"] - total["mentions"]  # of an unknown id, or overlapping another
         if +unread:
-            manifest["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
-        write_json(out / "manifest.json", manifest)
-        (out / "state.json").unlink()
-        remove_leftovers(out)  # of workers that outlived the run that was killed
-        return manifest | {"new": True}
+            facts["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
+        return folder.finish(todo, facts) | {"new": True}
+
+
+def parts(folder: str | Path) -> list[tuple[Path, str]]:
+    """(path, checksum) of each part of a linked corpus. Raises InputError when it is not finished, or of another format."""
+    folder = Path(folder)
+    if not (folder / "manifest.json").is_file():
+        raise InputError(f"{folder}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help")
+    manifest = read_json(folder / "manifest.json")
+    sums = manifest.get("sha256") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
+    if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
+        raise InputError(f"{folder}/manifest.json: wanted format {FORMAT} with checksums of its parts. Link the text again.")
+    return [(folder / name, checksum) for name, checksum in sorted(sums.items())]
 
 
 def linked(folder: str | Path) -> Iterator[Document]:
     """Documents of a linked corpus with their mentions, in order.
 
-    Raises InputError when the corpus is not finished, a part is missing or cut, or a line is broken.
+    Raises InputError when the corpus is not finished, or a part is missing or not as it was written.
     """
-    folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no finished linked corpus (no manifest.json). Run: python -m kg.linking --help")
-    manifest = read_json(folder / "manifest.json")
-    parts = manifest.get("parts") if isinstance(manifest, dict) else None
-    if not isinstance(parts, list) or manifest.get("format") != FORMAT:
-        raise InputError(f"{folder}/manifest.json: wanted format {FORMAT} with a list of parts. Link the corpus again.")
-    for number, count in enumerate(parts):
-        yield from _read_part(folder / part_name(number), count)
+    for path, checksum in parts(folder):
+        check_files(path.parent, {path.name: checksum}, "Delete this part and run the linking again.")
+        for where, record in json_lines(path):
+            mentions = tuple(Mention(m["start"], m["end"], m["entity"], m["score"]) for m in record["mentions"])
+            yield Document(record["id"], record["text"], mentions, where)

@@ -4,7 +4,6 @@ which sentences are drawn, and the command on encoders that are not trained."""
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections import Counter
@@ -49,6 +48,7 @@ from kg.thesaurus import FORMAT
 from models.encoders import load_bert
 from tests.fakes import bert as fake_bert
 from tests.fakes import graphs
+from tests.fakes import linked as fake_linked
 
 CHARACTERS = "得了甲病的人常有头痛发热要多喝水再看医生乙丙丁戊症急性慢炎肝胆胃，。是不和血糖尿酮酸中毒"
 CONTEXT = "的人常有头痛发热要多喝水"
@@ -247,14 +247,10 @@ def test_halves_of_long_entities() -> None:
 
 def linked(folder: Path, documents: dict[str, tuple[str, list[tuple[str, str]]]]) -> Path:
     """A folder of linked text: {id: (text, [(surface, entity)])}."""
-    folder.mkdir(parents=True)
     rows = []
     for name, (text, found) in documents.items():
-        spans = [{"start": text.index(s), "end": text.index(s) + len(s), "entity": e, "score": 1.0} for s, e in found]
-        rows.append(json.dumps({"id": name, "text": text, "mentions": spans}, ensure_ascii=False) + "\n")
-    (folder / "part-00000.jsonl").write_text("".join(rows))
-    write_json(folder / "manifest.json", {"documents": len(rows)})
-    return folder
+        rows.append(fake_linked.document(name, text, *((text.index(s), text.index(s) + len(s), e) for s, e in found)))
+    return fake_linked.write(folder, rows)
 
 
 def test_mentions_are_read(tmp_path: Path) -> None:
@@ -262,7 +258,7 @@ def test_mentions_are_read(tmp_path: Path) -> None:
     assert (
         list(mentions(folder)) == [Mention("1", "得了甲病", 2, 4, "甲病")] and next(mentions(folder)).surface == "甲病"
     )
-    with pytest.raises(InputError, match=r"LINKED_TEXT=.*no finished linked text here"):
+    with pytest.raises(InputError, match=r"no finished linked text here"):
         list(mentions(tmp_path))
 
 
@@ -431,7 +427,7 @@ def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path)
         ({"PICK3": "7"}, r"PICK3=7: expected a row from 0 to 1"),
         ({"LAYER3": "3"}, r"layer 3: the encoder has layers 1 to 2"),
         ({"SENTENCES": "0"}, r"SENTENCES=0: expected a number of at least 1"),
-        ({"LINKED_TEXT": "GRAPH"}, r"LINKED_TEXT=.*"),
+        ({"LINKED_TEXT": "GRAPH"}, r"no: no finished linked text here"),
         ({"COLOUR": "red"}, r"no setting COLOUR"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +18,15 @@ from benchmarks.papers.smedbert.wordvectors import (
     trained,
     word_vectors,
 )
-from core.files import InputError, write_json
+from core.files import InputError
+from tests.fakes import linked as fake_linked
 
 
 def linked(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     rows = ["".join(rng.choice(["肝炎", "黄疸", "乏力"], 4)) + "。" for _ in range(60)]
     rows += ["".join(rng.choice(["骨折", "疼痛", "肿胀"], 4)) + "。" for _ in range(60)]
-    folder.mkdir()
-    with open(folder / "part-00000.jsonl", "w") as handle:
-        for i, text in enumerate(rows):
-            handle.write(json.dumps({"id": str(i), "text": text, "mentions": []}, ensure_ascii=False) + "\n")
-    write_json(folder / "manifest.json", {"documents": len(rows)})
-    return folder
+    return fake_linked.write(folder, (fake_linked.document(str(i), text) for i, text in enumerate(rows)))
 
 
 def test_cooccurrences_by_hand() -> None:
@@ -89,5 +84,5 @@ def test_a_rare_word_takes_its_characters(tmp_path: Path) -> None:
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sgns:syllable: choose from: sgns:char, sgns:word"):
         trained("sgns", "syllable", tmp_path, 0)
-    with pytest.raises(InputError, match="no linked text here"):
+    with pytest.raises(InputError, match="no finished linked text here"):
         trained("glove", "char", tmp_path, 0)

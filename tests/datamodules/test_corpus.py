@@ -19,6 +19,7 @@ from datamodules.corpus import Corpus, is_held_out
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 from tests.fakes import bert
+from tests.fakes import linked as fake_linked
 from tests.fakes.kebiolm import Folders
 
 
@@ -28,18 +29,11 @@ def rows(folder: str) -> list[dict[str, Any]]:
 
 def linked(folder: Path, fake: Folders, *documents: dict[str, Any]) -> str:
     """A linked folder with one part that holds `documents`."""
-    folder.mkdir()
-    (folder / "part-00000.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
-    shutil.copy(Path(fake.linked) / "manifest.json", folder)
-    return str(folder)
+    return str(fake_linked.write(folder, documents))
 
 
 def doc(text: str, *mentions: tuple[int, int, str], name: str = "d") -> dict[str, Any]:
-    return {
-        "id": name,
-        "text": text,
-        "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions],
-    }
+    return fake_linked.document(name, text, *mentions)
 
 
 def test_every_text_and_mention_is_there(fake_kebiolm: Folders) -> None:
@@ -90,10 +84,10 @@ def test_parallel_and_resumed_builds_are_identical(
     assert sha256(tmp_path / "two") == sha256(fake_kebiolm.corpus)
     real = corpus._write_shard
 
-    def dies(part: Path, *rest: Any, **settings: Any) -> dict[str, int]:
-        if part.stem.endswith("1"):
+    def dies(begun: Any, part: Any, *rest: Any, **settings: Any) -> dict[str, int]:
+        if part[0].stem.endswith("1"):
             raise KeyboardInterrupt
-        return real(part, *rest, **settings)
+        return real(begun, part, *rest, **settings)
 
     monkeypatch.setattr(corpus, "_write_shard", dies)
     with pytest.raises(KeyboardInterrupt):
@@ -101,7 +95,9 @@ def test_parallel_and_resumed_builds_are_identical(
     with pytest.raises(InputError, match="no finished corpus"):
         Corpus(tmp_path / "cut")
     again: list[str] = []
-    monkeypatch.setattr(corpus, "_write_shard", lambda part, *rest, **own: again.append(part.stem) or real(part, *rest, **own))
+    monkeypatch.setattr(
+        corpus, "_write_shard", lambda begun, part, *rest, **own: again.append(part[0].stem) or real(begun, part, *rest, **own)
+    )
     shard = tmp_path / "cut" / "shards" / "shard-00000"
     whole = (shard / "tokens.npy").read_bytes()
     (shard / "tokens.npy").write_bytes(bytes([*whole[:-1], whole[-1] ^ 4]))
@@ -116,11 +112,8 @@ def test_a_corpus_of_many_shards_is_that_of_one_and_opens_six_files(fake_kebiolm
     lines = "".join(part.read_text() for part in sorted(Path(fake_kebiolm.linked).glob("part-*.jsonl"))).splitlines(True)
     assert len(lines) == 120
     for name, size in (("one", len(lines)), ("many", 2)):
-        source = tmp_path / f"linked-{name}"
-        source.mkdir()
-        shutil.copy(Path(fake_kebiolm.linked) / "manifest.json", source)
-        for number, begin in enumerate(range(0, len(lines), size)):
-            (source / f"part-{number:05d}.jsonl").write_text("".join(lines[begin : begin + size]))
+        parts = [map(json.loads, lines[begin : begin + size]) for begin in range(0, len(lines), size)]
+        source = fake_linked.write(tmp_path / f"linked-{name}", *parts)
         corpus.build(str(source), fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / name), max_length=128)
     assert sha256(tmp_path / "one" / "arrays") == sha256(tmp_path / "many" / "arrays")
     before, limits = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from core.files import write_json
 from datamodules import corpus
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint, table
 from tests.fakes import bert
+from tests.fakes import linked as fake_linked
 
 PLAIN = "the of with and in severe may cause patient shows signs under a rare chronic form between onset".split()
 FIRST = ["renal", "cardiac", "hepatic", "ocular", "dermal", "neural", "gastric", "nasal"]
@@ -59,25 +58,17 @@ def write(
         torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed + 99))
     )
     EmbeddingTable(vectors, ids, manifest={"graph": fingerprint(folder / "graph")}).save(folder / "entities")
-    (folder / "linked").mkdir(parents=True)
+    linked: list[list[dict[str, Any]]] = [[] for _ in range(parts)]
     for part in range(parts):
-        with open(folder / "linked" / f"part-{part:05d}.jsonl", "w") as handle:
-            for number in range(part, texts, parts):
-                text, mentions = "", []
-                for _ in range(int(rng.integers(1, 7))):
-                    text += " ".join(rng.choice(PLAIN, int(rng.integers(1, 6)))) + " "
-                    if rng.random() < 0.7:
-                        entity = int(rng.integers(len(ids)))
-                        mentions.append(
-                            {
-                                "start": len(text),
-                                "end": len(text) + len(names[entity]),
-                                "entity": ids[entity],
-                                "score": 1.0,
-                            }
-                        )
-                        text += names[entity] + " "
-                handle.write(json.dumps({"id": str(number), "text": text, "mentions": mentions}) + "\n")
-    write_json(folder / "linked" / "manifest.json", {"graph": fingerprint(folder / "graph"), "documents": texts})
+        for number in range(part, texts, parts):
+            text, mentions = "", []
+            for _ in range(int(rng.integers(1, 7))):
+                text += " ".join(rng.choice(PLAIN, int(rng.integers(1, 6)))) + " "
+                if rng.random() < 0.7:
+                    entity = int(rng.integers(len(ids)))
+                    mentions.append((len(text), len(text) + len(names[entity]), ids[entity]))
+                    text += names[entity] + " "
+            linked[part].append(fake_linked.document(str(number), text, *mentions))
+    fake_linked.write(folder / "linked", *linked)
     corpus.build(str(folder / "linked"), str(folder / "graph"), str(encoder), str(folder / "corpus"), max_length=128)
     return Folders(*(str(folder / n) for n in ("bert", "graph", "entities", "linked", "corpus")))

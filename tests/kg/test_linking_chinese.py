@@ -89,13 +89,6 @@ def test_encoding_and_folders(tmp_path, capsys):
         files_in([tmp_path / "empty"])
 
 
-def test_utf8_leaves_no_trace_in_the_settings(tmp_path):
-    """So that a corpus begun before there was a choice goes on."""
-    fakes.graph().save(tmp_path / "graph")
-    link_corpus(tmp_path / "graph", out=tmp_path / "out", given=[("a", "糖尿病")], encoding="gb18030")
-    assert "encoding" not in read_json(tmp_path / "out" / "manifest.json")["settings"]
-
-
 def test_xml_names_its_own_encoding(tmp_path):
     (tmp_path / "x.xml").write_text("<a/>")
     with pytest.raises(InputError, match=r"x\.xml: XML names its own encoding"):

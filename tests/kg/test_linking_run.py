@@ -31,12 +31,14 @@ def graph(tmp_path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in folder.iterdir()}
+    """Files of a linked corpus; but that of its inputs, which holds their times."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "inputs.json"}
 
 
 def test_parts_manifest_and_reading_back(graph, tmp_path):
-    made = link_corpus(graph, [fakes.pubmedds(tmp_path / "a.json")], tmp_path / "out", chunk=2)
-    assert sorted(contents(tmp_path / "out")) == [".lock", "manifest.json", "part-00000.jsonl", "part-00001.jsonl"]
+    made = link_corpus(graph, [fakes.pubmedds(tmp_path / "a.json")], tmp_path / "out", part_size=800)
+    names = ["part-00000.jsonl", "part-00001.jsonl"]
+    assert sorted(contents(tmp_path / "out")) == [".lock", "manifest.json", *(f"markers/{name}.json" for name in names), *names]
     record = json.loads((tmp_path / "out/part-00000.jsonl").read_text().splitlines()[0])
     assert record["mentions"][0] == {"start": 0, "end": 7, "entity": "C01", "score": 1.0}
     read = list(linked(tmp_path / "out"))
@@ -58,36 +60,37 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
 
 def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_path, monkeypatch):
     for workers in (1, 2):
-        link_corpus(graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, chunk=3, workers=workers)
+        link_corpus(graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers)
     expected = contents(tmp_path / "w1/out")
-    assert contents(tmp_path / "w2/out") == expected and len(expected) == 10
+    assert contents(tmp_path / "w2/out") == expected and len(expected) == 14
 
     class Stopped(Exception):
         pass
 
-    def stopping(linker, path, chunk, real=runs._write_part):
+    def stopping(linker, source, path, *, real=runs._write_part, **more):
         if path.name == "part-00004.jsonl":
             raise Stopped
-        return real(linker, path, chunk)
+        return real(linker, source, path, **more)
 
     (tmp_path / "w3").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(runs, "_write_part", stopping)
         with pytest.raises(Stopped):
-            link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3)
+            link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
     kept = contents(tmp_path / "w3/out")
-    assert sorted(kept) == [".lock", *(runs.part_name(i) for i in range(4)), "state.json"]
+    done = [runs.part_name(number) for number in range(4)]
+    assert sorted(kept) == [".lock", *(f"markers/{name}.json" for name in done), *done, "state.json"]
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "w3/out").glob("part-*")}
-    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3, workers=2)
+    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
     assert contents(tmp_path / "w3/out") == expected
     assert all((tmp_path / "w3/out" / name).stat().st_mtime_ns == t for name, t in times.items())
-    assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, chunk=3)["new"]
+    assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)["new"]
 
 
 def test_killed_run_resumes(graph, tmp_path):
     many = [(f"d{i}", TEXTS[i % len(TEXTS)][1] * 4) for i in range(12_000)]
     source = runs.write_documents(tmp_path / "texts.jsonl", many)
-    link_corpus(graph, [source], tmp_path / "whole", chunk=50)
+    link_corpus(graph, [source], tmp_path / "whole", part_size=20_000)
     command = [
         sys.executable,
         "-m",
@@ -98,8 +101,8 @@ def test_killed_run_resumes(graph, tmp_path):
         str(source),
         "--out",
         str(tmp_path / "out"),
-        "--chunk",
-        "50",
+        "--part-size",
+        "20000",
         "--workers",
         "2",
     ]
@@ -111,7 +114,7 @@ def test_killed_run_resumes(graph, tmp_path):
     process.wait()
     left_by(tmp_path / "out" / "part-00007.jsonl").write_text("half")
     assert not (tmp_path / "out" / "manifest.json").exists()
-    with pytest.raises(InputError, match="no finished linked corpus"):
+    with pytest.raises(InputError, match="no finished linked text"):
         next(linked(tmp_path / "out"))
     assert subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -128,12 +131,12 @@ def test_killed_run_resumes(graph, tmp_path):
 def test_other_settings_need_fresh(graph, tmp_path):
     source, out = fakes.jsonl(tmp_path / "a.jsonl"), tmp_path / "out"
     link_corpus(graph, [source], out)
-    with pytest.raises(InputError, match=r"out: was begun with other settings \(chunk\)\. Add --fresh"):
-        link_corpus(graph, [source], out, chunk=1)
+    with pytest.raises(InputError, match=r"out: was begun with other settings \(part_size\)\. Add --fresh"):
+        link_corpus(graph, [source], out, part_size=1)
     fakes.jsonl(source, fakes.ARTICLES[:1])
     with pytest.raises(InputError, match=r"other settings \(inputs\)"):
         link_corpus(graph, [source], out)
-    assert link_corpus(graph, [source], out, chunk=1, fresh=True)["documents"] == 1
+    assert link_corpus(graph, [source], out, part_size=1, fresh=True)["documents"] == 1
     assert [d.id for d in linked(out)] == ["101"]
     other = tmp_path / "other"
     other.mkdir()
@@ -155,15 +158,15 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
         str(source),
         "--out",
         str(tmp_path / "out"),
-        "--chunk",
-        "5",
+        "--part-size",
+        "500",
         "--workers",
         workers,
     ]
     assert main(command) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert errors[-1].startswith(f"error: {source}:24: not valid JSON") and "Traceback" not in "".join(errors)
-    assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 4
+    assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 3
     source.write_text(good)
     assert main([*command, "--fresh"]) == 0 and main(command) == 0
     assert "already complete" in capsys.readouterr().out
@@ -174,7 +177,7 @@ def test_command_line_errors(graph, tmp_path, capsys):
     basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
     for more, message in [
         (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
-        (["--chunk", "0"], "wanted at least one"),
+        (["--part-size", "0"], "wanted at least one"),
         (["--input", "no.txt"], "no.txt: no such file"),
         (["--graph", str(tmp_path)], "no knowledge graph here"),
         (["--linker", "scispacy"], "Give --pipeline"),
@@ -190,7 +193,7 @@ def test_two_runs_in_one_folder_are_refused(graph, tmp_path):
     source = fakes.jsonl(tmp_path / "a.jsonl")
     with (
         locked(tmp_path / "out" / ".lock", "w", "taken"),
-        pytest.raises(InputError, match="another process is linking into it"),
+        pytest.raises(InputError, match="another process is writing it"),
     ):
         link_corpus(graph, [source], tmp_path / "out")
 
@@ -200,17 +203,12 @@ def test_damaged_parts_are_found(graph, tmp_path):
     link_corpus(graph, [source], out)
     part = out / "part-00000.jsonl"
     whole = part.read_text()
-    for content, message in [
-        (whole[:-40], r"part-00000\.jsonl:3: not valid JSON .* Delete this part"),
-        (whole.splitlines()[0] + "\n", r"part-00000\.jsonl:2: this part holds 1 documents, wanted 3"),
-        (whole.replace('"end": 7', '"end": 7000'), r"part-00000\.jsonl:1: mention \[0, 7000\) is outside"),
-        (whole.replace('"start"', '"begin"'), r"part-00000\.jsonl:1: wanted one whole line"),
-    ]:
+    for content in (whole[:-40], whole.splitlines()[0] + "\n", whole.replace('"end": 7', '"end": 8')):
         part.write_text(content)
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=r"part-00000\.jsonl: missing, or not the file its .*\. Delete this part"):
             list(linked(out))
     part.unlink()
-    with pytest.raises(InputError, match="part is missing"):
+    with pytest.raises(InputError, match="missing, or not the file"):
         list(linked(out))
     assert link_corpus(graph, [source], out)["new"]  # makes the missing part again
     assert part.read_text() == whole
@@ -264,7 +262,7 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
         linker="scispacy",
         pipeline=pipeline,
         workers=2,
-        chunk=1,
+        part_size=1,
     )
     assert made["mentions"] == sum(len(d.mentions) for d in linked(tmp_path / "out"))
 

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from core.files import InputError, json_lines
 from kg.graph import KnowledgeGraph
+from kg.linking import linked as documents_of
 
 ENDS = "。！？；\n"
 Kinds = Mapping[str, str]  # entity id -> type
@@ -80,14 +80,9 @@ Sentence = TypeVar("Sentence", Swap, Halves)
 
 def mentions(linked: Path) -> Iterator[Mention]:
     """Every mention in a folder of linked text. Raises InputError when there is none."""
-    if not (linked / "manifest.json").is_file():
-        raise InputError(
-            f"LINKED_TEXT={linked}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help"
-        )
-    for part in sorted(linked.glob("part-*.jsonl")):
-        for _, document in json_lines(part):
-            for m in document["mentions"]:
-                yield Mention(str(document["id"]), document["text"], m["start"], m["end"], m["entity"])
+    for document in documents_of(linked):
+        for m in document.mentions:
+            yield Mention(document.id, document.text, m.start, m.end, m.entity)
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:

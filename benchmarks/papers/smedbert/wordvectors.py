@@ -20,7 +20,8 @@ from scipy import sparse
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from core.files import InputError, json_lines, sha256
+from core.files import InputError, sha256
+from kg.linking import linked as documents_of
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
@@ -30,13 +31,8 @@ X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15  #: of GloVe; the paper's, an
 
 
 def texts(linked: Path) -> Iterator[str]:
-    """The texts in a folder of linked text. Raises InputError when it has none."""
-    parts = sorted(linked.glob("part-*.jsonl"))
-    if not parts:
-        raise InputError(f"LINKED_TEXT={linked}: no linked text here (part-*.jsonl). Run: python -m kg.linking --help")
-    for part in parts:
-        for _, document in json_lines(part):
-            yield document["text"]
+    """The texts in a folder of linked text. Raises InputError when it is none."""
+    return (document.text for document in documents_of(linked))
 
 
 def cut(text: str, unit: str) -> list[str]:

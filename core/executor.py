@@ -1,0 +1,294 @@
+"""Work in parts, in this process, in several, or on a Ray cluster; what is done is not done again.
+
+A folder that is made in parts holds
+
+    state.json       what it is being made of, until it is whole
+    NAME             a file or a folder for each part, written whole or not at all
+    markers/NAME.json
+                     what the part was made of, its counts, and the sizes and checksums of its files: it is written last, so that
+                     a part with a marker is done, and a part without one is made again
+    manifest.json    once all parts are there
+
+Parts do not depend on the number of workers, on interruptions, or on where they are made.
+
+    with parts_folder(out, settings, …) as folder:
+        if folder.manifest is None:
+            counts = folder.map(make, parts, begin, workers=4)
+            folder.finish({…})
+
+ENGINE=ray, or RAY_ADDRESS, in the environment makes the parts with as many Ray actors as there are workers (the extra `ray`);
+every machine must see the folder and the inputs under the same paths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from core.files import (
+    MEBIBYTE,
+    InputError,
+    largest_document,
+    limit_documents,
+    locked,
+    read_json,
+    read_object,
+    remove_leftovers,
+    sha256,
+    write_json,
+)
+
+ENGINES = ("processes", "ray")
+Counts = dict[str, Any]
+#: (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or not at all
+Make = Callable[[Any, Any, Path], Counts]
+
+
+class Part(NamedTuple):
+    """A part of some work: the name of what it becomes, what it is made of, and a digest of that."""
+
+    name: str
+    task: Any
+    digest: str
+
+
+def engine_of(engine: str | None = None) -> str:
+    """The engine asked for: `engine`, else the environment's. Raises InputError for one that is not known."""
+    engine = engine or os.environ.get("ENGINE") or ("ray" if os.environ.get("RAY_ADDRESS") else "processes")
+    if engine not in ENGINES:
+        raise InputError(f"ENGINE={engine}: choose from: {', '.join(ENGINES)}")
+    return engine
+
+
+@contextlib.contextmanager
+def parts_folder(
+    out: str | Path, settings: dict[str, Any], *, what: str, pattern: str, fresh: bool = False, anew: str = "--fresh"
+) -> Iterator[PartsFolder]:
+    """The folder `out` for parts made with `settings`, for this process alone.
+
+    what     what the folder is to hold, "linked corpus", in errors
+    pattern  of the parts' names, "part-*"
+    fresh    whether all is made anew; anew: the option that says so, in errors
+    Raises InputError when another process works in it, or it holds something else or parts of other settings.
+    """
+    out = Path(out)
+    with locked(out / ".lock", "w", f"{out}: another process is writing it. Wait, or choose another folder.") as lock:
+        yield PartsFolder(out, json.loads(json.dumps(settings)), lock, what, pattern, fresh, anew)
+
+
+class PartsFolder:
+    """A folder that is made in parts, locked; `manifest` is that of a whole one, None where parts are missing."""
+
+    def __init__(
+        self, out: Path, settings: dict[str, Any], lock: IO[Any], what: str, pattern: str, fresh: bool, anew: str
+    ) -> None:
+        self.out, self.settings, self._lock = out, settings, lock
+        self.manifest: dict[str, Any] | None = None
+        state, manifest = out / "state.json", out / "manifest.json"
+        known = next((path for path in (manifest, state) if path.exists()), None)
+        if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
+            raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
+        remove_leftovers(out)
+        if known and fresh:
+            for part in out.glob(pattern):
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+            shutil.rmtree(out / "markers", ignore_errors=True)
+            known = None
+        if known:
+            was = read_json(known)
+            before = was.get("settings") if isinstance(was, dict) else None
+            if before != self.settings:
+                differ = [k for k in self.settings if not isinstance(before, dict) or before.get(k) != self.settings[k]]
+                raise InputError(
+                    f"{out}: was begun with other settings ({', '.join(differ)}). Add {anew} to do it anew, or choose "
+                    "another folder."
+                )
+            if known == manifest and all((out / file).is_file() for file in was.get("sha256", ())):
+                self.manifest = was
+                return
+        write_json(state, {"settings": self.settings})
+        manifest.unlink(missing_ok=True)
+
+    def _done(self, name: str, of: str) -> Counts | None:
+        """The counts of a part that is there, made of `of`; nothing but its marker is read."""
+        file = self.out / "markers" / f"{name}.json"
+        if not file.is_file():
+            return None
+        marker = read_object(file)
+        files = {self.out / own: size for own, (size, _) in marker["files"].items()}
+        there = all(own.is_file() and own.stat().st_size == size for own, size in files.items())
+        return marker["counts"] if there and marker["of"] == of else None
+
+    def map(
+        self, make: Make, parts: Sequence[Part], begin: Callable[[], Any], *, workers: int = 1, engine: str | None = None,
+        finished: Callable[[Counts], Any] = lambda counts: None,
+    ) -> list[Counts]:  # fmt: skip
+        """Make the parts that are not done, and return the counts of all, in order.
+
+        make     writes a part and returns its counts, which JSON can hold; the same function and task write the same bytes
+        begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
+                 which share its memory, and once in each Ray actor
+        finished is given the counts of each part that was made, as they come
+
+        Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
+        """
+        engine = engine_of(engine)
+        settings = json.dumps(self.settings, sort_keys=True)
+        of = {part.name: hashlib.sha256(f"{settings}\n{part.digest}".encode()).hexdigest() for part in parts}
+        found: dict[str, Counts | None] = {part.name: self._done(part.name, of[part.name]) for part in parts}
+        todo = [part for part in parts if found[part.name] is None]
+        if todo:
+            jobs = [(make, part, self.out, of[part.name]) for part in todo]
+            results = (
+                _on_ray(jobs, begin, workers) if engine == "ray"
+                else _here(jobs, begin) if min(workers, len(jobs)) == 1
+                else _in_processes(jobs, begin, min(workers, len(jobs)), self._lock, self.out)
+            )  # fmt: skip
+            for name, counts in results:
+                found[name] = counts
+                finished(counts)
+        return [own for part in parts if (own := found[part.name]) is not None]
+
+    def finish(self, parts: Sequence[Part], facts: dict[str, Any]) -> dict[str, Any]:
+        """Write the manifest of the whole folder and return it: `facts`, the settings, and the checksums of all files."""
+        markers = (read_object(self.out / "markers" / f"{part.name}.json") for part in parts)
+        sums = {name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()}
+        self.manifest = {"settings": self.settings, "sha256": sums} | facts
+        write_json(self.out / "manifest.json", self.manifest)
+        (self.out / "state.json").unlink(missing_ok=True)
+        remove_leftovers(self.out)  # of workers that outlived a run that was killed
+        return self.manifest
+
+
+Job = tuple[Make, Part, Path, str]
+
+
+def _one(job: Job, begun: Any) -> tuple[str, Counts]:
+    """Make a part, and then its marker."""
+    make, part, out, of = job
+    path = out / part.name
+    counts = make(begun, part.task, path)
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    facts = {file.relative_to(out).as_posix(): (file.stat().st_size, sha256(file)) for file in files}
+    write_json(out / "markers" / f"{part.name}.json", {"of": of, "counts": counts, "files": facts})
+    return part.name, counts
+
+
+def _here(jobs: Sequence[Job], begin: Callable[[], Any]) -> Iterator[tuple[str, Counts]]:
+    begun = begin()
+    for job in jobs:
+        yield _one(job, begun)
+
+
+# Processes of this machine
+
+_begun: Any = None  # set in each worker
+
+
+def _begin_worker(begun: Any, lock: IO[Any]) -> None:
+    global _begun
+    _begun = begun
+    lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)  # the parent was killed: nobody waits for this worker
+
+
+def _work(job: Job) -> tuple[str, Counts]:
+    return _one(job, _begun)
+
+
+def _in_processes(
+    jobs: Sequence[Job], begin: Callable[[], Any], workers: int, lock: IO[Any], out: Path
+) -> Iterator[tuple[str, Counts]]:
+    begun = begin()
+    gc.collect()
+    gc.freeze()  # keeps the collector from touching, and so copying, what the workers share
+    context = multiprocessing.get_context("fork")  # workers share what was begun instead of doing it again
+    try:
+        with ProcessPoolExecutor(workers, context, _begin_worker, (begun, lock)) as pool:
+            coming, waiting = iter(jobs), set[Future[tuple[str, Counts]]]()
+            for job in coming:
+                waiting.add(pool.submit(_work, job))
+                if len(waiting) > 2 * workers:  # no more than a worker needs next: after an error, nothing else is begun
+                    ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in ready)
+            while waiting:
+                ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in ready)
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"{out}: a worker process was killed, most likely for want of memory. Run the command again "
+            "with fewer workers; finished parts are kept."
+        ) from error
+    finally:
+        gc.unfreeze()
+
+
+# Ray
+
+GONE = "parts are made by Ray actors, but ray is not installed. Run: make setup EXTRAS=ray, or leave ENGINE and RAY_ADDRESS out"
+
+
+class _Actor:
+    """Makes parts on a node of a Ray cluster."""
+
+    def __init__(self, begin: Callable[[], Any], mebibytes: int) -> None:
+        limit_documents(mebibytes)
+        self.begun = begin()
+
+    def one(self, job: Job) -> tuple[str, Counts] | InputError:
+        try:
+            return _one(job, self.begun)
+        except InputError as error:
+            return error  # as a value: Ray would wrap it, and take it for a failure of the node
+
+
+def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int) -> Iterator[tuple[str, Counts]]:
+    """Each part by one of `workers` actors; what was lost with an actor or a node is made again elsewhere."""
+    try:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+    except ImportError as error:
+        raise InputError(GONE) from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    actor: Any = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(_Actor)
+    actors = [actor.remote(begin, largest_document() // MEBIBYTE) for _ in range(max(1, min(workers, len(jobs))))]
+    coming, running, failed = iter(jobs), {}, None
+    try:
+        for one, job in zip(actors, coming, strict=False):  # as many as there are actors
+            running[one.one.remote(job)] = one
+        while running:
+            (ready,), _ = ray.wait(list(running), num_returns=1)
+            one, result = running.pop(ready), ray.get(ready)
+            if isinstance(result, InputError):
+                failed = failed or result  # what others have begun is made to its end
+                continue
+            yield result
+            for job in islice(() if failed else coming, 1):
+                running[one.one.remote(job)] = one
+        if failed:
+            raise failed
+    finally:
+        for one in actors:
+            ray.kill(one)

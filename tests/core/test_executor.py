@@ -1,0 +1,195 @@
+"""Work in parts: made once, by whichever engine, to the same bytes; resumed by markers alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import executor
+from core.executor import Part, PartsFolder, parts_folder
+from core.files import InputError, written, written_folder
+
+ENGINES = [
+    pytest.param(("processes", 1), id="one process"),
+    pytest.param(("processes", 2), id="two processes"),
+    pytest.param(
+        ("ray", 2), id="ray", marks=[
+            pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
+        ],
+    ),
+]  # fmt: skip
+PARTS = [Part(f"part-{number}.txt", number, f"digest {number}") for number in range(7)]
+
+
+def begin(folder: Path | None = None) -> int:
+    """Leaves a file for each time that it is called, when there is a place for it."""
+    if folder:
+        (folder / f"begun-{os.getpid()}").touch()
+    return 100
+
+
+def make(begun: int, task: int, path: Path, log: Path | None = None) -> dict[str, Any]:
+    if log:
+        (log / f"made-{task}").touch()
+    if path.suffix:
+        with written(path) as handle:
+            handle.write(f"{begun + task}\n" * task)
+    else:
+        with written_folder(path) as folder:
+            (folder / "a").write_text(str(begun + task))
+    return {"lines": task}
+
+
+def bad(begun: int, task: int, path: Path) -> dict[str, Any]:
+    if task == 3:
+        raise InputError("file:3: no")
+    return make(begun, task, path)
+
+
+def killed(begun: int, task: int, path: Path, marker: Path) -> dict[str, Any]:
+    if task == 3 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return make(begun, task, path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def ray_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "ray" in sys.modules:
+        sys.modules["ray"].shutdown()
+
+
+def opened(out: Path, settings: dict[str, Any] | None = None, **more: Any) -> Any:
+    return parts_folder(out, {"x": 1} if settings is None else settings, what="numbers", pattern="part-*", **more)
+
+
+def done(folder: PartsFolder, function: Any = make, **more: Any) -> list[dict[str, Any]]:
+    return folder.map(function, PARTS, begin, **more)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_makes_the_same_bytes(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+    name, workers = engine
+    with opened(tmp_path / "a") as folder:
+        counts = done(folder, workers=workers, engine=name)
+        assert counts == [{"lines": n} for n in range(7)] and folder.manifest is None
+        folder.finish(PARTS, {"lines": 21})
+    with opened(tmp_path / "b") as folder:
+        folder.finish(PARTS, {"lines": sum(own["lines"] for own in done(folder))})
+    found = contents(tmp_path / "a")
+    assert found == contents(tmp_path / "b") and len(found) == 16 and found["part-2.txt"] == b"102\n102\n"
+    with opened(tmp_path / "a") as folder:
+        assert folder.manifest and folder.manifest["lines"] == 21 and len(folder.manifest["sha256"]) == 7
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_only_what_is_missing_is_made(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    more: dict[str, Any] = {"engine": engine[0], "workers": engine[1]}
+    with opened(tmp_path / "a") as folder:
+        done(folder)
+    whole = contents(tmp_path / "a")
+    (tmp_path / "a" / "markers" / "part-1.txt.json").unlink()  # written, and killed before its marker
+    (tmp_path / "a" / "part-4.txt").write_text("cut")
+    (tmp_path / "a" / "part-5.txt").unlink()
+    told: list[dict[str, Any]] = []
+    with opened(tmp_path / "a") as folder:
+        counts = folder.map(partial(make, log=log), PARTS, partial(begin, log), finished=told.append, **more)
+    assert contents(tmp_path / "a") == whole and counts == [{"lines": n} for n in range(7)]
+    names = {p.name for p in log.iterdir()}
+    assert {n for n in names if n.startswith("made")} == {"made-1", "made-4", "made-5"} and len(told) == 3
+    assert any(n.startswith("begun") for n in names)
+    with opened(tmp_path / "a") as folder:
+        folder.map(partial(make, log=tmp_path / "nowhere"), PARTS, partial(begin, tmp_path / "nowhere"))  # neither is called
+
+
+def test_a_part_that_is_made_of_something_else_is_made_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "a") as folder:
+        done(folder)
+    other = [part._replace(digest="new", task=6) if part.task == 2 else part for part in PARTS]
+    told: list[dict[str, Any]] = []
+    with opened(tmp_path / "a") as folder:
+        folder.map(make, other, begin, finished=told.append)
+    assert told == [{"lines": 6}] and (tmp_path / "a" / "part-2.txt").read_text() == "106\n" * 6
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_error_is_raised_and_what_is_done_stays(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+    with opened(tmp_path / "a") as folder, pytest.raises(InputError, match="file:3: no"):
+        done(folder, bad, engine=engine[0], workers=engine[1])
+    made = {p.name for p in (tmp_path / "a").glob("part-*")}
+    assert {"part-0.txt", "part-1.txt"} <= made < {part.name for part in PARTS}
+    assert not list((tmp_path / "a").rglob("*.partial"))
+
+
+def test_a_killed_worker_is_one_error_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    function = partial(killed, marker=tmp_path / "killed")
+    with opened(tmp_path / "a") as folder, pytest.raises(InputError, match=r"a worker process was killed.*fewer workers"):
+        done(folder, function, workers=2)
+    with opened(tmp_path / "a") as folder:
+        assert done(folder, function, workers=2) == [{"lines": n} for n in range(7)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
+def test_a_killed_actor_s_part_is_made_by_another(tmp_path: Path, ray_here: None) -> None:
+    function = partial(killed, marker=tmp_path / "killed")
+    with opened(tmp_path / "a") as folder:
+        assert done(folder, function, workers=2, engine="ray") == [{"lines": n} for n in range(7)]
+    assert (tmp_path / "killed").exists()
+
+
+def test_parts_may_be_folders(tmp_path: Path) -> None:
+    parts = [Part("part-a", 1, "a"), Part("part-b", 2, "b")]
+    for _ in range(2):
+        with opened(tmp_path / "a") as folder:
+            assert folder.map(make, parts, begin) == [{"lines": 1}, {"lines": 2}]
+    assert sorted(json.loads((tmp_path / "a" / "markers" / "part-b.json").read_text())["files"]) == ["part-b/a"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    with opened(out) as folder:
+        done(folder)
+        with pytest.raises(InputError, match="another process is writing it"), opened(out):
+            pytest.fail("two at once")
+    with pytest.raises(InputError, match=r"begun with other settings \(x\)\. Add --again"), opened(out, {"x": 2}, anew="--again"):
+        pytest.fail("other settings")
+    (out / "part-9.txt").write_text("of an earlier run with more parts")
+    with opened(out, {"x": 2}, fresh=True) as folder:
+        assert not list(out.glob("part-*"))
+        done(folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"mine: holds 'thesis\.txt' and no numbers"), opened(tmp_path / "mine", fresh=True):
+        pytest.fail("somebody's folder")
+
+
+def test_the_engine_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ENGINE", raising=False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert executor.engine_of() == "processes"
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert executor.engine_of() == "ray" and executor.engine_of("processes") == "processes"
+    monkeypatch.setenv("ENGINE", "processes")
+    assert executor.engine_of() == "processes"
+    with pytest.raises(InputError, match="ENGINE=spark: choose from: processes, ray"):
+        executor.engine_of("spark")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match="make setup EXTRAS=ray"), opened(tmp_path / "a") as folder:
+        done(folder, engine="ray")
