@@ -15,10 +15,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import mlflow
 import pytest
+from hypothesis import Phase, settings
 
 from core.logs import set_up
 from tests import preload
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
+
+# For whom a failure is enough (tests.mutants): looking for the smallest example of it takes up to five minutes.
+settings.register_profile(
+    "unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 
 SERVER = "KEPL_TESTS_SERVER"  # in the environment: "<process id> <address>" of the server that all workers of a run share
 

@@ -24,6 +24,7 @@ from core.files import (
     lines_of,
     read_json,
     read_text,
+    spans,
     whole_number,
 )
 
@@ -42,6 +43,35 @@ def test_lines_of_every_line_end_and_without_a_byte_order_mark(tmp_path: Path, e
     path.write_bytes(f"\ufeffone{ends}two{ends}three".encode())
     assert list(lines(path)) == [(1, "one"), (2, "two"), (3, "three")]
     assert next(lines(path, mark=True))[1] == "\ufeffone"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("blank", [False, True])
+@pytest.mark.parametrize("last", [False, True], ids=["open end", "ended"])
+def test_spans_hold_every_line_once(tmp_path: Path, ends: str, blank: bool, last: bool) -> None:
+    path = tmp_path / "a.txt"
+    content = ends.join("" if number % 5 == 4 else f"{number} 糖尿病" for number in range(101)) + (ends if last else "")
+    path.write_bytes(f"\ufeff{content}".encode())
+    whole = list(lines(path))
+    for size in (1, 7, 60, 400, 10_000):
+        cut = spans(path, size, blank)
+        assert [line for span in cut for line in lines(span)] == whole
+        assert cut[0].line == 1 and (len(cut) == 1 or all(span.end - span.begin >= size for span in cut[:-1]))  # type: ignore[operator]
+        assert len(cut) == 1 if size == 10_000 else len(cut) > 2
+        if blank:
+            assert all(list(lines(span))[-1][1] == "" for span in cut[:-1])
+
+
+def test_what_cannot_be_cut_is_one_span(tmp_path: Path, small: None) -> None:
+    text = b"one\ntwo\n" * 100
+    for name, content in {"a.txt.gz": gzip.compress(text), "b.txt": text.replace(b"\n", b"\r"), "c.txt": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        (span,) = spans(tmp_path / name, 4)
+        assert span == files.Span(tmp_path / name) and list(lines(span)) == list(lines(tmp_path / name))
+    (tmp_path / "d.txt").write_bytes(b"x" * (3 << 20) + b"\ny\n")
+    with pytest.raises(InputError, match=r"d\.txt:1: a line of more than 1 MiB"):
+        list(lines(spans(tmp_path / "d.txt", 4)[0]))
+    assert [list(lines(span)) for span in spans(tmp_path / "d.txt", 4)[1:]] == [[(2, "y")]]
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".XZ", lzma.compress)])

@@ -172,6 +172,38 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
     assert "already complete" in capsys.readouterr().out
 
 
+def test_parts_are_of_about_the_same_size(graph, tmp_path):
+    """Of small files several make a part, a large one makes several; ids and places in errors are those of the whole file."""
+    for number in range(6):
+        (tmp_path / f"small{number}.txt").write_text("a seizure\n")
+    large = tmp_path / "large.txt"
+    large.write_text("".join(f"seizure {number:03d}\n" for number in range(100)))  # 12 bytes a line
+    paths = [*sorted(tmp_path.glob("small*.txt")), large]
+    made = link_corpus(graph, paths, tmp_path / "out", part_size=30)
+    assert made["parts"] == [3, 3] + [3] * 33 + [1]
+    whole = link_corpus(graph, paths, tmp_path / "whole")
+    assert whole["parts"] == [106] and [d._replace(where="") for d in linked(tmp_path / "out")] == [
+        d._replace(where="") for d in linked(tmp_path / "whole")
+    ]
+    assert [d.id for d in linked(tmp_path / "out")][-1] == "large:100"
+    large.write_text(large.read_text()[:-4] + "\r00\n")
+    with pytest.raises(InputError, match=r"large\.txt:100: a carriage return"):
+        link_corpus(graph, paths, tmp_path / "out", part_size=30, fresh=True)
+
+
+def test_a_run_that_goes_on_reads_what_is_missing_alone(graph, tmp_path, monkeypatch):
+    """39 of 40 files are done: one is opened, none is summed again."""
+    inputs = [runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])]) for n in range(40)]
+    link_corpus(graph, inputs, tmp_path / "out", part_size=1)
+    expected = contents(tmp_path / "out")
+    (tmp_path / "out" / runs.part_name(17)).unlink()
+    read, real = [], runs.documents
+    monkeypatch.setattr(runs, "documents", lambda spans, *rest: read.extend(spans) or real(spans, *rest))
+    monkeypatch.setattr(runs, "sha256", lambda path: pytest.fail(f"{path} was read"))
+    link_corpus(graph, inputs, tmp_path / "out", part_size=1)
+    assert [span.path for span in read] == [inputs[17]] and contents(tmp_path / "out") == expected
+
+
 def test_command_line_errors(graph, tmp_path, capsys):
     source = fakes.jsonl(tmp_path / "a.jsonl")
     basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]

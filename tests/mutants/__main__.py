@@ -29,7 +29,7 @@ from tests.mutants.faults import LIST, Fault, inserted, read, staleness
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300.0  # for the tests of one fault; longer is a failure, too: a loop that does not end
-OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile", "ci")
+OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile", "unshrunk")
 
 
 class Outcome(NamedTuple):
