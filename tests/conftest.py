@@ -21,10 +21,9 @@ from core.logs import set_up
 from tests import preload
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
 
-# For whom a failure is enough (tests.mutants): looking for the smallest example of it takes up to five minutes.
-settings.register_profile(
-    "unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)
+if "KEPL_TESTS_UNSHRUNK" in os.environ:  # a failure is enough: looking for the smallest example of it takes minutes
+    settings.register_profile("unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate))
+    settings.load_profile("unshrunk")
 
 SERVER = "KEPL_TESTS_SERVER"  # in the environment: "<process id> <address>" of the server that all workers of a run share
 

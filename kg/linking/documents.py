@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import InputError, Span, check_encoding, json_lines, lines, spans, unpacked_name, whole_number, written
+from core.executor import Part
+from core.files import (
+    InputError,
+    Span,
+    check_encoding,
+    json_lines,
+    lines,
+    read_json,
+    sha256,
+    spans,
+    unpacked_name,
+    whole_number,
+    write_json,
+    written,
+)
 from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.linking.mentions import Document, Mention, checked_mention
 from kg.linking.xml import Events, read, root_of
 
 EMPTY = "documents without text"
 RELATIONS = "relation lines"
+INPUTS = "inputs.json"  # the name of a plan
 OTHER_FILES = "files of a folder whose names stand for no format"
 
 
@@ -280,6 +295,48 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
         else:
             raise InputError(f"{path}: no such file. Check the path.")
     return found
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:05d}.jsonl"
+
+
+class Plan(NamedTuple):
+    """Files and their parts, each a list of (number of a file, what a Span of it holds).
+
+    files: path, bytes and time of each, by which it is known again; checksums: SHA-256 of each
+    """
+
+    files: list[list[Any]]
+    format: str | None
+    size: int
+    checksums: list[str]
+    parts: list[list[list[Any]]]
+
+    def kept(self, folder: Path) -> list[Part]:
+        """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
+        write_json(folder / INPUTS, self._asdict())
+        return [
+            Part(
+                part_name(number), [Span(Path(self.files[file][0]), *rest) for file, *rest in part],
+                json.dumps([[self.checksums[file], *rest] for file, *rest in part]),
+            )
+            for number, part in enumerate(self.parts)
+        ]  # fmt: skip
+
+
+def planned(folder: Path, paths: Sequence[Path], format: str | None, size: int) -> Plan:
+    """The plan for `paths` in parts of about `size` bytes.
+
+    It is the one that `folder` has where names, sizes and times of the files are still the same: none of them is read then.
+    """
+    stamps = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
+    if [known.get(key) for key in ("files", "format", "size")] == [stamps, format, size]:
+        return Plan(**known)
+    number = {path: place for place, path in enumerate(paths)}
+    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size)]
+    return Plan(stamps, format, size, [sha256(path) for path in paths], parts)
 
 
 def parts_of(paths: Iterable[Path], format: str | None, size: int) -> Iterator[list[Span]]:

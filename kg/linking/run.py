@@ -16,10 +16,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.executor import Part, parts_folder
-from core.files import InputError, Span, check_files, json_lines, read_json, sha256, write_json, written
+from core.executor import parts_folder
+from core.files import InputError, Span, check_files, json_lines, read_json, written
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import check_options, documents, files_in, format_of, parts_of, write_documents
+from kg.linking.documents import check_options, documents, files_in, format_of, planned, write_documents
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.mentions import Document, Mention
@@ -28,10 +28,6 @@ FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
 RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 LINKERS = ("dictionary", "scispacy", "given")
 PART = 4 << 20  # bytes of input in a part
-
-
-def part_name(number: int) -> str:
-    return f"part-{number:05d}.jsonl"
 
 
 def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
@@ -61,21 +57,6 @@ def _write_part(
             count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
             entities.update(m.entity for m in mentions)
     return {"documents": count, "mentions": mentioned, "came": came, "entities": sorted(entities), "unread": dict(+unread)}
-
-
-def _plan(out: Path, paths: Sequence[Path], format: str | None, size: int) -> dict[str, Any]:
-    """Checksums of the files, and their parts, each a list of (number of a file, what a Span of it holds).
-
-    As `out` has them, where names, sizes and times of the files are still the same: nothing is read then.
-    """
-    stamps = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-    of = {"files": stamps, "format": format, "size": size}
-    known = read_json(out / "inputs.json") if (out / "inputs.json").is_file() else {}
-    if {key: known.get(key) for key in of} == of:
-        return dict(known)
-    number = {path: place for place, path in enumerate(paths)}
-    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size)]
-    return of | {"sha256": [sha256(path) for path in paths], "parts": parts}
 
 
 def link_corpus(
@@ -132,13 +113,13 @@ def link_corpus(
         if pipeline is None:
             raise InputError("pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER.")
         options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
-    plan = _plan(out, paths, format, part_size)
+    plan = planned(out, paths, format, part_size)
     settings = {
         "graph": fingerprint(graph_folder),
         "linker": {"name": linker, "rules": RULES, **options},
         "inputs": [
             {"name": p.name, "format": format or format_of(p), "sha256": checksum}
-            for p, checksum in zip(paths, plan["sha256"], strict=True)
+            for p, checksum in zip(paths, plan.checksums, strict=True)
         ],
         "empty": empty,
         "encoding": encoding,
@@ -147,14 +128,7 @@ def link_corpus(
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
             return folder.manifest | {"new": False}
-        write_json(out / "inputs.json", plan)
-        todo = [
-            Part(
-                part_name(number), [Span(paths[file], *rest) for file, *rest in part],
-                json.dumps([[plan["sha256"][file], *rest] for file, *rest in part]),
-            )
-            for number, part in enumerate(plan["parts"])
-        ]  # fmt: skip
+        todo = plan.kept(out)
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
                 partial(_write_part, format=format, empty=empty, encoding=encoding), todo,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core.files import sha256, write_json
-from kg.linking.run import FORMAT, part_name
+from kg.linking.documents import part_name
+from kg.linking.run import FORMAT
 
 
 def document(name: str, text: str, *mentions: tuple[int, int, str]) -> dict[str, Any]:

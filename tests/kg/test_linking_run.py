@@ -15,8 +15,10 @@ import pytest
 
 from core.files import InputError, locked
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
+from kg.linking import documents as reading
 from kg.linking import run as runs
 from kg.linking.__main__ import main
+from kg.linking.documents import part_name
 from tests.fakes import documents as fakes
 from tests.fakes.leftovers import left_by
 
@@ -78,7 +80,7 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
         with pytest.raises(Stopped):
             link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
     kept = contents(tmp_path / "w3/out")
-    done = [runs.part_name(number) for number in range(4)]
+    done = [part_name(number) for number in range(4)]
     assert sorted(kept) == [".lock", *(f"markers/{name}.json" for name in done), *done, "state.json"]
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "w3/out").glob("part-*")}
     link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
@@ -107,7 +109,7 @@ def test_killed_run_resumes(graph, tmp_path):
         "2",
     ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    while not (tmp_path / "out" / runs.part_name(2)).exists():
+    while not (tmp_path / "out" / part_name(2)).exists():
         assert process.poll() is None
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
@@ -196,10 +198,10 @@ def test_a_run_that_goes_on_reads_what_is_missing_alone(graph, tmp_path, monkeyp
     inputs = [runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])]) for n in range(40)]
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)
     expected = contents(tmp_path / "out")
-    (tmp_path / "out" / runs.part_name(17)).unlink()
+    (tmp_path / "out" / part_name(17)).unlink()
     read, real = [], runs.documents
     monkeypatch.setattr(runs, "documents", lambda spans, *rest: read.extend(spans) or real(spans, *rest))
-    monkeypatch.setattr(runs, "sha256", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr(reading, "sha256", lambda path: pytest.fail(f"{path} was read"))
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)
     assert [span.path for span in read] == [inputs[17]] and contents(tmp_path / "out") == expected
 

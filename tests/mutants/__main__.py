@@ -29,7 +29,7 @@ from tests.mutants.faults import LIST, Fault, inserted, read, staleness
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300.0  # for the tests of one fault; longer is a failure, too: a loop that does not end
-OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile", "unshrunk")
+OPTIONS = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin")
 
 
 class Outcome(NamedTuple):
@@ -51,6 +51,7 @@ class Worker:
             "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none else is needed, and they import libraries of their own
+            "KEPL_TESTS_UNSHRUNK": "1",
             "KEPL_TESTS_SERVER": f"{os.getpid()} {server}",  # for what the tests start
         }  # fmt: skip
 
