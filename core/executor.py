@@ -102,7 +102,8 @@ class PartsFolder:
         if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
         remove_leftovers(out)
-        if known and fresh:
+        anything = manifest.exists() or any(part.is_dir() or part.stat().st_size for part in out.glob(pattern))
+        if known and (fresh or not anything):
             for part in out.glob(pattern):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
             shutil.rmtree(out / "markers", ignore_errors=True)
@@ -122,15 +123,23 @@ class PartsFolder:
         write_json(state, {"settings": self.settings})
         manifest.unlink(missing_ok=True)
 
-    def _done(self, name: str, of: str) -> Counts | None:
-        """The counts of a part that is there, made of `of`; nothing but its marker is read."""
-        file = self.out / "markers" / f"{name}.json"
+    def _of(self, part: Part) -> str:
+        """What a part is made of: its digest and the settings."""
+        return hashlib.sha256(f"{json.dumps(self.settings, sort_keys=True)}\n{part.digest}".encode()).hexdigest()
+
+    def _done(self, part: Part) -> Counts | None:
+        """The counts of a part that is there, made of what it should be; nothing but its marker is read."""
+        file = self.out / "markers" / f"{part.name}.json"
         if not file.is_file():
             return None
         marker = read_object(file)
         files = {self.out / own: size for own, (size, _) in marker["files"].items()}
         there = all(own.is_file() and own.stat().st_size == size for own, size in files.items())
-        return marker["counts"] if there and marker["of"] == of else None
+        return marker["counts"] if there and marker["of"] == self._of(part) else None
+
+    def done(self, parts: Sequence[Part]) -> list[Counts]:
+        """The counts of those parts that are done."""
+        return [own for part in parts if (own := self._done(part)) is not None]
 
     def map(
         self, make: Make, parts: Sequence[Part], begin: Callable[[], Any], *, workers: int = 1, engine: str | None = None,
@@ -146,12 +155,10 @@ class PartsFolder:
         Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
         """
         engine = engine_of(engine)
-        settings = json.dumps(self.settings, sort_keys=True)
-        of = {part.name: hashlib.sha256(f"{settings}\n{part.digest}".encode()).hexdigest() for part in parts}
-        found: dict[str, Counts | None] = {part.name: self._done(part.name, of[part.name]) for part in parts}
+        found: dict[str, Counts | None] = {part.name: self._done(part) for part in parts}
         todo = [part for part in parts if found[part.name] is None]
         if todo:
-            jobs = [(make, part, self.out, of[part.name]) for part in todo]
+            jobs = [(make, part, self.out, self._of(part)) for part in todo]
             results = (
                 _on_ray(jobs, begin, workers) if engine == "ray"
                 else _here(jobs, begin) if min(workers, len(jobs)) == 1

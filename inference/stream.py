@@ -1,8 +1,8 @@
 """Files of texts through a chain or a fine-tuned model, in bounded memory; a stopped run resumes.
 
-Results go line by line to OUTPUT.partial (JSON lines), complete batches at a time; OUTPUT.state.json says which models, settings
-and input files they were made with. A run that finds both with the same settings resumes after the last complete batch; other
-settings are refused. At the end the lines become the format of OUTPUT and both files are removed: OUTPUT is complete, or absent.
+The inputs are read in parts (core.executor), whose records are kept in the folder OUTPUT.parts as JSON lines, complete batches at
+a time. A run that finds it, with the same models, settings and input files, goes on after the last complete batch; others are
+refused. At the end the lines become the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
 
     link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name, candidates, …}]}
     predict_files   tagger     documents -> {id, text, mentions [{start, end, text, type, score}]}
@@ -15,6 +15,7 @@ settings are refused. At the end the lines become the format of OUTPUT and both 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -24,22 +25,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from core.files import (
-    InputError,
-    check_writable,
-    json_lines,
-    locked,
-    read_json,
-    renamed,
-    sha256,
-    unpacked_name,
-    write_json,
-    written,
-)
+from core.executor import parts_folder
+from core.files import InputError, Span, check_writable, json_lines, locked, renamed, unpacked_name, written
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import Document, check_options, documents, files_in, pubtator_annotations
+from kg.linking.documents import Document, check_options, documents, files_in, planned, pubtator_annotations
 from kg.linking.documents import format_of as input_format_of
 
 if TYPE_CHECKING:
@@ -49,6 +40,7 @@ if TYPE_CHECKING:
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
+SMALLEST, MOST_PARTS = 256 << 10, 1000  #: bytes of a part of small inputs; parts, about, of large ones
 T = TypeVar("T")
 
 
@@ -129,18 +121,21 @@ def _sum(one: Counts, two: Counts) -> Counts:
     return Counts(*map(sum, zip(one, two, strict=True)))
 
 
-def _kept(partial: Path, most: int | None = None) -> tuple[int, Counts]:
-    """(bytes, counts) of the complete lines in a partial file, of the first `most` of them."""
-    size, counts = 0, Counts(0, 0, 0)
-    with open(partial, "rb") as handle:
-        for line in islice(handle, most):
+def _kept(begun: Path) -> tuple[int, Counts]:
+    """(bytes, counts) of the complete batches in a part that was begun."""
+    size, counts, batch = 0, Counts(0, 0, 0), Counts(0, 0, 0)
+    length = 0
+    with open(begun, "rb") as handle:
+        for line in handle:
             if not line.endswith(b"\n"):
                 break
             try:
-                own = _counted([json.loads(line)])
+                batch = _sum(batch, _counted([json.loads(line)]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 break
-            size, counts = size + len(line), _sum(counts, own)
+            length += len(line)
+            if batch.documents == BATCH:
+                size, counts, batch, length = size + length, _sum(counts, batch), Counts(0, 0, 0), 0
     return size, counts
 
 
@@ -151,60 +146,68 @@ def batches(source: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
+Process = Callable[[list[Any]], list[dict[str, Any]]]
+Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
+
+
+def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: Source) -> dict[str, Any]:
+    """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun goes on."""
+    begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
+    with locked(begun, "ab+", f"{begun}: another process is writing it. Wait for it, or give another output.") as handle:
+        size, done = _kept(begun)
+        handle.truncate(size)
+        for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):
+            records = process(batch)
+            handle.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
+            handle.flush()
+            done = _sum(done, _counted(records))
+        renamed(begun, path)
+    return done._asdict() | {"left_out": dict(+left_out)}
+
+
 def process_files(
-    process: Callable[[list[T]], list[dict[str, Any]]], source: Callable[[list[Path]], Iterable[T]], inputs: Sequence[str | Path],
-    output: str | Path, settings: dict[str, Any], *, output_format: OutputFormat | None = None, fresh: bool = False,
+    process: Process, source: Source, inputs: Sequence[str | Path], output: str | Path, settings: dict[str, Any], *,
+    input_format: str | None = None, output_format: OutputFormat | None = None, fresh: bool = False,
     description: str = "processing", report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
 ) -> Counts:  # fmt: skip
     """Write the records that `process` makes of the items in `inputs` to `output`.
 
     process   a batch of items -> a record of each
-    source    reads the items of the input files, in order
+    source    reads the items of some spans of the input files, in order, and counts what it leaves out
     settings  everything that decides a record besides the input files; an output is only resumed with the same
-    left_out  counts the files of folders that are not read
+    left_out  counts what the files, and the folders among them, hold and is not used
 
-    Raises InputError for an input that cannot be read, an output that another process writes, and a partial output that was made
-    with other settings or of other files.
+    Raises InputError for an input that cannot be read, an output that another process writes, and one that was begun with other
+    settings or of other files.
     """
     output, wanted = Path(output), format_of(output, output_format)
     check_writable(output)
-    files = files_in(inputs, left_out)
-    partial_file, state = (output.with_name(output.name + end) for end in (".partial", ".state.json"))
-    made_of = settings | {"inputs": [[str(f.resolve()), sha256(f)] for f in files]}
-    taken = f"{partial_file}: another process is writing it. Wait for it, or give another output."
-    with locked(partial_file, "ab+", taken) as handle:
-        if fresh:
-            handle.truncate(0)
-        done = Counts(0, 0, 0)
-        whole = _kept(partial_file)[1].documents if state.is_file() and not fresh else 0
-        if whole:
-            if read_json(state) != json.loads(json.dumps(made_of)):
-                raise InputError(
-                    f"{partial_file}: begun with other settings or files ({state.name} says which). Resume with those, give "
-                    "another output, or begin again with --fresh."
-                )
-            size, done = _kept(partial_file, whole - whole % BATCH)  # a batch that was cut is processed again as a whole
-            handle.truncate(size)
-            if done.documents:
-                report(f"{output}: resuming after {done.documents:,} documents")
-        else:
-            handle.truncate(0)
-            write_json(state, made_of)
-        with tqdm(initial=done.documents, desc=description, unit="document", disable=None) as bar:
-            for batch in batches(islice(source(files), done.documents, None), BATCH):
-                records = process(batch)
-                handle.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
-                handle.flush()
-                done = _sum(done, _counted(records))
-                bar.update(len(batch))
+    left_out = Counter() if left_out is None else left_out
+    files = [file.resolve() for file in files_in(inputs, left_out)]
+    place = output.with_name(f"{output.name}.parts")
+    plan = planned(place, files, input_format, max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS))
+    made_of = settings | {"inputs": [[str(file), checksum] for file, checksum in zip(files, plan.checksums, strict=True)]}
+    with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
+        todo = plan.kept(place)
+        if there := sum(own["documents"] for own in folder.done(todo)):
+            report(f"{output}: resuming after {there:,} documents")
+        with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
+            counts = folder.map(
+                partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"])
+            )
+        paths = [place / part.name for part in todo]
         if wanted == "jsonl":
-            renamed(partial_file, output)
+            with written(output, "wb") as out:
+                for path in paths:
+                    with open(path, "rb") as part:
+                        shutil.copyfileobj(part, out)
         else:
-            with written(output) as out, open(partial_file, encoding="utf-8") as lines_of:
-                out.writelines(formatted(map(json.loads, lines_of), wanted))
-            partial_file.unlink()
-        state.unlink()
-    return done
+            with written(output) as out:
+                out.writelines(formatted((record for path in paths for _, record in json_lines(path)), wanted))
+    shutil.rmtree(place)
+    for own in counts:
+        left_out.update(own.pop("left_out"))
+    return Counts(*(sum(own[key] for own in counts) for key in Counts._fields))
 
 
 def link_files(
@@ -227,11 +230,13 @@ def link_files(
             for document, mentions in zip(batch, found, strict=True)
         ]
 
-    source = partial(documents, format=input_format, empty=empty, encoding=encoding, left_out=left_out)
+    def source(spans: Sequence[Span], unused: Counter[str]) -> Iterable[Document]:
+        return documents(spans, input_format, empty, encoding, unused)
+
     settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
     return process_files(
-        linked, source, inputs, output, settings, output_format=output_format, fresh=fresh, description="linking", report=report,
-        left_out=left_out,
+        linked, source, inputs, output, settings, input_format=input_format, output_format=output_format, fresh=fresh,
+        description="linking", report=report, left_out=left_out,
     )  # fmt: skip
 
 
@@ -244,7 +249,7 @@ class Typed(NamedTuple):
 
 
 def typed_documents(
-    files: Sequence[Path], format: InputFormat | None, empty: str, encoding: str, given: bool,
+    files: Sequence[Span], format: InputFormat | None, empty: str, encoding: str, given: bool,
     left_out: Counter[str] | None = None,
 ) -> Iterator[Typed]:  # fmt: skip
     """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose mentions have a type.
@@ -281,7 +286,7 @@ def _typed(where: str, record: dict[str, Any]) -> Typed:
     return Typed(str(record.get("id")), text, found)
 
 
-def _rows(files: Sequence[Path], texts: str, lists: str | None, encoding: str) -> Iterator[dict[str, Any]]:
+def _rows(files: Sequence[Span], texts: str, lists: str | None, encoding: str) -> Iterator[dict[str, Any]]:
     """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under `lists`.
 
     Raises InputError for a broken line.
@@ -322,21 +327,18 @@ def predict_files(
         "model": model.identity, "taggers": [tagger.identity for tagger in taggers], "format": input_format, "encoding": encoding,
         "empty": empty,
     }  # fmt: skip
-    source: Callable[[list[Path]], Iterable[Any]]
-    if isinstance(model, kinds.Tagger):
-        source = partial(documents, format=input_format, empty=empty, encoding=encoding, left_out=left_out)
-    elif isinstance(model, kinds.RelationModel):
-        source = partial(
-            typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers, left_out=left_out
-        )
-    else:
+    def source(spans: Sequence[Span], unused: Counter[str]) -> Iterable[Any]:
+        if isinstance(model, kinds.Tagger):
+            return documents(spans, input_format, empty, encoding, unused)
+        if isinstance(model, kinds.RelationModel):
+            return typed_documents(spans, input_format, empty, encoding, not taggers, unused)
         pair = isinstance(model, kinds.PairModel)
-        source = partial(
-            _rows, texts="first second" if pair else "question", lists=None if pair else "answers", encoding=encoding
-        )
+        return _rows(spans, "first second" if pair else "question", None if pair else "answers", encoding)
+
+    rows = isinstance(model, (kinds.PairModel, kinds.Ranker))  # whose files are JSON lines, whatever their names
     return process_files(
-        partial(_predicted, model, taggers), source, inputs, output, settings, output_format=output_format, fresh=fresh,
-        description="predicting", report=report, left_out=left_out,
+        partial(_predicted, model, taggers), source, inputs, output, settings, input_format="jsonl" if rows else input_format,
+        output_format=output_format, fresh=fresh, description="predicting", report=report, left_out=left_out,
     )  # fmt: skip
 
 

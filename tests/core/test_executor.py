@@ -180,6 +180,16 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         pytest.fail("somebody's folder")
 
 
+def test_what_was_begun_in_vain_is_begun_with_any_settings(tmp_path: Path) -> None:
+    """A broken line was found before anything was made; the input is mended, and so is another."""
+    with opened(tmp_path / "a") as folder, pytest.raises(InputError):
+        folder.map(bad, PARTS[3:], begin)
+    with opened(tmp_path / "a", {"x": 2}) as folder:
+        done(folder)
+    with pytest.raises(InputError, match="other settings"), opened(tmp_path / "a"):
+        pytest.fail("other settings")
+
+
 def test_the_engine_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ENGINE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

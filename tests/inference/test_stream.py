@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.files import InputError
+from core.files import InputError, locked
 from datamodules.tasks import load_task
+from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
 from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task, pubtator
@@ -21,6 +22,7 @@ from tests.fakes.graphs import graph
 from tests.inference.conftest import Trained
 
 COUNT = 2 * BATCH + 11
+BEGUN = "out.jsonl.parts/part-00000.jsonl.begun"
 
 
 @pytest.fixture
@@ -78,8 +80,9 @@ def test_a_stopped_run_goes_on_to_the_same_result(
     out = tmp_path / "out.jsonl"
     with pytest.raises(error):
         run(Stops(pipeline, after, error), texts, out)
-    assert not out.exists() and len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == after * BATCH
-    with open(tmp_path / "out.jsonl.partial", "a") as handle:
+    begun = tmp_path / BEGUN
+    assert not out.exists() and len(begun.read_text().splitlines()) == after * BATCH
+    with open(begun, "a") as handle:
         handle.write('{"id": "half a li')  # killed while it wrote
     resumed = Stops(pipeline, 3 - after, AssertionError)  # what is there is not linked again
     assert run(resumed, texts, out).documents == COUNT
@@ -92,7 +95,7 @@ def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, t
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
-    partial = tmp_path / "out.jsonl.partial"
+    partial = tmp_path / BEGUN
     partial.write_text("".join(partial.read_text().splitlines(keepends=True)[: BATCH + 5]))
     sizes: list[int] = []
     link = pipeline.link
@@ -107,7 +110,7 @@ def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
-    partial = tmp_path / "out.jsonl.partial"
+    partial = tmp_path / BEGUN
     partial.write_bytes(partial.read_bytes().removesuffix(b"\n"))
     run(pipeline, texts, out)
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -117,22 +120,46 @@ def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: 
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(Stops(pipeline, 1, KeyboardInterrupt), texts, out)
-    before = (tmp_path / "out.jsonl.partial").read_bytes()
-    with pytest.raises(InputError, match="begun with other settings or files"):
+    before = (tmp_path / BEGUN).read_bytes()
+    with pytest.raises(InputError, match=r"begun with other settings \(top\)"):
         run(pipeline, texts, out, top=1)
     with open(texts, "a") as handle:
         handle.write('{"id": "new", "text": "more"}\n')
-    with pytest.raises(InputError, match="begun with other settings or files"):
+    with pytest.raises(InputError, match=r"begun with other settings \(inputs\)"):
         run(pipeline, texts, out)
-    assert (tmp_path / "out.jsonl.partial").read_bytes() == before
+    assert (tmp_path / BEGUN).read_bytes() == before
     assert run(pipeline, texts, out, top=1, fresh=True).documents == COUNT + 1
 
 
 def test_a_file_that_another_process_writes_is_refused(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
-    with open(tmp_path / "out.jsonl.partial", "ab") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another process is writing it"):
-            run(pipeline, texts, tmp_path / "out.jsonl")
+    taken = locked(tmp_path / "out.jsonl.parts" / ".lock", "w", "taken")
+    with taken, pytest.raises(InputError, match="another process is writing it"):
+        run(pipeline, texts, tmp_path / "out.jsonl")
+
+
+def test_parts_are_put_together_in_order(
+    pipeline: Pipeline, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small and large files, in parts of some 2 KB; what is done of them is not read again, and what is left out is counted."""
+    rows = texts.read_text().splitlines(True)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, some in (("a.jsonl", rows[:1]), ("b.jsonl", rows[1:2]), ("c.jsonl", rows[2:]), ("d.jpg", [])):
+        (folder / name).write_text("".join(some))
+    empty = '{"id": "empty", "text": " "}\n'
+    (folder / "c.jsonl").write_text("".join(rows[2:9]) + empty + "".join(rows[9:]))
+    run(pipeline, texts, tmp_path / "whole.jsonl")
+    monkeypatch.setattr(stream, "SMALLEST", 2000)
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(pipeline, 3, KeyboardInterrupt), folder, tmp_path / "out.jsonl", empty="skip")
+    assert len(list((tmp_path / "out.jsonl.parts" / "markers").iterdir())) == 3
+    told: list[str] = []
+    left_out: Counter[str] = Counter()
+    counts = link_files(pipeline, [folder], tmp_path / "out.jsonl", empty="skip", report=told.append, left_out=left_out)
+    assert counts.documents == COUNT and (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert len(told) == 1 and "resuming after" in told[0]
+    assert left_out == {"documents without text": 1, "files of a folder whose names stand for no format (.jpg)": 1}
+    assert not (tmp_path / "out.jsonl.parts").exists()
 
 
 @pytest.mark.parametrize("name", ["out.pubtator", "out.xml", "out.bioc.json", "out.bioc.xml.gz"])
