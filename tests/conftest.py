@@ -21,6 +21,8 @@ from core.logs import set_up
 from tests import preload
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
 
+settings.register_profile("untimed", deadline=None)  # how long an example takes is a matter of what else the machine does
+settings.load_profile("untimed")
 if "KEPL_TESTS_UNSHRUNK" in os.environ:  # a failure is enough: looking for the smallest example of it takes minutes
     settings.register_profile("unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate))
     settings.load_profile("unshrunk")

@@ -16,7 +16,7 @@ from tests.fuzz.readers import READERS, Reader
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_reader_crashes_or_loses_rows(preloaded: None) -> None:
+def test_no_reader_crashes_or_loses_rows() -> None:
     words = [sys.executable, "-m", "tests.fuzz", "--inputs", "12", "--seed", "suite"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
