@@ -75,8 +75,8 @@ speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|re
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
-test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=2, one core each)
-	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),2) --dist worksteal $(ARGS)
+test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=3: on two cores one may wait)
+	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)

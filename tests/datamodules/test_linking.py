@@ -305,6 +305,7 @@ def test_real_corpora_have_their_published_sizes(tmp_path):
     assert len({r.mention.gold[0][0] for r in rows["train"]}) == 3_642
 
 
+@pytest.mark.slow
 def test_real_hpo_has_layperson_queries():
     dictionary, splits = hpo_layperson()
     assert {s: len(m) for s, m in splits.items()} == {"train": 4294, "dev": 708, "test": 2067}

@@ -22,6 +22,7 @@ def real():
     return cmekg.read()
 
 
+@pytest.mark.slow
 def test_real_counts(real):
     """The file in the wheel against counts taken from it by hand: 967,409 rows, one without tail, two twice."""
     assert real.counts() == {
@@ -38,6 +39,7 @@ def test_real_counts(real):
     assert "pyCMeKG" not in sys.modules
 
 
+@pytest.mark.slow
 def test_real_types_and_names(real):
     types = dict(zip(real.entities["id"].to_pylist(), real.entities["type"].to_pylist(), strict=True))
     heads = list(types.values())[:27403]

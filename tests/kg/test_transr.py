@@ -187,7 +187,7 @@ def test_a_killed_training_goes_on_to_the_same_vectors(
         points = mlflow.MlflowClient().get_metric_history(made.manifest["mlflow_run"], "train/loss")
         return [(m.step, m.value) for m in points]
 
-    for after in (1, 30, 40, 41, 59):  # epochs
+    for after in (1, 40, 59):  # epochs
         out, saved = str(tmp_path / f"t{after}"), 0
 
         def save(self: Checkpoint, *args: Any, after: int = after) -> None:

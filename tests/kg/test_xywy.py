@@ -121,6 +121,7 @@ def test_command(tmp_path, capsys):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_real():
     if not REAL.is_file():
         pytest.skip(f"{REAL} is not here")
