@@ -406,6 +406,7 @@ def test_figures_are_drawn(inputs: dict[str, str], tmp_path: Path, capsys: pytes
     assert f"{first} - {second}, synonym - random, context to entity, cosine: {between['mean']:+.3f}" in told
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path) -> None:
     words = ["figures", "embert", *(f"{k}={v}" for k, v in inputs.items()), "PICK2=1", "LAYER2=1", "LAYER3=2"]
     assert main(words) == 0

@@ -23,6 +23,7 @@ def test_unknown_name(capsys):
     assert capsys.readouterr().err == f"no benchmark 'nothing'; choose from: {', '.join(speed.names())}\n"
 
 
+@pytest.mark.slow
 def test_linking_prints_its_result(capsys, monkeypatch):
     hpo = linking.hpo()
     monkeypatch.setattr(linking, "hpo", lambda: (hpo[0].slice(0, 5000), *hpo[1:3], hpo[3][:50]))
@@ -137,6 +138,7 @@ def test_trie_prints_its_result(capsys):
     assert setting["array_bytes"] <= 45 and setting["ratio"] > 3 and setting["distinct"] <= 20000
 
 
+@pytest.mark.slow
 def test_transr_prints_its_result(capsys):
     """The stock model's scores, and its MRR after training."""
     arguments = ["--triples", "1500", "--entities", "300", "--repeats", "1", "--dims", "8", "16"]
