@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import json
 import multiprocessing
 import os
@@ -41,6 +40,7 @@ from typing import IO, Any, NamedTuple
 from core.files import (
     MEBIBYTE,
     InputError,
+    digest,
     largest_document,
     limit_documents,
     locked,
@@ -95,13 +95,14 @@ class PartsFolder:
     def __init__(
         self, out: Path, settings: dict[str, Any], lock: IO[Any], what: str, pattern: str, fresh: bool, anew: str
     ) -> None:
-        self.out, self.settings, self._lock = out, settings, lock
+        self.out, self.settings, self._lock, self._digest = out, settings, lock, digest(settings)
         self.manifest: dict[str, Any] | None = None
         state, manifest = out / "state.json", out / "manifest.json"
         known = next((path for path in (manifest, state) if path.exists()), None)
         if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
-        remove_leftovers(out)
+        for place in (out, out / "markers"):
+            remove_leftovers(place)
         anything = manifest.exists() or any(part.is_dir() or part.stat().st_size for part in out.glob(pattern))
         if known and (fresh or not anything):
             for part in out.glob(pattern):
@@ -125,7 +126,7 @@ class PartsFolder:
 
     def _of(self, part: Part) -> str:
         """What a part is made of: its digest and the settings."""
-        return hashlib.sha256(f"{json.dumps(self.settings, sort_keys=True)}\n{part.digest}".encode()).hexdigest()
+        return digest([self._digest, part.digest])
 
     def _done(self, part: Part) -> Counts | None:
         """The counts of a part that is there, made of what it should be; nothing but its marker is read."""

@@ -95,7 +95,7 @@ def link_corpus(
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
     check_options(format, empty, encoding)
     if workers < 1 or part_size < 1:
-        raise InputError(f"wanted at least one worker and one byte in a part, got {workers} and {part_size}")
+        raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
     if out == Path(""):
         raise InputError("out: wanted a folder to write to")
     if given is not None:

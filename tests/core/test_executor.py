@@ -17,6 +17,7 @@ import pytest
 from core import executor
 from core.executor import Part, PartsFolder, parts_folder
 from core.files import InputError, written, written_folder
+from tests.fakes.leftovers import left_by
 
 ENGINES = [
     pytest.param(("processes", 1), id="one process"),
@@ -104,6 +105,7 @@ def test_only_what_is_missing_is_made(tmp_path: Path, ray_here: None, engine: tu
     with opened(tmp_path / "a") as folder:
         done(folder)
     whole = contents(tmp_path / "a")
+    left_by(tmp_path / "a" / "markers" / "part-1.txt.json").touch()
     (tmp_path / "a" / "markers" / "part-1.txt.json").unlink()  # written, and killed before its marker
     (tmp_path / "a" / "part-4.txt").write_text("cut")
     (tmp_path / "a" / "part-5.txt").unlink()

@@ -211,7 +211,7 @@ def test_command_line_errors(graph, tmp_path, capsys):
     basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
     for more, message in [
         (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
-        (["--part-size", "0"], "wanted at least one"),
+        (["--part-size", "0"], "expected at least one"),
         (["--input", "no.txt"], "no.txt: no such file"),
         (["--graph", str(tmp_path)], "no knowledge graph here"),
         (["--linker", "scispacy"], "Give --pipeline"),
