@@ -76,7 +76,7 @@ docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=3: on two cores one may wait)
-	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)

@@ -88,7 +88,9 @@ def serve(libraries: Sequence[str] = LIBRARIES, address: str | None = None, owne
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(address):
             words = [sys.executable, __file__, address, str(owner or os.getpid()), *libraries]
-            environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+            environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
+                "ARROW_DEFAULT_MEMORY_POOL": "system"  # its own reserves a GiB, which a process with little memory cannot
+            }
             process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL)
             while not os.path.exists(address):  # it listens before it imports
                 if process.poll() is not None:
@@ -114,12 +116,15 @@ def start(
     return Process(words, connection, int(_line(connection)))
 
 
-def executable(folder: Path, address: str) -> str:
-    """A file that runs what it is given as the interpreter would, by the server; words it cannot run, the interpreter."""
+def executable(folder: Path, address: str, known_as: str | None = None) -> str:
+    """A file that runs what it is given as the interpreter would, by the server; words it cannot run, the interpreter.
+
+    known_as: what is sys.executable to those processes, and so what they start others with; else the file itself
+    """
     file = folder / "python"
     file.write_text(
         f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport preload\n"
-        f"preload.stand_in({str(file)!r}, {sys.executable!r}, {address!r})\n"
+        f"preload.stand_in({known_as or str(file)!r}, {sys.executable!r}, {address!r})\n"
     )
     file.chmod(0o755)
     return str(file)
@@ -237,6 +242,7 @@ def _become(asked: dict[str, Any]) -> None:
     places = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     sys.path[:0] = [os.getcwd() if kind == "-m" else "", *places]
     sys.argv[:] = [kind, *arguments]
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))  # as the interpreter has it
     tempfile.tempdir = None  # TMPDIR may be another
     if "lightning_utilities" in sys.modules:  # read from the environment at import
         from lightning_utilities.core.rank_zero import rank_zero_only

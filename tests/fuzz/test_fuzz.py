@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from tests.fuzz.readers import READERS, Reader
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_reader_crashes_or_loses_rows() -> None:
-    words = [sys.executable, "-m", "tests.fuzz", "--inputs", "12", "--seed", "suite"]
+def test_no_reader_crashes_or_loses_rows(fast_python: str) -> None:
+    words = [fast_python, "-m", "tests.fuzz", "--inputs", "12", "--seed", "suite"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines() if line[20:].split()[4:]}
