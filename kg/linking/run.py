@@ -41,10 +41,16 @@ def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
     return ScispacyLinker.from_graph(graph, **options)
 
 
-def _write_part(
+def record_of(document: Document, mentions: Sequence[Mention]) -> dict[str, Any]:
+    """A line of linked text."""
+    rows = [{"start": start, "end": end, "entity": entity, "score": score} for start, end, entity, score in mentions]
+    return {"id": document.id, "text": document.text, "mentions": rows}
+
+
+def write_part(
     linker: Any, source: Sequence[Span], path: Path, *, format: str | None, empty: str, encoding: str
 ) -> dict[str, Any]:
-    """Link the documents of `source` into `path`. Returns how many they are, their mentions, entities, and what was left out."""
+    """Link the documents of `source` into the file `path`. Returns the counts of both and what was left out."""
     count = mentioned = came = 0
     entities: set[str] = set()
     unread: Counter[str] = Counter()
@@ -52,8 +58,7 @@ def _write_part(
         for document in documents(source, format, empty, encoding, unread):
             given = isinstance(linker, GivenLinker)
             mentions: list[Mention] = linker.link_document(document) if given else linker.link(document.text)
-            record = {"id": document.id, "text": document.text, "mentions": [m._asdict() for m in mentions]}
-            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+            handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
             count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
             entities.update(m.entity for m in mentions)
     return {"documents": count, "mentions": mentioned, "came": came, "entities": sorted(entities), "unread": dict(+unread)}
@@ -131,7 +136,7 @@ def link_corpus(
         todo = plan.kept(out)
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
-                partial(_write_part, format=format, empty=empty, encoding=encoding), todo,
+                partial(write_part, format=format, empty=empty, encoding=encoding), todo,
                 partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
                 finished=lambda own: bar.update(own["documents"]),
             )  # fmt: skip

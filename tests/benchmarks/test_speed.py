@@ -77,6 +77,13 @@ def test_miner_prints_its_result(capsys, monkeypatch):
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
 
 
+def test_pubmed_link_prints_its_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert speed.main(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["ratio"] > 0
+    assert [s["setting"] for s in result["settings"]] == ["plain XML", "compressed XML"]
+
+
 def test_sapbert_step_prints_its_result(capsys, tmp_path, monkeypatch):
     small = hpo.read(fake_hpo.write(tmp_path, 60))
     monkeypatch.setattr(sapbert_step.hpo, "read", lambda: small)

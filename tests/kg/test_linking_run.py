@@ -69,14 +69,14 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
     class Stopped(Exception):
         pass
 
-    def stopping(linker, source, path, *, real=runs._write_part, **more):
+    def stopping(linker, source, path, *, real=runs.write_part, **more):
         if path.name == "part-00004.jsonl":
             raise Stopped
         return real(linker, source, path, **more)
 
     (tmp_path / "w3").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_write_part", stopping)
+        patch.setattr(runs, "write_part", stopping)
         with pytest.raises(Stopped):
             link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
     kept = contents(tmp_path / "w3/out")
