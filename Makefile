@@ -72,6 +72,9 @@ $(VERBS):
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
 
+scale: $(STAMP)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=trie)
+	@$(VENV_PYTHON) -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
+
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
@@ -93,9 +96,10 @@ mutants: $(STAMP)  ## put one listed fault after the other into a copy of the co
 faults: $(STAMP)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
 	@$(VENV_PYTHON) -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
 
-nightly: $(STAMP) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load
+nightly: $(STAMP) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory scale
 
 lint: $(STAMP)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .

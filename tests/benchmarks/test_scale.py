@@ -3,10 +3,45 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from benchmarks.scale import engines
+from benchmarks.scale import __main__ as scale
+from benchmarks.scale import engines, stages
+from benchmarks.scale.stages import STAGES
+from core.files import InputError
+
+
+def test_every_stage_does_its_work(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "NAMES", 600)
+    for stage in STAGES:
+        stage.prepare(40, tmp_path)
+        took = scale.watched(stage, 40, tmp_path)
+        assert took["seconds"] > 0 and 50 < took["memory"] < 8000 and took["files"] >= 0
+        assert (took["bytes"] > 0) == ("read" not in stage.name and "load" not in stage.name), stage.name
+
+
+@pytest.mark.slow
+def test_rows_tell_how_memory_grows(tmp_path: Path, capsys: pytest.CaptureFixture[str], preloaded: None) -> None:
+    assert scale.main(["--sizes", "40,80", "--folder", str(tmp_path), "--only", "build and save"]) == 0
+    *rows, growth = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [["trie, build and save", "40 names"], ["trie, build and save", "80 names"]]
+    assert float(rows[1][5]) >= float(rows[0][5]) and growth[1] == "40 to 80" and "bytes an item" in " ".join(growth)
+
+
+def test_a_stage_that_fails_is_told(tmp_path: Path, preloaded: None) -> None:
+    stage = next(stage for stage in STAGES if stage.name == "trie, load")  # whose input another stage writes
+    with pytest.raises(RuntimeError, match=r"trie, load, 10 names: exit status 1\n[\s\S]*no trie here|manifest"):
+        scale.measured(stage, 10, tmp_path)
+
+
+def test_sizes_are_numbers_with_units() -> None:
+    assert [scale.size_of(text) for text in ("500", "10k", "1M")] == [500, 10_000, 1_000_000]
+    assert [scale.shown(number) for number in (500, 10_000, 1_000_000)] == ["500", "10k", "1M"]
+    for wrong in ("", "0", "k", "1.5k", "-1"):
+        with pytest.raises(InputError, match="expected numbers like"):
+            scale.size_of(wrong)
 
 
 @pytest.mark.slow

@@ -1,0 +1,131 @@
+"""How time, memory and open files grow with the data: make scale (python -m benchmarks.scale --sizes 10k,100k,1M)
+
+Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU seconds for 1,000 items, the
+peak of the process's memory (libraries included; what is memory-mapped does not count), the most files that were open at once,
+and the bytes it wrote. Below the rows of a stage stands by how much memory grew from the smallest to the largest size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale.stages import STAGES, Stage
+from benchmarks.speed._memory import resident
+from core.files import InputError
+from core.tracking import ROOT
+
+COLUMNS = ("stage", "items", "CPU s / 1,000", "peak MB", "open files", "MB written")
+UNITS = {"k": 1_000, "M": 1_000_000}
+
+
+def size_of(text: str) -> int:
+    """A number of items: "10k", "1M" or "500". Raises InputError."""
+    number, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
+    if not number.isdecimal() or not int(number):
+        raise InputError(f"sizes: expected numbers like 500, 10k or 1M, got {text!r}")
+    return int(number) * unit
+
+
+def shown(items: int) -> str:
+    """10000 -> 10k."""
+    return next((f"{items // of}{unit}" for unit, of in reversed(UNITS.items()) if items % of == 0), str(items))
+
+
+def written(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
+    """Do a stage's work in this process, and say what it took."""
+    done, memory, files = threading.Event(), [resident("RssAnon")], [0]
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            memory.append(max(memory.pop(), resident("RssAnon")))
+            files.append(max(files.pop(), len(os.listdir("/proc/self/fd")) - 1))
+
+    before = written(at)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.process_time()
+    try:
+        stage.work(items, at)
+    finally:
+        done.set()
+        watcher.join()
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "memory": max(memory[0], resident("RssAnon")), "files": files[0], "bytes": written(at) - before}
+
+
+def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
+    """The same of a new process, its input prepared by another. Raises RuntimeError when it fails."""
+    environment = dict(os.environ) | {
+        "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT), "KEPL_RUNS": str(at / "runs"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{at / 'mlflow.db'}", "MLFLOW_DISABLE_TELEMETRY": "true",
+    }  # fmt: skip
+    at.mkdir(parents=True, exist_ok=True)
+    for what in ("prepare", "work"):
+        words = [sys.executable, "-m", "benchmarks.scale", "--one", what, stage.name, str(items), str(at)]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{stage.name}, {items:,} {stage.unit}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def rows(sizes: list[int], only: str | None, place: Path) -> list[list[str]]:
+    """Rows of COLUMNS for each stage and size, then the growth of its memory; they are printed as they come."""
+    table = []
+    for stage in STAGES:
+        if only and only not in stage.name:
+            continue
+        found = {}
+        for items in sizes:
+            own = found[items] = measured(stage, items, place / str(items))
+            table.append([
+                stage.name, f"{shown(items)} {stage.unit}", f"{own['seconds'] / items * 1000:.4f}", f"{own['memory']:.0f}",
+                f"{own['files']:.0f}", f"{own['bytes'] / 1e6:.1f}",
+            ])  # fmt: skip
+            print("| " + " | ".join(table[-1]) + " |", flush=True)
+        if len(sizes) > 1:
+            slope = (found[sizes[-1]]["memory"] - found[sizes[0]]["memory"]) * 1e6 / (sizes[-1] - sizes[0])
+            print(f"| {stage.name} | {shown(sizes[0])} to {shown(sizes[-1])} | | {slope:.0f} bytes an item | | |", flush=True)
+    return table
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks.scale", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--sizes", default="10k,100k", help="numbers of items, smallest first (10k,100k)")
+    parser.add_argument("--only", help="stages whose name holds this")
+    parser.add_argument("--folder", type=Path, help="where data are made; they stay there (default: a temporary folder)")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    if given.one:
+        what, name, items, at = given.one
+        stage = next(stage for stage in STAGES if stage.name == name)
+        result = stage.prepare(int(items), Path(at)) if what == "prepare" else watched(stage, int(items), Path(at))
+        print(json.dumps(result if what == "work" else None))
+        return 0
+    try:
+        sizes = [size_of(one) for one in given.sizes.split(",")]
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+    with tempfile.TemporaryDirectory() as place:
+        rows(sizes, given.only, given.folder or Path(place))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""What `python -m benchmarks.scale` measures: a function for each stage that prepares its input, and one that is measured.
+
+A stage counts its items: documents, sequences, names or triples. What one stage writes is the input of the next, in one folder
+for each number of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.made import graph_like, pubmed
+from datamodules.corpus import Corpus
+from datamodules.corpus import build as build_corpus
+from kg.graph import KnowledgeGraph
+from kg.linking.run import link_corpus
+from kg.pretrained import pretrained
+from kg.train import train
+from kg.trie import Ragged, Trie
+
+NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100
+
+
+class Stage(NamedTuple):
+    """unit: what is counted; prepare(items, folder) writes what work(items, folder) needs, and is not measured."""
+
+    name: str
+    unit: str
+    prepare: Callable[[int, Path], object]
+    work: Callable[[int, Path], object]
+
+
+def _texts(items: int, at: Path) -> None:
+    graph, texts = graph_like(NAMES, 10 * NAMES)
+    graph.save(at / "graph")
+    pubmed(at / "pubmed", texts, items, -(-items // IN_A_FILE))
+
+
+def _link(items: int, at: Path) -> None:
+    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked")
+    assert made["documents"] == items
+
+
+def _build_corpus(items: int, at: Path) -> None:
+    build_corpus(str(at / "linked"), str(at / "graph"), pretrained("minilm"), str(at / "corpus"), long_texts="truncate")
+
+
+def _read_corpus(items: int, at: Path) -> None:
+    corpus = Corpus(at / "corpus")
+    assert sum(len(corpus[number].ids) for number in np.random.default_rng(0).permutation(items)) == len(corpus.tokens)
+
+
+def _write_names(items: int, at: Path) -> None:
+    """Names of a vocabulary's pieces: one to nine, the frequent ones more often."""
+    random = np.random.default_rng(0)
+    lengths = np.clip(random.poisson(4, items) + 1, 1, 9)
+    tokens = (random.random(int(lengths.sum())) ** 3 * VOCABULARY).astype(np.int32)
+    np.savez(at / "names.npz", tokens=tokens, offsets=np.concatenate([[0], lengths.cumsum()]))
+
+
+def _build_trie(items: int, at: Path) -> None:
+    with np.load(at / "names.npz") as arrays:
+        names = Ragged(arrays["tokens"], arrays["offsets"])
+    Trie.build(names, vocabulary=VOCABULARY).save(at / "trie")
+
+
+def _load_trie(items: int, at: Path) -> None:
+    trie = Trie.load(at / "trie", "")
+    assert len(trie.leaf_nodes) + len(trie.others) == items
+
+
+def _write_triples(items: int, at: Path) -> None:
+    graph_like(max(60, items // 2), items)[0].save(at / "triples")
+
+
+def _load_graph(items: int, at: Path) -> None:
+    assert len(KnowledgeGraph.load(at / "triples").triple_indices()) == items
+
+
+def _train(items: int, at: Path) -> None:
+    train(str(at / "triples"), str(at / "transe"), dim=DIM, epochs=1, held_out=0)
+
+
+def _nothing(items: int, at: Path) -> None:
+    pass
+
+
+STAGES = (
+    Stage("linking", "documents", _texts, _link),
+    Stage("corpus, build", "sequences", _nothing, _build_corpus),
+    Stage("corpus, read in random order", "sequences", _nothing, _read_corpus),
+    Stage("trie, build and save", "names", _write_names, _build_trie),
+    Stage("trie, load", "names", _nothing, _load_trie),
+    Stage("graph, load", "triples", _write_triples, _load_graph),
+    Stage("TransE, an epoch", "triples", _nothing, _train),
+)
