@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from itertools import pairwise
 
@@ -11,15 +13,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.files import InputError
-from kg.search import Index, top_rows
+from core.files import InputError, locked
+from kg import search
+from kg.search import Index, backend_for, backends_in, extend, top_rows, write
 
 HAS_FAISS = True
 try:
     import faiss  # noqa: F401
 except ImportError:
     HAS_FAISS = False
-EXACT = ["torch", pytest.param("flat", marks=pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed"))]
+needs_faiss = pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed")
+EXACT = ["torch", pytest.param("flat", marks=needs_faiss)]
+APPROXIMATE = ["ivf", "ivf-sq8", "ivf-pq", "hnsw"]
+MADE_OF = {"encoder": "e1", "dictionary": "d1", "pooling": "cls"}
 
 
 def grid(n, d, seed, low=-2, high=3):
@@ -62,7 +68,7 @@ def test_half_precision_storage(backend):
     )
 
 
-@pytest.mark.skipif(not HAS_FAISS, reason="faiss is not installed")
+@needs_faiss
 def test_ivf_finds_most_and_all_with_every_probe():
     vectors = torch.nn.functional.normalize(torch.randn(2000, 8, generator=torch.Generator().manual_seed(0)), dim=1)
     wanted = top_rows(vectors[:50], vectors, 5).rows
@@ -73,8 +79,7 @@ def test_ivf_finds_most_and_all_with_every_probe():
 
 
 def test_index_on_disk(tmp_path):
-    made_of = {"encoder": "e1", "dictionary": "d1", "pooling": "cls"}
-    vectors = grid(10, 3, 0)
+    made_of, vectors = MADE_OF, grid(10, 3, 0)
     Index(vectors, made_of).save(tmp_path / "i")
     again = Index.load(tmp_path / "i", made_of)
     assert torch.equal(again.vectors, vectors) and again.made_of == made_of
@@ -84,18 +89,21 @@ def test_index_on_disk(tmp_path):
             Index.load(tmp_path / "i", made_of | {key: "other"})
     with pytest.raises(InputError, match="its similarity is None, wanted 'dot'"):
         Index.load(tmp_path / "i", made_of | {"similarity": "dot"})
-    (tmp_path / "i/vectors.safetensors").write_bytes(b"x")
+    (tmp_path / "i/vectors.npy").write_bytes(b"x")
     with pytest.raises(InputError, match=re.escape("not the file its manifest describes")):
         Index.load(tmp_path / "i", made_of)
     with pytest.raises(InputError, match=r"no index here \(manifest\.json is missing\)"):
         Index.load(tmp_path / "nothing", made_of)
     (tmp_path / "i/manifest.json").write_text("{}")
-    with pytest.raises(InputError, match="no index of format 1"):
+    with pytest.raises(InputError, match="no index of format 2"):
+        Index.load(tmp_path / "i", made_of)
+    (tmp_path / "i/manifest.json").write_text('{"format": 1, "made_of": {}, "sha256": "x"}')
+    with pytest.raises(InputError, match=r"an index of format 1.*Remove it \(rm -r .*/i\) and run the command again"):
         Index.load(tmp_path / "i", made_of)
 
 
 def test_what_search_refuses():
-    with pytest.raises(InputError, match="no search backend 'annoy'; choose from: torch, flat, ivf"):
+    with pytest.raises(InputError, match="no search backend 'annoy'; choose from: torch, flat, ivf, .*hnsw, auto"):
         Index(grid(3, 2, 0), backend="annoy")
     with pytest.raises(InputError, match=r"wanted float32 or float16 vectors \(n, d\), got \(3,\)"):
         Index(torch.zeros(3))
@@ -107,3 +115,147 @@ def test_what_search_refuses():
 def test_scores_descend():
     found = top_rows(torch.randn(4, 8), torch.randn(500, 8), 20, block=64)
     assert all(a >= b for line in found.scores for a, b in pairwise(line))
+
+
+def clustered(n, d=16, seed=0):
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((20, d))[random.integers(20, size=n)] + 0.5 * random.standard_normal((n, d))
+    return torch.nn.functional.normalize(torch.from_numpy(rows.astype(np.float32)), dim=1)
+
+
+@needs_faiss
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("backend", [*EXACT, *APPROXIMATE])
+def test_a_loaded_index_finds_what_a_fresh_one_does(tmp_path, backend, half):
+    vectors = clustered(1000).half() if half else clustered(1000)
+    queries = vectors[:30].float() + 0.05
+    exact = top_rows(queries, vectors, 20)
+    fresh = Index(vectors, MADE_OF, backend)
+    fresh.save(tmp_path / "i")
+    loaded = Index.load(tmp_path / "i", MADE_OF, backend=backend)
+    for one, two in zip(fresh.search(queries, 20), loaded.search(queries, 20), strict=True):
+        assert one.tobytes() == two.tobytes()
+    found = loaded.search(queries, 20)
+    assert np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.rows, found.rows, strict=True)]) > 0.8
+    if backend == "ivf":
+        return
+    own = (queries[:, None] * vectors[torch.from_numpy(found.rows)].float()).sum(2)  # of the vectors, not of their codes
+    assert np.allclose(found.scores, own, atol=1e-5) and (np.diff(found.scores) <= 0).all()
+
+
+@needs_faiss
+@pytest.mark.parametrize("backend", APPROXIMATE)
+def test_the_recall_of_a_backend_is_measured_when_it_is_built(tmp_path, backend, caplog):
+    vectors = clustered(1500)
+    with caplog.at_level(logging.INFO, "kg"):
+        Index(vectors, MADE_OF, backend, probes=2).save(tmp_path / "i")
+    manifest = json.loads((tmp_path / "i/manifest.json").read_text())
+    measured = manifest["backends"][backend]["recall@20"]
+    loaded = Index.load(tmp_path / "i", MADE_OF, backend=backend, probes=2)
+    assert loaded.recall == measured == loaded.measured() and f"recall@20 {measured:.3f}" in caplog.text
+    assert set(manifest["sha256"]) == {"vectors.npy", f"{backend}.faiss"}
+    queries = vectors[:40] + 0.1
+    exact, found = top_rows(queries, vectors, 20).rows, loaded.search(queries, 20).rows
+    assert loaded.measured(queries) == pytest.approx(np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)]))
+
+
+def test_vectors_are_mapped_and_the_file_stays(tmp_path):
+    Index(grid(50, 4, 0)).save(tmp_path / "i")
+    before = (tmp_path / "i/vectors.npy").read_bytes()
+    loaded = Index.load(tmp_path / "i", {})
+    assert str(tmp_path / "i/vectors.npy") in open("/proc/self/maps").read()  # noqa: SIM115
+    loaded.vectors.zero_()
+    assert (tmp_path / "i/vectors.npy").read_bytes() == before
+    assert np.array_equal(np.load(tmp_path / "i/vectors.npy"), grid(50, 4, 0).numpy())
+
+
+@needs_faiss
+@pytest.mark.parametrize("backend", ["torch", "ivf-sq8"])
+def test_an_index_that_is_written_in_blocks_is_that_of_the_whole(tmp_path, backend):
+    vectors = clustered(900)
+    taken = []
+
+    def blocks():
+        for part in vectors.split(70):
+            taken.append(len(part))
+            yield part
+
+    write(tmp_path / "a", blocks(), (900, 16), MADE_OF, backend)
+    Index(vectors, MADE_OF, backend).save(tmp_path / "b")
+    assert sum(taken) == 900 and len(taken) == 13
+    files = sorted(p.name for p in (tmp_path / "a").iterdir())
+    assert files == sorted(p.name for p in (tmp_path / "b").iterdir())
+    assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
+    for shape, message in (((901, 16), "wanted 901 rows, got 900"), ((900, 8), r"wanted rows of 8 numbers, got \(70, 16\)")):
+        with pytest.raises(ValueError, match=message):
+            write(tmp_path / "c", blocks(), shape, MADE_OF)
+    assert not (tmp_path / "c").exists()
+
+
+@needs_faiss
+def test_backends_are_added_to_an_index(tmp_path):
+    vectors = clustered(600)
+    Index(vectors, MADE_OF).save(tmp_path / "i")
+    with pytest.raises(InputError, match="this index has no hnsw; it has: torch, flat"):
+        Index.load(tmp_path / "i", MADE_OF, backend="hnsw")
+    for backend in ("hnsw", "ivf-pq"):
+        extend(tmp_path / "i", MADE_OF, backend)
+    assert backends_in(tmp_path / "i") == ("torch", "flat", "hnsw", "ivf-pq")
+    assert Index.load(tmp_path / "i", MADE_OF, backend="hnsw").search(vectors[:3], 1).rows[:, 0].tolist() == [0, 1, 2]
+    with locked(tmp_path / "i" / ".lock", "w", "taken"), pytest.raises(InputError, match="another process is writing it"):
+        extend(tmp_path / "i", MADE_OF, "ivf")
+    with pytest.raises(InputError, match="no index here"):
+        extend(tmp_path / "nothing", MADE_OF, "ivf")
+    assert not (tmp_path / "nothing").exists()
+
+
+@needs_faiss
+@pytest.mark.parametrize("backend", ["ivf-sq8", "hnsw"])
+def test_a_damaged_faiss_file_is_one_error(tmp_path, backend):
+    Index(clustered(500), MADE_OF, backend).save(tmp_path / "i")
+    file, manifest = tmp_path / "i" / f"{backend}.faiss", tmp_path / "i/manifest.json"
+    whole, sealed = file.read_bytes(), json.loads(manifest.read_text())
+    file.write_bytes(whole[:-9] + b"x" + whole[-8:])
+    with pytest.raises(InputError, match=rf"{backend}\.faiss: missing, or not the file its manifest describes"):
+        Index.load(tmp_path / "i", MADE_OF, backend=backend)
+    Index.load(tmp_path / "i", MADE_OF)  # the vectors are sound
+    for content in (whole[:200], b"", b"not an index" * 99):  # with a manifest that fits
+        file.write_bytes(content)
+        manifest.write_text(json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}}))
+        with pytest.raises(InputError, match="not an index that faiss can read"):
+            Index.load(tmp_path / "i", MADE_OF, backend=backend)
+    Index(clustered(400), MADE_OF, backend).save(tmp_path / "j")
+    file.write_bytes((tmp_path / "j" / file.name).read_bytes())
+    manifest.write_text(json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}}))
+    with pytest.raises(InputError, match="an index of 400 vectors of 16, not of these 500 of 16"):
+        Index.load(tmp_path / "i", MADE_OF, backend=backend)
+
+
+def test_damaged_vectors_are_one_error(tmp_path):
+    Index(grid(50, 4, 0)).save(tmp_path / "i")
+    file, manifest = tmp_path / "i/vectors.npy", tmp_path / "i/manifest.json"
+    whole = file.read_bytes()
+    for content in (whole[:150], b"", b"x" * 400, whole.replace(b"<f4", b"|O8")):
+        file.write_bytes(content)
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"sha256": {file.name: search.sha256(file)}}))
+        with pytest.raises(InputError, match=r"vectors\.npy: no array of vectors"):
+            Index.load(tmp_path / "i", {})
+
+
+def test_auto_is_chosen_by_size(monkeypatch):
+    assert [backend_for(n, 384) for n in (1, 200_000, 200_001, 10_000_000)] == ["torch", "torch", "hnsw", "hnsw"]
+    assert backend_for(10_000_000, 768) == "hnsw" and backend_for(30_000_000, 768) == "ivf-pq"
+    assert Index(grid(10, 2, 0), backend="auto").backend == "torch"
+    monkeypatch.setattr(search, "LEAST", 5)
+    if HAS_FAISS:
+        assert Index(grid(10, 2, 0), backend="auto").backend == "hnsw"
+
+
+@needs_faiss
+@pytest.mark.parametrize("block", [7, 64])
+def test_flat_searches_in_blocks(monkeypatch, block):
+    monkeypatch.setattr(search, "BLOCK", block)
+    vectors, queries = grid(100, 3, 0), grid(9, 3, 1)
+    for k in (1, 20, 100):
+        found, (scores, rows) = Index(vectors, backend="flat").search(queries, k), brute(queries, vectors, k)
+        assert found.rows.tolist() == rows.tolist() and found.scores.tolist() == scores.tolist()
