@@ -30,6 +30,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -146,7 +147,7 @@ class PartsFolder:
 
     def map(
         self, make: Make, parts: Sequence[Part], begin: Callable[[], Any], *, workers: int = 1, engine: str | None = None,
-        finished: Callable[[Counts], Any] = lambda counts: None,
+        finished: Callable[[Counts], Any] = lambda counts: None, gpus: float = 0,
     ) -> list[Counts]:  # fmt: skip
         """Make the parts that are not done, and return the counts of all, in order.
 
@@ -154,6 +155,7 @@ class PartsFolder:
         begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
                  which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
+        gpus     that each Ray actor asks for; what works here, or in processes of this machine, finds them itself
 
         Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
         """
@@ -163,7 +165,7 @@ class PartsFolder:
         if todo:
             jobs = [(make, part, self.out, self._of(part)) for part in todo]
             results = (
-                _on_ray(jobs, begin, workers) if engine == "ray"
+                _on_ray(jobs, begin, workers, gpus) if engine == "ray"
                 else _here(jobs, begin) if min(workers, len(jobs)) == 1
                 else _in_processes(jobs, begin, min(workers, len(jobs)), self._lock, self.out)
             )  # fmt: skip
@@ -205,6 +207,7 @@ def _here(jobs: Sequence[Job], begin: Callable[[], Any]) -> Iterator[tuple[str, 
 
 # Processes of this machine
 
+THREADS = {"torch": "set_num_threads", "faiss": "omp_set_num_threads"}  #: libraries, and what says how many threads they use
 _begun: Any = None  # set in each worker
 
 
@@ -212,6 +215,10 @@ def _begin_worker(begun: Any, lock: IO[Any]) -> None:
     global _begun
     _begun = begun
     lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
+    os.environ["OMP_NUM_THREADS"] = "1"  # each worker is one core, and threads that the parent had are gone after a fork
+    for library, limit in THREADS.items():
+        if library in sys.modules:
+            getattr(sys.modules[library], limit)(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -283,8 +290,11 @@ class _Actor:
             return error
 
 
-def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int) -> Iterator[tuple[str, Counts]]:
-    """Each part by one of `workers` actors, or as many as there is room for; what an actor or a node was lost with, others make."""
+def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: float) -> Iterator[tuple[str, Counts]]:
+    """Each part by one of `workers` actors, or as many as there is room for; what an actor or a node was lost with, others make.
+
+    Raises InputError where actors ask for a GPU and the cluster has none.
+    """
     try:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
@@ -293,7 +303,9 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int) -> Iter
         raise InputError(GONE) from error
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    kind: Any = ray.remote(num_cpus=1)(_Actor)
+    if gpus and ray.cluster_resources().get("GPU", 0) < gpus:
+        raise InputError("parts need a GPU, and the Ray cluster has none. Add a node with one, or use the CPU.")
+    kind: Any = ray.remote(num_cpus=1, num_gpus=gpus)(_Actor)
     todo, lost = deque(jobs), Counter[str]()
     failed: InputError | None = None
     running: dict[Any, tuple[Any, Job | None]] = {}  # what is waited for -> the actor, and its job; none while it begins
@@ -310,7 +322,7 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int) -> Iter
             ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
             if not ready:
                 if not told and not any(job for _, job in running.values()):
-                    LOG.warning("no node of the Ray cluster has a free processor for a worker; waiting for one")
+                    LOG.warning("no node of the Ray cluster has a free processor, or GPU, for a worker; waiting for one")
                     told = True
                 continue
             actor, job = running.pop(ready[0])

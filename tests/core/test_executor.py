@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from core import executor
 from core.executor import Part, PartsFolder, parts_folder
@@ -205,3 +207,74 @@ def test_the_engine_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match="make setup EXTRAS=ray"), opened(tmp_path / "a") as folder:
         done(folder, engine="ray")
+
+
+class FakeRay:
+    """As much of Ray as the executor uses, in this process; remembers what actors ask for."""
+
+    class exceptions(ModuleType):
+        RayActorError = RuntimeError
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **resources: float) -> None:
+        self.resources, self.asked = resources, dict[str, Any]()
+        for name, module in (("ray", self), ("ray.exceptions", self.exceptions("ray.exceptions"))):
+            monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def remote(self, **asked: Any) -> Any:
+        self.asked = asked
+
+        def start(kind: Any, *given: Any) -> Any:
+            actor = kind(*given)
+            later = {name: SimpleNamespace(remote=partial(partial, getattr(actor, name))) for name in ("ready", "one")}
+            return SimpleNamespace(**later)
+
+        return lambda kind: SimpleNamespace(remote=partial(start, kind))
+
+    def wait(self, running: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return running[:1], running[1:]
+
+    def get(self, ready: Any) -> Any:
+        return ready()
+
+    def kill(self, actor: Any) -> None:
+        pass
+
+
+def test_ray_actors_ask_for_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number, gpus in enumerate((1, 0.5, 0)):
+        ray = FakeRay(monkeypatch, CPU=8, GPU=gpus)
+        with opened(tmp_path / str(number)) as folder:
+            assert folder.map(make, PARTS, begin, workers=3, engine="ray", gpus=gpus) == [{"lines": n} for n in range(7)]
+        assert ray.asked == {"num_cpus": 1, "num_gpus": gpus}
+
+
+def test_a_cluster_without_a_gpu_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its actors would be waited for without end."""
+    FakeRay(monkeypatch, CPU=8)
+    with opened(tmp_path / "a") as folder, pytest.raises(InputError, match="parts need a GPU, and the Ray cluster has none"):
+        done(folder, workers=2, engine="ray", gpus=1)
+
+
+def threads(begun: int, task: int, path: Path) -> dict[str, Any]:
+    with written(path) as handle:
+        handle.write("x")
+    return {"torch": torch.get_num_threads(), "omp": os.environ["OMP_NUM_THREADS"]}
+
+
+def test_a_worker_is_one_core(tmp_path: Path) -> None:
+    """Threads of the parent are gone after a fork, and libraries that would use them hang."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        (torch.rand(500, 500) @ torch.rand(500, 500)).exp()
+        with opened(tmp_path / "a") as folder:
+            assert folder.map(threads, PARTS[:2], begin, workers=2) == [{"torch": 1, "omp": "1"}] * 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
