@@ -35,7 +35,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import InputError, check_files, explained, locked, read_object, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    check_files,
+    explained,
+    locked,
+    read_object,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 
 LOG = logging.getLogger(__name__)
 EXACT = ("torch", "flat")
@@ -46,7 +56,7 @@ BLOCK = 65_536  #: rows that are read, compared or written at a time
 LEAST, LARGEST = 200_000, 16 << 30  #: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
 REFINE = 4  #: candidates by codes for each row that is returned
 DIMENSIONS = 8  #: numbers of a vector that one byte of a product code stands for
-NEIGHBOURS, BUILDING, SEARCHING = 16, 40, 256  #: hnsw: M, efConstruction, and the least efSearch
+NEIGHBOURS, BUILDING, SEARCHING = 16, 80, 256  #: hnsw: M, efConstruction, and the least efSearch
 RECALL, QUERIES = 20, 256  #: recall@RECALL is measured with as many queries
 CELL = 40  #: rows that train a cell of ivf*, a little above the least that faiss asks for
 TRAINING = 1 << 14  #: rows that train a product code: 64 for each of its 256 values
@@ -63,11 +73,11 @@ class Found(NamedTuple):
 def backend_for(rows: int, size: int) -> str:
     """What `auto` means for (rows, size) vectors: exact search (torch) up to LEAST rows.
 
-    Above that hnsw while rows x size is at most LARGEST, as many bytes as its codes take; ivf-pq for more.
+    Above that ivf-sq8 while rows x size is at most LARGEST, as many bytes as its codes take; ivf-pq for more.
     """
     if rows <= LEAST:
         return "torch"
-    return "hnsw" if rows * size <= LARGEST else "ivf-pq"
+    return "ivf-sq8" if rows * size <= LARGEST else "ivf-pq"
 
 
 def _ordered(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -352,8 +362,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
     manifest = read_object(folder / "manifest.json")
     if manifest.get("format") == 1:
         raise InputError(
-            f"{folder}: an index of format 1, which is not memory-mapped and has no faiss index. Remove it (rm -r {folder}) and run "
-            "the command again: it builds the index."
+            f"{folder}: an index of format 1, which is not memory-mapped and has no faiss index. Remove it (rm -r {folder}) "
+            "and run the command again: it builds the index."
         )
     if manifest.get("format") != FORMAT or not all(isinstance(manifest.get(k), dict) for k in ("made_of", "sha256", "backends")):
         raise InputError(f"{folder}/manifest.json: no index of format {FORMAT}. Build it again.")
@@ -401,7 +411,9 @@ def _read_faiss(path: Path, backend: str, rows: int, size: int) -> Any:
         reason = str(error).rpartition(": ")[2][:200]
         raise InputError(f"{path}: not an index that faiss can read ({reason}). Build the index again.") from error
     if (index.ntotal, index.d, index.metric_type) != (rows, size, faiss.METRIC_INNER_PRODUCT):
-        raise InputError(f"{path}: an index of {index.ntotal:,} vectors of {index.d}, not of these {rows:,} of {size}. Build it again.")
+        raise InputError(
+            f"{path}: an index of {index.ntotal:,} vectors of {index.d}, not of these {rows:,} of {size}. Build it again."
+        )
     return index
 
 

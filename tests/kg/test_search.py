@@ -156,7 +156,8 @@ def test_the_recall_of_a_backend_is_measured_when_it_is_built(tmp_path, backend,
     assert set(manifest["sha256"]) == {"vectors.npy", f"{backend}.faiss"}
     queries = vectors[:40] + 0.1
     exact, found = top_rows(queries, vectors, 20).rows, loaded.search(queries, 20).rows
-    assert loaded.measured(queries) == pytest.approx(np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)]))
+    share = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)])
+    assert loaded.measured(queries) == pytest.approx(share)
 
 
 def test_vectors_are_mapped_and_the_file_stays(tmp_path):
@@ -243,12 +244,12 @@ def test_damaged_vectors_are_one_error(tmp_path):
 
 
 def test_auto_is_chosen_by_size(monkeypatch):
-    assert [backend_for(n, 384) for n in (1, 200_000, 200_001, 10_000_000)] == ["torch", "torch", "hnsw", "hnsw"]
-    assert backend_for(10_000_000, 768) == "hnsw" and backend_for(30_000_000, 768) == "ivf-pq"
+    assert [backend_for(n, 384) for n in (1, 200_000, 200_001, 10_000_000)] == ["torch", "torch", "ivf-sq8", "ivf-sq8"]
+    assert backend_for(10_000_000, 768) == "ivf-sq8" and backend_for(30_000_000, 768) == "ivf-pq"
     assert Index(grid(10, 2, 0), backend="auto").backend == "torch"
     monkeypatch.setattr(search, "LEAST", 5)
     if HAS_FAISS:
-        assert Index(grid(10, 2, 0), backend="auto").backend == "hnsw"
+        assert Index(grid(10, 2, 0), backend="auto").backend == "ivf-sq8"
 
 
 @needs_faiss
