@@ -14,7 +14,7 @@ from typing import Any, Literal
 from benchmarks.options import Choices, Files, Protocol
 from core.files import InputError, limit_documents, lines, lines_of
 from experiments.machine import Inputs, Machine
-from inference.options import LinkerOptions, check_device
+from inference.options import LinkerOptions, Work, check_device
 
 Profile = Literal["small", "paper"]
 Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
@@ -140,6 +140,7 @@ def predict(
     split: Literal["train", "dev", "test"] = "test", tagger: Sequence[str] = (), format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
     max_document: int = 16, json: bool = False, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", *, files: Files,
+    work: Work,
 ) -> None:  # fmt: skip
     """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked answers.
 
@@ -196,7 +197,7 @@ def predict(
                 raise InputError(f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities")
             counts = predict_files(
                 own, input, output, taggers=taggers, input_format=format, output_format=to, encoding=encoding, empty=empty,
-                fresh=fresh, report=LOG.info, left_out=left_out,
+                fresh=fresh, report=LOG.info, left_out=left_out, work=work,
             )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
         _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
@@ -218,7 +219,7 @@ def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
     nil: float | None = None, top: int = 5, format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    max_document: int = 16, json: bool = False, *, linker: LinkerOptions,
+    max_document: int = 16, json: bool = False, *, linker: LinkerOptions, work: Work,
 ) -> None:  # fmt: skip
     """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
 
@@ -242,6 +243,7 @@ def link(
       kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
       echo "Marfan syndrome" | kepl link --graph graph --json
       kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert" --nil 0.8
+      kepl link --graph graph --input notes/ --output links.jsonl --workers 8
     """
     from dataclasses import asdict
 
@@ -255,12 +257,12 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
-    pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, work, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
             pipeline, input, output, input_format=format, output_format=to, encoding=encoding, empty=empty, fresh=fresh,
-            report=LOG.info, left_out=left_out,
+            report=LOG.info, left_out=left_out, work=work,
         )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.linked:,} linked"
         _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
@@ -392,7 +394,7 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
 def evaluate(
     task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
     folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, *, protocol: Protocol, linker: LinkerOptions,
-    files: Files,
+    files: Files, work: Work,
 ) -> None:  # fmt: skip
     """Score a linker on a linking task, beside exact match and TF-IDF.
 
@@ -413,7 +415,7 @@ def evaluate(
 
     results = compute(
         task, model, ckpt=ckpt, split=split, folds=folds, backoff=backoff, graph=graph, protocol=protocol, linker=linker,
-        files=files,
+        files=files, work=work,
     )  # fmt: skip
     print(report(results))
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
-from inference.options import LinkerOptions, Options, check_nil
+from inference.options import LinkerOptions, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
 
@@ -111,6 +111,7 @@ class Pipeline:
     chain       see the module
     nil         the least score of a linked mention; None: every mention is linked that has a candidate
     top         candidates that are kept for each mention
+    work        who encodes the graph's names, where a model needs their vectors
     options     how the models link, by keyword: beams=10, device="cuda" (inference.options.LinkerOptions)
     identities  {step that is a model: the identity of its weights}
 
@@ -118,13 +119,14 @@ class Pipeline:
     """
 
     def __init__(
-        self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, **options: Unpack[Options]
+        self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
+        **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
         self.steps, self.nil, self.top, self.options = steps_of(chain), nil, top, LinkerOptions(**options)
-        self.folder, self.chain = Path(graph), chain
+        self.folder, self.chain, self.work = Path(graph), chain, work or Work()
         self.graph = KnowledgeGraph.load(graph)
         self.types = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True))
         self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
@@ -139,6 +141,10 @@ class Pipeline:
             "graph": fingerprint(self.folder), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
         }  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a Ray actor gets: not graph and weights, but what they are read from."""
+        return _read_again, (self.folder, self.chain, self.nil, self.top, self.work, self.options, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -167,7 +173,7 @@ class Pipeline:
             return Exact(self.names)
         model = linkable(name, self.options)
         self.identities[name] = model.identity
-        return model.on(self.names)
+        return model.on(self.names, self.work)
 
     @cached_property
     def _first(self) -> Linker:
@@ -175,7 +181,7 @@ class Pipeline:
         if self.finders:
             return self.finders[0]
         if len(self.detectors) == 1 and isinstance(self.detectors[0], EntityDetector):
-            return self.detectors[0].reader.on(self.names)
+            return self.detectors[0].reader.on(self.names, self.work)
         return self._linker("names")
 
     def prepare(self) -> None:
@@ -183,6 +189,8 @@ class Pipeline:
         for detector in self.detectors:
             if isinstance(detector, Dictionary):
                 detector.detect(["x" * (FEW + 1)])
+        if self.finders or self.steps.detect != DICTIONARY:
+            _ = self._first
 
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""
@@ -229,6 +237,16 @@ class Pipeline:
         return [
             [Option(c.concept, self.preferred.get(c.concept, c.name), c.score) for c in ranking] for ranking in first
         ]
+
+
+def _read_again(
+    graph: Path, chain: str, nil: float | None, top: int, work: Work, options: LinkerOptions, settings: dict[str, Any]
+) -> Pipeline:
+    """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""
+    pipeline = Pipeline(graph, chain, nil, top, work, **asdict(options))
+    if pipeline.settings != settings:
+        raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
+    return pipeline
 
 
 def reordered(candidates: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from core.dotted import imported
-from core.files import InputError, digest
+from core.executor import Part, parts_folder
+from core.files import InputError, check_files, digest, written
 from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import Encoder
 from inference.linkers import Names, Ranking
-from inference.options import POOLINGS, LinkerOptions, checked_device
-from kg.search import Index
+from inference.options import POOLINGS, LinkerOptions, Work, checked_device
+from kg.search import EXACT, Index, backend_for, backends_in, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
+PART = 65_536  #: names that are encoded together: a dictionary of more is encoded in parts, which a later run does not make again
 
 
 class Embedder:
@@ -43,6 +47,11 @@ class Embedder:
         self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
         self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
         self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
+        self.made_by: tuple[Encoder, LinkerOptions] | None = None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What a Ray actor gets: not the weights, but what they are read from, where that is known."""
+        return (embedder, self.made_by) if self.made_by else super().__reduce_ex__(protocol)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -64,9 +73,9 @@ class Embedder:
         """What tells it from the same encoder used otherwise."""
         return {"pooling": self.pooling} | ({"similarity": "dot"} if self.dot else {})
 
-    def on(self, names: Names) -> Encoded:
+    def on(self, names: Names, work: Work | None = None) -> Encoded:
         """The nearest-name linker of a dictionary; its index is kept in `index`, or in a folder of its own."""
-        return encoded(names, self, self.backend, self.index)
+        return encoded(names, self, self.backend, self.index, work)
 
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
@@ -129,23 +138,68 @@ def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
     return {"dictionary": names.digest, **embedder.settings}
 
 
-def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None) -> Encoded:
-    """The nearest-name linker; its index is read from `folder` where it lies there, or kept there."""
+def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None, work: Work | None = None) -> Encoded:
+    """The nearest-name linker; its index is read from `folder`, and made there first where it is missing."""
     made_of = index_made_of(names, embedder)
-    folder = folder or runs_folder() / "linking" / "index" / digest(made_of)[:16]
-    if (folder / "manifest.json").is_file():
-        return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
-    linker = Encoded(names, embedder, backend=backend)
-    linker.index.save(folder)
-    return linker
+    folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
+    if backend == "auto":
+        backend = backend_for(len(names.strings), embedder.encoder.hidden_size)
+    if not (folder / "manifest.json").is_file():
+        write_index(names.strings, embedder, folder, made_of, backend, work or Work())
+    elif backend not in (*EXACT, *backends_in(folder)):
+        extend(folder, made_of, backend)
+    return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
+
+
+def write_index(
+    strings: Sequence[str], embedder: Embedder, folder: Path, made_of: dict[str, Any], backend: str, work: Work
+) -> None:  # fmt: skip
+    """Write the index of `strings`; more than PART are encoded in parts in FOLDER.parts, and a run that was stopped resumes.
+
+    Parts are the same whoever makes them: a name's vector hangs on the names of its part alone. Raises InputError for parts
+    that were begun for other names or another encoder, and that another process makes.
+    """
+    shape = len(strings), embedder.encoder.hidden_size
+    if len(strings) <= PART:
+        write(folder, [embedder(strings)] if strings else [], shape, made_of, backend)
+        return
+    cut = [strings[start : start + PART] for start in range(0, len(strings), PART)]
+    parts = [Part(f"part-{number:05}.npy", own, digest(own)) for number, own in enumerate(cut)]
+    place = folder.with_name(f"{folder.name}.parts")
+    with parts_folder(place, made_of, what="vectors of names", pattern="part-*", anew="INDEX=<another folder>") as out:
+        if out.manifest is None:
+            there = sum(counts["names"] for counts in out.done(parts))
+            with tqdm(total=len(strings), initial=there, desc="names in parts", unit="name", disable=None) as bar:
+                out.map(
+                    _write_vectors, parts, lambda: embedder, finished=lambda counts: bar.update(counts["names"]),
+                    **work.settings(embedder.device),
+                )  # fmt: skip
+            out.finish(parts, {})
+        assert out.manifest is not None
+        check_files(place, out.manifest["sha256"], f"Remove it (rm -r {place}) and run the command again.")
+        write(folder, _read_vectors(place, parts), shape, made_of, backend)
+    shutil.rmtree(place)
+
+
+def _write_vectors(embedder: Embedder, names: Sequence[str], path: Path) -> dict[str, Any]:
+    with written(path, "wb") as handle:
+        np.save(handle, embedder(names).numpy(), allow_pickle=False)
+    return {"names": len(names)}
+
+
+def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
+    for part in parts:
+        yield torch.from_numpy(np.load(place / part.name, allow_pickle=False))
 
 
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available."""
     module = imported(chosen.load, "models")(chosen.folder)
     linker = imported(chosen.linker, "datamodules")(chosen.folder) if chosen.linker and options.knowledge else None
-    return Embedder(
+    made = Embedder(
         module, load_tokenizer(chosen.folder), chosen.identity, options.pooling or str(getattr(module, "pooling", "cls")),
         options.similarity == "dot", options.max_length or MAX_LENGTH, device=checked_device(options.device),
         bf16=options.precision == "bf16", linker=linker, backend=options.backend or "torch", index=options.index,
     )  # fmt: skip
+    made.made_by = chosen, options
+    return made

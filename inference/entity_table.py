@@ -25,7 +25,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import Encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import DEPTH, Candidate, Names, Ranking
-from inference.options import LinkerOptions, checked_device
+from inference.options import LinkerOptions, Work, checked_device
 
 LOG = logging.getLogger(__name__)
 NEAREST = 10 * DEPTH  # entities looked at: several may stand for one concept, or for none
@@ -55,7 +55,7 @@ class EntityReader:
         """What tells it from the same model used otherwise."""
         return {"by": "entities"}
 
-    def on(self, names: Names) -> ByEntities:
+    def on(self, names: Names, work: Work | None = None) -> ByEntities:
         return ByEntities(names, self)
 
     def inputs(self, mention: str, context: str | None) -> tuple[list[int], int, int]:

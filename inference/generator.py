@@ -19,7 +19,7 @@ from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
-from inference.options import LinkerOptions, checked_device, restricted_to
+from inference.options import LinkerOptions, Work, checked_device, restricted_to
 from kg.trie import Ragged, Trie
 from models.decoding import constrained_search
 
@@ -59,15 +59,15 @@ class Generator:
             found["score"] = self.score
         return found | ({"candidates": f"{self.candidates[0]}:{self.candidates[1]}"} if self.candidates else {})
 
-    def on(self, names: Names) -> Generated:
-        return Generated(names, self)
+    def on(self, names: Names, work: Work | None = None) -> Generated:
+        return Generated(names, self, work or Work())
 
 
 class Generated:
     """Names that a generator writes, ranked. Names that it cannot write (no tokens, too many) are counted in `skipped`."""
 
-    def __init__(self, names: Names, generator: Generator) -> None:
-        self.names, self.generator = names, generator
+    def __init__(self, names: Names, generator: Generator, work: Work) -> None:
+        self.names, self.generator, self.work = names, generator, work
         inputs = generator.inputs
         ragged = Ragged.of(inputs.ids(names.strings))
         self.trie = Trie.build(
@@ -93,7 +93,7 @@ class Generated:
             scores, numbers = NearestByTfIdf(self.names).tfidf.search(strings, most)
             rows = [row[score > 0].tolist() for row, score in zip(numbers, scores, strict=True)]
         else:
-            index = generator.nearest.on(self.names).index
+            index = generator.nearest.on(self.names, self.work).index
             _, found = index.search(generator.nearest(strings), min(most, len(self.names.strings)))
             rows = [[int(n) for n in row if n >= 0] for row in np.asarray(found)]
         return [[self.leaf_of[n] for n in row if n in self.leaf_of] for row in rows]

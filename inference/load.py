@@ -11,7 +11,7 @@ import yaml
 from core.dotted import imported
 from experiments.encoders import Encoder, encoder
 from inference.linkers import Linker, Names
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, Work
 
 EMBEDDER = "inference.encoders.embedder"
 
@@ -22,6 +22,7 @@ class Linkable(Protocol):
     identity  the same for the same weights
     settings  everything that decides a ranking, beside mention, context and dictionary
     options   what tells it from the same model used otherwise: stands in a result's label
+    on        the linker of a dictionary; `work`: who encodes its names, where it needs their vectors
     """
 
     identity: str
@@ -32,7 +33,7 @@ class Linkable(Protocol):
     @property
     def options(self) -> dict[str, Any]: ...
 
-    def on(self, names: Names) -> Linker: ...
+    def on(self, names: Names, work: Work = ...) -> Linker: ...
 
 
 def linkable(name: str, options: LinkerOptions | None = None, checkpoint: str | None = None) -> Linkable:

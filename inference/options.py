@@ -6,10 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
+from core.executor import engine_of
 from core.files import InputError
 
+Backend = Literal["torch", "flat", "ivf", "ivf-sq8", "ivf-pq", "hnsw", "auto"]
 POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the special ones
 
 
@@ -22,7 +24,7 @@ class LinkerOptions:
         similarity: Similarity of two vectors.
         max_length: Tokens of a name (default 25), or of a text around a mention (default 128).
         precision: Arithmetic of the model.
-        backend: Search of the nearest names. Default: torch.
+        backend: Search of the nearest names: exact (torch, flat), approximate, or auto, by their number. Default: torch.
         index: Folder that keeps the vectors of the dictionary's names. Default: one for each encoder and dictionary.
         knowledge: Whether an encoder that reads linked mentions gets them.
         beams: Names that a generator's search ranks (the paper: 5).
@@ -38,7 +40,7 @@ class LinkerOptions:
     similarity: Literal["cosine", "dot"] = "cosine"
     max_length: int | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
-    backend: Literal["torch", "flat", "ivf"] | None = None
+    backend: Backend | None = None
     index: Path | None = None
     knowledge: bool = True
     beams: int = 5
@@ -58,6 +60,30 @@ class LinkerOptions:
         restricted_to(self.candidates)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Who does what is done in parts (core.executor): names of a dictionary into vectors, files into records.
+
+    Args:
+        workers: Processes, or Ray actors, that make parts; each uses one core.
+        engine: Processes of this machine, or Ray. Default: ENGINE in the environment, or ray where it has RAY_ADDRESS.
+    """
+
+    workers: int = 1
+    engine: Literal["processes", "ray"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise InputError(f"workers {self.workers}: expected at least 1")
+
+    def settings(self, device: str) -> dict[str, Any]:
+        """What the executor takes for work on `device`. Raises InputError for several processes on a GPU, which one must hold."""
+        gpu = device.startswith("cuda")
+        if gpu and self.workers > 1 and engine_of(self.engine) == "processes":
+            raise InputError(f"--workers {self.workers}: a GPU is used by one process. Leave --workers out, or use --engine ray.")
+        return {"workers": self.workers, "engine": self.engine, "gpus": 1 if gpu else 0}
+
+
 class Options(TypedDict, total=False):
     """:class:`LinkerOptions` as keyword arguments."""
 
@@ -65,7 +91,7 @@ class Options(TypedDict, total=False):
     similarity: Literal["cosine", "dot"]
     max_length: int | None
     precision: Literal["fp32", "bf16"]
-    backend: Literal["torch", "flat", "ivf"] | None
+    backend: Backend | None
     index: Path | None
     knowledge: bool
     beams: int

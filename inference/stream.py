@@ -29,6 +29,7 @@ from core.executor import parts_folder
 from core.files import InputError, Span, check_writable, json_lines, locked, renamed, unpacked_name, written
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
+from inference.options import Work
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.linking.documents import Document, check_options, documents, files_in, planned, pubtator_annotations
 from kg.linking.documents import format_of as input_format_of
@@ -169,18 +170,20 @@ def process_files(
     process: Process, source: Source, inputs: Sequence[str | Path], output: str | Path, settings: dict[str, Any], *,
     input_format: str | None = None, output_format: OutputFormat | None = None, fresh: bool = False,
     description: str = "processing", report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
+    work: Work | None = None, device: str = "cpu",
 ) -> Counts:  # fmt: skip
     """Write the records that `process` makes of the items in `inputs` to `output`.
 
-    process   a batch of items -> a record of each
-    source    reads the items of some spans of the input files, in order, and counts what it leaves out
+    process   a batch of items -> a record of each; a Ray actor gets a copy
+    source    reads the items of some spans of the input files, in order, and counts what it leaves out; pickled for each part
     settings  everything that decides a record besides the input files; an output is only resumed with the same
     left_out  counts what the files, and the folders among them, hold and is not used
+    work      who makes the parts, on `device`: not a part of the settings, since the records do not depend on it
 
     Raises InputError for an input that cannot be read, an output that another process writes, and one that was begun with other
     settings or of other files.
     """
-    output, wanted = Path(output), format_of(output, output_format)
+    output, wanted, workers = Path(output), format_of(output, output_format), (work or Work()).settings(device)
     check_writable(output)
     left_out = Counter() if left_out is None else left_out
     files = [file.resolve() for file in files_in(inputs, left_out)]
@@ -193,8 +196,9 @@ def process_files(
             report(f"{output}: resuming after {there:,} documents")
         with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
             counts = folder.map(
-                partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"])
-            )
+                partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"]),
+                **workers,
+            )  # fmt: skip
         paths = [place / part.name for part in todo]
         if wanted == "jsonl":
             with written(output, "wb") as out:
@@ -213,31 +217,39 @@ def process_files(
 def link_files(
     pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, *, input_format: InputFormat | None = None,
     output_format: OutputFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error",
-    fresh: bool = False, report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
+    fresh: bool = False, report: Callable[[str], None] = print, left_out: Counter[str] | None = None, work: Work | None = None,
 ) -> Counts:  # fmt: skip
     """Link the documents of files and folders with a chain.
 
     input_format, output_format  None: by the files' names. empty: what to do with documents without text. fresh: begin again
     where a run was stopped. report: shows the one line about resuming. left_out: counts what the files hold and is not used,
-    {what it is: how often}. Raises InputError as :func:`process_files`.
+    {what it is: how often}. work: who makes the parts of the output. Raises InputError as :func:`process_files`.
     """
-    from inference.chain import as_record
-
-    def linked(batch: list[Document]) -> list[dict[str, Any]]:
-        found = pipeline.link([document.text for document in batch])
-        return [
-            {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
-            for document, mentions in zip(batch, found, strict=True)
-        ]
-
-    def source(spans: Sequence[Span], unused: Counter[str]) -> Iterable[Document]:
-        return documents(spans, input_format, empty, encoding, unused)
-
+    if work and work.workers > 1:
+        pipeline.prepare()  # once, before there are several
     settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
     return process_files(
-        linked, source, inputs, output, settings, input_format=input_format, output_format=output_format, fresh=fresh,
-        description="linking", report=report, left_out=left_out,
+        partial(_linked, pipeline), partial(_documents, format=input_format, empty=empty, encoding=encoding), inputs, output,
+        settings, input_format=input_format, output_format=output_format, fresh=fresh, description="linking", report=report,
+        left_out=left_out, work=work, device=pipeline.options.device,
     )  # fmt: skip
+
+
+def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
+    """A record of each document of a batch."""
+    from inference.chain import as_record
+
+    found = pipeline.link([document.text for document in batch])
+    return [
+        {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
+        for document, mentions in zip(batch, found, strict=True)
+    ]
+
+
+def _documents(
+    spans: Sequence[Span], left_out: Counter[str], *, format: InputFormat | None, empty: str, encoding: str
+) -> Iterable[Document]:  # fmt: skip
+    return documents(spans, format, empty, encoding, left_out)
 
 
 class Typed(NamedTuple):
@@ -307,7 +319,7 @@ def predict_files(
     model: Tagger | RelationModel | PairModel | Ranker, inputs: Sequence[str | Path], output: str | Path, *,
     taggers: Sequence[Tagger] = (), input_format: InputFormat | None = None, output_format: OutputFormat | None = None,
     encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
+    report: Callable[[str], None] = print, left_out: Counter[str] | None = None, work: Work | None = None,
 ) -> Counts:  # fmt: skip
     """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
 
@@ -327,19 +339,34 @@ def predict_files(
         "model": model.identity, "taggers": [tagger.identity for tagger in taggers], "format": input_format, "encoding": encoding,
         "empty": empty,
     }  # fmt: skip
-    def source(spans: Sequence[Span], unused: Counter[str]) -> Iterable[Any]:
-        if isinstance(model, kinds.Tagger):
-            return documents(spans, input_format, empty, encoding, unused)
-        if isinstance(model, kinds.RelationModel):
-            return typed_documents(spans, input_format, empty, encoding, not taggers, unused)
-        pair = isinstance(model, kinds.PairModel)
-        return _rows(spans, "first second" if pair else "question", None if pair else "answers", encoding)
-
     rows = isinstance(model, (kinds.PairModel, kinds.Ranker))  # whose files are JSON lines, whatever their names
+    source: Source
+    if isinstance(model, kinds.Tagger):
+        source = partial(_documents, format=input_format, empty=empty, encoding=encoding)
+    elif isinstance(model, kinds.RelationModel):
+        source = partial(_typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers)
+    else:
+        pair = isinstance(model, kinds.PairModel)
+        source = partial(
+            _read_rows, texts="first second" if pair else "question", lists=None if pair else "answers", encoding=encoding
+        )
     return process_files(
         partial(_predicted, model, taggers), source, inputs, output, settings, input_format="jsonl" if rows else input_format,
-        output_format=output_format, fresh=fresh, description="predicting", report=report, left_out=left_out,
+        output_format=output_format, fresh=fresh, description="predicting", report=report, left_out=left_out, work=work,
+        device=model.device,
     )  # fmt: skip
+
+
+def _typed_documents(
+    spans: Sequence[Span], left_out: Counter[str], *, format: InputFormat | None, empty: str, encoding: str, given: bool
+) -> Iterable[Typed]:  # fmt: skip
+    return typed_documents(spans, format, empty, encoding, given, left_out)
+
+
+def _read_rows(
+    spans: Sequence[Span], left_out: Counter[str], *, texts: str, lists: str | None, encoding: str
+) -> Iterable[dict[str, Any]]:  # fmt: skip
+    return _rows(spans, texts, lists, encoding)
 
 
 def _predicted(

@@ -100,6 +100,11 @@ class FineTunedModel:
         self.name, self.identity, self.task = found.label, found.identity, str(found.manifest["task"])
         self.negative: str | None = found.manifest.get("negative")
         self.kind, self.labels, self.language = data.kind, data.labels, data.language
+        self.folder = found.folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a Ray actor gets: not the weights, but what they are read from."""
+        return _read_again, (self.folder, self.device, self.bf16, self.batch_size, self.identity)
 
     @torch.inference_mode()
     def _outputs(self, features: list[Feature]) -> list[tuple[Any, Any]]:
@@ -344,3 +349,13 @@ def load(
     module.build(data)
     module.load_state_dict(load_file(folder / "model.safetensors"))
     return KINDS[data.kind](module, data, found, checked_device(device), precision == "bf16", batch_size)
+
+
+def _read_again(
+    folder: Path, device: str, bf16: bool, batch_size: int, identity: str
+) -> Tagger | RelationModel | PairModel | Ranker:
+    """A model from its folder. Raises InputError where that holds another one by now."""
+    model = load(folder, device=device, precision="bf16" if bf16 else "fp32", batch_size=batch_size)
+    if model.identity != identity:
+        raise InputError(f"{folder}: not the model that the run began with. Run the command again.")
+    return model

@@ -44,7 +44,7 @@ from datamodules.sources import fetched, place
 from experiments.encoders import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, Work
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, normaliser, one_name
 
@@ -229,11 +229,12 @@ def protocol_record(
 def compute(
     name: str, model: str = "tfidf", *, ckpt: str | None = None, split: str | None = None, folds: Sequence[int] = (),
     backoff: bool = False, graph: Path | None = None, protocol: Protocol | None = None, linker: LinkerOptions | None = None,
-    files: Files | None = None, tuned: Tuned | None = None,
+    files: Files | None = None, tuned: Tuned | None = None, work: Work | None = None,
 ) -> list[Result]:  # fmt: skip
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
     backoff: an exact match comes before what the model finds.  tuned: instead of `model`, where every fold has its own.
+    work: who encodes the dictionary's names.
     Raises InputError for a task, model or split that there is not, and when no mention can be scored.
     """
     definition = task(name)
@@ -275,7 +276,7 @@ def compute(
         each = {id(fold.names): one for fold, one in zip(ready_folds, itertools.cycle(linkers), strict=False)}
 
         def make_linker(names: Names) -> Linker:
-            found = each[id(names)].on(names)
+            found = each[id(names)].on(names, work or Work())
             return BackOff(names, found) if backoff else found
 
         settings = dict(linkers[0].settings) | ({"backend": options.backend} if options.backend else {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from datamodules.tasks import load_task
 from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
+from inference.options import LinkerOptions, Work
 from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task, pubtator
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
 from kg.linking.documents import documents, write_documents
@@ -38,6 +41,11 @@ def texts(tmp_path: Path) -> Path:
         for i in range(COUNT)
     ]
     return write_documents(tmp_path / "texts.jsonl", rows)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SMALLEST", 1 << 12)
 
 
 class Stops(Pipeline):
@@ -303,3 +311,55 @@ def test_offsets_hold_behind_line_ends() -> None:
     title, abstract, row = pubtator({"id": "a|b", "text": text, "mentions": [mention]}).rstrip("\n").split("\n")
     assert title == "a b|t|One. Two  with a   and foozin." and abstract == "a b|a|"
     assert row.split("\t") == ["a b", str(start), str(start + 6), "foozin", "drug", "D1"]
+
+
+@pytest.mark.parametrize("chain", ["dictionary", "dictionary > names"])
+def test_several_workers_link_to_the_same_bytes(
+    pipeline: Pipeline, texts: Path, tmp_path: Path, chain: str, small_parts: None
+) -> None:
+    pipeline = Pipeline(pipeline.folder, chain)
+    counts = run(pipeline, texts, tmp_path / "one.jsonl")
+    assert run(pipeline, texts, tmp_path / "two.jsonl", work=Work(workers=2)) == counts
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == COUNT
+
+
+@pytest.mark.parametrize("kind", ["ner", "pair"])
+def test_several_workers_predict_to_the_same_bytes(
+    trained: Callable[[str], Trained], tmp_path: Path, kind: str, small_parts: None
+) -> None:
+    model = load(trained(kind).folder / "export")
+    rows = [{"id": str(n), "text": f"w{n} fever of w{n % 7}", "first": f"w{n} fever", "second": "fever"} for n in range(150)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, workers in (("one", 1), ("two", 2)):
+        predict_files(
+            model, [tmp_path / "in.jsonl"], tmp_path / f"{name}.jsonl", report=lambda line: None, work=Work(workers=workers)
+        )
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 150
+    again = copy.copy(model)
+    assert again.identity == model.identity and again is not model
+
+
+def test_a_run_may_go_on_with_more_workers(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
+    run(pipeline, texts, tmp_path / "whole.jsonl")
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(pipeline, 1, KeyboardInterrupt), texts, tmp_path / "out.jsonl")
+    run(pipeline, texts, tmp_path / "out.jsonl", work=Work(workers=2))
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_a_pipeline_goes_to_other_machines_as_what_it_is_made_of(pipeline: Pipeline, tmp_path: Path) -> None:
+    sent = pickle.dumps(pipeline)
+    assert len(sent) < 2000
+    again = copy.copy(pipeline)
+    assert again.settings == pipeline.settings and again.link(["foozin"]) == pipeline.link(["foozin"])
+    graph({"another": "drug", "foozin": "drug"}, []).save(tmp_path / "graph")
+    with pytest.raises(InputError, match="not the graph and the models that the run began with"):
+        copy.copy(pipeline)
+
+
+def test_several_processes_on_a_gpu_are_refused(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
+    pipeline.options = LinkerOptions(device="cuda")
+    with pytest.raises(InputError, match="a GPU is used by one process"):
+        run(pipeline, texts, tmp_path / "out.jsonl", work=Work(workers=2, engine="processes"))
