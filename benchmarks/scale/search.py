@@ -45,7 +45,8 @@ def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Itera
         random = np.random.default_rng([seed, start, held])
         count = min(BLOCK, items - start)
         own = centres[torch.from_numpy(random.integers(len(centres), size=count))]
-        yield normalize(own + SPREAD * torch.from_numpy(random.standard_normal((count, DIRECTIONS), np.float32)) @ directions, dim=1)
+        apart = torch.from_numpy(random.standard_normal((count, DIRECTIONS), np.float32)) @ directions
+        yield normalize(own + SPREAD * apart, dim=1)
 
 
 def _alone(function: Callable[..., T], *given: Any) -> T:
