@@ -63,6 +63,18 @@ def test_files_are_linked(folder: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == {"output": str(out), "documents": 2, "mentions": 2, "linked": 2, "relations": 0}
 
 
+def test_files_are_linked_by_several_workers(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):  # a part each
+        (tmp_path / f"{name}.txt").write_text(f"foozin helps {name}\nrenal failure\n" * 50)
+    words = ["link", "--graph", folder, "--input", str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    assert main([*words, "--output", str(tmp_path / "one.jsonl")]) == 0
+    assert main([*words, "--output", str(tmp_path / "two.jsonl"), "WORKERS=2", "--engine", "processes"]) == 0
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    capsys.readouterr()
+    assert main([*words, "--output", str(tmp_path / "two.jsonl"), "--workers", "0"]) == 2
+    assert "workers 0: expected at least 1" in capsys.readouterr().err
+
+
 def test_what_is_in_a_graph(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "info", folder, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

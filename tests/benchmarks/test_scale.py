@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.scale import __main__ as scale
 from benchmarks.scale import engines, stages
+from benchmarks.scale import search as scale_search
 from benchmarks.scale.stages import STAGES
 from core.files import InputError
 
@@ -51,3 +53,23 @@ def test_two_nodes_write_the_same_bytes_whatever_is_lost(capsys: pytest.CaptureF
     printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray tells of the lost node there, too
     rows = [row for row in printed if len(row) == 5 and row[0] != "way"]
     assert len(rows) == 5 and all(row[1] in ("24", "25") and row[4] == "True" for row in rows)
+
+
+def test_backends_are_measured_against_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    rows = scale_search.measure(3000, 16, 20, ("torch", "ivf-pq"), tmp_path)
+    exact, other = rows
+    assert exact["recall@20"] == 1 and exact["bytes"] == 3000 * 16 * 4 + 128
+    assert 0.3 < other["recall@20"] <= 1 and other["bytes"] > exact["bytes"]
+    assert all(row["queries_s"] > 0 and row["search_mb"] > 20 and row["items"] == 3000 for row in rows)
+    assert not list(tmp_path.iterdir())
+    lines = scale_search.table(rows).splitlines()
+    assert len(lines) == 4 and lines[2].startswith("| torch | 0 |") and " | 1.000 | " in lines[2]
+
+
+def test_synthetic_names_are_seeded_and_held_ones_are_others() -> None:
+    rows, again = (torch.cat(list(scale_search.synthetic(2000, 8))) for _ in range(2))
+    held = torch.cat(list(scale_search.synthetic(2000, 8, held=True)))
+    assert torch.equal(rows, again) and rows.shape == (2000, 8) and torch.allclose(rows.norm(dim=1), torch.ones(2000))
+    assert not (rows[:, None] == held[None, :50]).all(2).any()
+    assert (held @ rows.T).amax(1).min() > 0.5  # of the same clusters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -317,11 +318,18 @@ def test_offsets_hold_behind_line_ends() -> None:
 def test_several_workers_link_to_the_same_bytes(
     pipeline: Pipeline, texts: Path, tmp_path: Path, chain: str, small_parts: None
 ) -> None:
-    pipeline = Pipeline(pipeline.folder, chain)
-    counts = run(pipeline, texts, tmp_path / "one.jsonl")
+    class Seen(Pipeline):
+        def link(self, texts: Sequence[str]) -> list[list[Linked]]:
+            (tmp_path / f"process-{os.getpid()}").touch()
+            return super().link(texts)
+
+    counts = run(Pipeline(pipeline.folder, chain), texts, tmp_path / "one.jsonl")
+    pipeline = Seen(pipeline.folder, chain)
     assert run(pipeline, texts, tmp_path / "two.jsonl", work=Work(workers=2)) == counts
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == COUNT
+    others = {path.name for path in tmp_path.glob("process-*")}
+    assert others and f"process-{os.getpid()}" not in others
 
 
 @pytest.mark.parametrize("kind", ["ner", "pair"])
@@ -350,13 +358,12 @@ def test_a_run_may_go_on_with_more_workers(pipeline: Pipeline, texts: Path, tmp_
 
 
 def test_a_pipeline_goes_to_other_machines_as_what_it_is_made_of(pipeline: Pipeline, tmp_path: Path) -> None:
-    sent = pickle.dumps(pipeline)
-    assert len(sent) < 2000
-    again = copy.copy(pipeline)
+    assert len(pickle.dumps(pipeline)) < 2000
+    again, (function, given) = copy.copy(pipeline), pipeline.__reduce__()
     assert again.settings == pipeline.settings and again.link(["foozin"]) == pipeline.link(["foozin"])
     graph({"another": "drug", "foozin": "drug"}, []).save(tmp_path / "graph")
     with pytest.raises(InputError, match="not the graph and the models that the run began with"):
-        copy.copy(pipeline)
+        function(*given)
 
 
 def test_several_processes_on_a_gpu_are_refused(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
