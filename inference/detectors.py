@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors 
     from inference.entity_table import EntityReader
     from inference.taggers import Tagger
 
-FEW = 5000  # characters for which a dictionary looks through its names faster than it builds its automaton
+FEW = 5000  # characters for which a dictionary looks through its names faster than it makes a tree of them
 BATCH = 64  # texts that are read together, so that models see full batches
 DICTIONARY = "dictionary"
 
@@ -40,7 +40,7 @@ class Detector(Protocol):
 class Dictionary:
     """The names of a graph, longest match (kg.linking.matcher); names the entity.
 
-    The automaton of all names is built once more than FEW characters were read: one sentence is answered without it.
+    The tree of all names is made once more than FEW characters were read: one sentence is answered without it.
     """
 
     def __init__(self, graph: KnowledgeGraph) -> None:
@@ -53,7 +53,7 @@ class Dictionary:
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
         self.read += sum(map(len, texts))
         linker = self.linker if self.read > FEW else DictionaryLinker.from_graph(self.graph, texts=texts)
-        return [[Detected(m.start, m.end, entity=m.entity) for m in linker.link(text)] for text in texts]
+        return [[Detected(m.start, m.end, entity=m.entity) for m in found] for found in linker.link_all(texts)]
 
 
 class EntityDetector:

@@ -2,7 +2,7 @@
 
 Ours gives every worker files of its own (kg.linking.run on core.executor). The reference is one process that reads for eight
 which link, so that with more workers it is the reader that takes the time. What is made before the first document, and shared by
-all processes (the automaton), is left out of both.
+all processes (the tree of names), is left out of both.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _linked(batch: tuple[int, list[Document]]) -> dict[str, Any]:
     linker, folder = _begun
     number, read = batch
     with open(folder / part_name(number), "w", encoding="utf-8") as handle:
-        for document in read:
-            handle.write(json.dumps(record_of(document, linker.link(document.text)), ensure_ascii=False) + "\n")
+        for document, mentions in zip(read, linker.link_all([document.text for document in read]), strict=True):
+            handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
     return {"process": os.getpid(), "seconds": time.process_time()}
 
 

@@ -1,4 +1,4 @@
-"""Dictionary linking: every name of a graph, found in running text, longest first, by one automaton over words.
+"""Dictionary linking: every name of a graph, found in running text, longest first, by one prefix tree over words.
 
 Which names match
     Names and texts are compared word by word (kg.linking.tokens), so matches stand on word boundaries.
@@ -23,10 +23,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter
+from typing import NamedTuple
 
-import ahocorasick
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph, numbers
 from kg.linking.abbreviations import Definition, definitions
+from kg.linking.forms import Forms, Longest
 from kg.linking.mentions import Mention
 from kg.linking.tokens import folded, spaced, word_starts, words
 
@@ -46,13 +47,17 @@ through to too under until up upon us very via was we were what when where wheth
 with within without would yet you your
 """
 FUNCTION_WORDS = frozenset(_WORDS.split())
-#: Letters of the automaton that make one word. pyahocorasick looks for a node's child from first to last: with whole
-#: words as letters its root has as many children as names have first words, and a step takes 20 us instead of 0.1 us.
-DIGITS = 3
 LONGEST = 1000  # words; a longer name is no name
-_UNKNOWN = "\0" * DIGITS  # a word that no name has
 _NONE = -1
 Match = tuple[int, int, int]  # first word, last word, entity index or -1
+
+
+class _Places(NamedTuple):
+    """Mentions of a text: where they start and end, and their entities' indices."""
+
+    start: list[int]
+    end: list[int]
+    entity: list[int]
 
 
 def never_matches(name: str) -> bool:
@@ -82,10 +87,8 @@ class DictionaryLinker:
         if degree is not None and len(degree) != len(ids):
             raise InputError(f"degree: wanted one number for each of {len(ids)} entities, got {len(degree)}")
         self.abbreviations = abbreviations
-        self._ids: list[str] = ids.to_pylist()
-        self._codes: dict[str, str] = {}  # word -> DIGITS letters of the automaton
-        self._automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
-        self._letters = array("H")  # form -> DIGITS x its words; a form is a sequence of words, whatever their case
+        self._ids = ids
+        self._words: dict[str, int] = {}  # their numbers, from 1
         entity = pc.index_in(names["id"], value_set=ids)
         if entity.null_count:
             row = pc.index(pc.is_null(entity), True).as_py()
@@ -112,32 +115,22 @@ class DictionaryLinker:
         return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations)
 
     def _index(self, names: pa.Table, ids: pa.Array, entity: np.ndarray, degree: np.ndarray | None) -> None:
-        """Fill the automaton, and for every form either its one entity or the list of its candidates."""
-        form, exact = np.full(len(names), _NONE, np.int32), np.zeros(len(names), bool)
-        numbered: dict[str, int] = {}
+        """Fill the tree: every form, a sequence of words whatever their case, has its one entity or a list of candidates."""
+        exact = np.zeros(len(names), bool)
+        numbered = self._words
         keys, sizes = array("i"), array("i")
         for row, name in enumerate(_strings(names["name"])):
             tokens = [] if never_matches(name) else words(name)
             if len(tokens) > LONGEST:
                 tokens = []
-            keys.extend([numbered.setdefault(word, len(numbered)) for word in tokens])
+            keys.extend([numbered.setdefault(word, len(numbered) + 1) for word in tokens])
             sizes.append(len(tokens))
             exact[row] = len(tokens) == 1 and needs_exact_case(name.strip())
         if not numbered:
             raise InputError("names: none of them can be matched; give the graph names of two or more letters")
-        codes = _codes(np.bincount(np.frombuffer(keys, np.int32)))
-        self._codes = dict(zip(numbered, codes, strict=True))
-        automaton, letters, start = self._automaton, self._letters, 0
-        for row, size in enumerate(sizes):
-            if size:
-                key = "".join([codes[number] for number in keys[start : start + size]])
-                start += size
-                if (known := automaton.get(key, _NONE)) == _NONE:
-                    known = len(letters)
-                    automaton.add_word(key, known)
-                    letters.append(len(key))
-                form[row] = known
-        automaton.make_automaton()
+        self._forms, ends = Forms.build(np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32))
+        form = np.full(len(names), _NONE, np.int32)
+        slots, form[ends >= 0] = np.unique(ends[ends >= 0], return_inverse=True)
 
         rank = np.empty(len(self._ids), np.int32)
         rank[numbers(pc.sort_indices(ids))] = np.arange(len(self._ids), dtype=np.int32)
@@ -155,8 +148,7 @@ class DictionaryLinker:
         plain = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
 
         # form -> its entity where case and ambiguity play no part, else -1 - (its place in _bounds)
-        answer = np.where(plain, lowest, -np.cumsum(~plain)).astype(np.int32)
-        self._answer = array("i", answer.tobytes())
+        self._forms.values[slots] = np.where(plain, lowest, -np.cumsum(~plain))
         counts = np.diff(first, append=len(rows))
         self._bounds = array("i", np.concatenate([[0], np.cumsum(counts[~plain])]).astype(np.int32).tobytes())
         left = rows[np.repeat(~plain, counts)]
@@ -179,48 +171,56 @@ class DictionaryLinker:
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
-        tokens = words(text)
-        longest = self._longest(tokens)
-        if not longest:
-            return []  # without a mention no short form has a meaning either
+        return self.link_all([text])[0]
+
+    def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
+        """The same of each of several texts, which takes less time than one by one."""
+        tokens = [words(text) for text in texts]
+        begins = np.cumsum([0, *(len(own) + 1 for own in tokens)])  # a word that no name has stands behind every text
+        known = map(self._words.get, chain.from_iterable((*own, "") for own in tokens), repeat(0))
+        found = self._forms.longest(np.fromiter(known, np.int32, int(begins[-1])))
+        bounds = np.searchsorted(found.first, begins)
+        places = [
+            self._places(text, own, Longest(*(part[start:end] for part in found)), begin)
+            for text, own, begin, start, end in zip(texts, tokens, begins[:-1].tolist(), bounds[:-1], bounds[1:], strict=True)
+        ]
+        entity = np.fromiter(chain.from_iterable(own.entity for own in places), np.int64)
+        names = iter(self._ids.take(_indices(entity)).to_pylist())
+        new = tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
+        return [
+            [new(Mention, (start, end, name, 1.0)) for start, end, name in zip(own.start, own.end, names)]  # noqa: B905  names are all texts'
+            for own in places
+        ]
+
+    def _places(self, text: str, tokens: list[str], found: Longest, begin: int) -> _Places:
+        """Mentions in `text`, whose words stand from `begin` on among those of all texts."""
+        if not len(found.first):
+            return _Places([], [], [])  # without a mention no short form has a meaning either
         starts = word_starts(text)
-        matches = self._matches(longest, text, tokens, starts)
+        matches = self._matches(Longest(found.first - begin, found.last - begin, found.value), text, tokens, starts)
         if self.abbreviations and "(" in text and (defined := definitions(text)):
             short_forms = list(_short_forms(text, tokens, starts, defined, matches))
             matches = _with_short_forms(matches, short_forms)
-        ids, new = self._ids, tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
-        return [
-            new(Mention, (starts[first], starts[last] + len(tokens[last]), ids[entity], 1.0))
-            for first, last, entity in matches
-            if entity >= 0
-        ]
+        kept = [match for match in matches if match[2] >= 0]
+        return _Places(
+            [starts[first] for first, _, _ in kept],
+            [starts[last] + len(tokens[last]) for _, last, _ in kept],
+            [entity for _, _, entity in kept],
+        )
 
-    def _longest(self, tokens: list[str]) -> dict[int, tuple[int, int]]:
-        """The letter before each place where a form begins -> (last letter, form) of the longest one there."""
-        letters = self._letters
-        coded = "".join(map(self._codes.get, tokens, repeat(_UNKNOWN)))
-        # All matches, in order of their ends: the last one kept at a place is its longest. (iter_long would find them
-        # at once, but pyahocorasick 2.3.1 loses one in seventy on random input.)
-        found = self._automaton.iter(coded) if coded else ()
-        return {pair[0] - letters[pair[1]]: pair for pair in found}
-
-    def _matches(
-        self, longest: dict[int, tuple[int, int]], text: str, tokens: list[str], starts: list[int]
-    ) -> list[Match]:
+    def _matches(self, found: Longest, text: str, tokens: list[str], starts: list[int]) -> list[Match]:
         """The leftmost of the longest matches, by the rules of case and ambiguity."""
-        answer = self._answer
-        matches, free = [], -1
-        for before in sorted(longest):
-            if before < free:
+        matches, free = [], 0
+        for begin, end, entity in zip(*(part.tolist() for part in found), strict=True):
+            if begin < free:
                 continue
-            free, form = longest[before]
-            first, last, entity = (before + 1) // DIGITS, free // DIGITS, answer[form]
+            free = end + 1
             if entity < 0:
-                surface = text[starts[first] : starts[last] + len(tokens[last])]
-                entity = self._resolved(-1 - entity, surface if first == last else spaced(surface))
+                surface = text[starts[begin] : starts[end] + len(tokens[end])]
+                entity = self._resolved(-1 - entity, surface if begin == end else spaced(surface))
                 if entity < 0:
                     continue  # only names of one word ask for their case, so no shorter name begins here
-            matches.append((first, last, entity))
+            matches.append((begin, end, entity))
         return matches
 
 
@@ -238,21 +238,6 @@ def _with_short_forms(matches: list[Match], short_forms: list[Match]) -> list[Ma
             taken.update(range(first, last + 1))
     rest = [m for m in matches if m[0] not in taken and m[1] not in taken]
     return sorted(rest + kept)
-
-
-def _codes(uses: np.ndarray) -> list[str]:
-    """For each word DIGITS characters from disjoint alphabets as small as they can be, the most used words first.
-
-    Disjoint, so that no key can match across the border of two words.
-    """
-    base = 1
-    while base**DIGITS < len(uses):
-        base += 1
-    codes = [""] * len(uses)
-    for place, number in enumerate(np.argsort(-uses, kind="stable").tolist()):
-        digits = ((place // base**i) % base + i * base + 1 for i in reversed(range(DIGITS)))
-        codes[number] = "".join(map(chr, digits))
-    return codes
 
 
 def _short_forms(

@@ -28,6 +28,7 @@ FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
 RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 LINKERS = ("dictionary", "scispacy", "given")
 PART = 4 << 20  # bytes of input in a part
+AT_ONCE = 64  # documents that are linked together
 
 
 def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
@@ -47,6 +48,27 @@ def record_of(document: Document, mentions: Sequence[Mention]) -> dict[str, Any]
     return {"id": document.id, "text": document.text, "mentions": rows}
 
 
+def _batches(coming: Iterator[Document]) -> Iterator[list[Document]]:
+    """Documents AT_ONCE at a time, or fewer of long ones."""
+    batch, characters = [], 0
+    for document in coming:
+        batch.append(document)
+        characters += len(document.text)
+        if len(batch) == AT_ONCE or characters > 10_000 * AT_ONCE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _mentions(linker: Any, batch: list[Document]) -> list[list[Mention]]:
+    if isinstance(linker, DictionaryLinker):
+        return linker.link_all([document.text for document in batch])
+    if isinstance(linker, GivenLinker):
+        return [linker.link_document(document) for document in batch]
+    return [linker.link(document.text) for document in batch]
+
+
 def write_part(
     linker: Any, source: Sequence[Span], path: Path, *, format: str | None, empty: str, encoding: str
 ) -> dict[str, Any]:
@@ -55,12 +77,11 @@ def write_part(
     entities: set[str] = set()
     unread: Counter[str] = Counter()
     with written(path) as handle:
-        for document in documents(source, format, empty, encoding, unread):
-            given = isinstance(linker, GivenLinker)
-            mentions: list[Mention] = linker.link_document(document) if given else linker.link(document.text)
-            handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
-            count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
-            entities.update(m.entity for m in mentions)
+        for batch in _batches(documents(source, format, empty, encoding, unread)):
+            for document, mentions in zip(batch, _mentions(linker, batch), strict=True):
+                handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
+                count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
+                entities.update(m.entity for m in mentions)
     return {"documents": count, "mentions": mentioned, "came": came, "entities": sorted(entities), "unread": dict(+unread)}
 
 

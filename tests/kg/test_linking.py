@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from benchmarks.speed.linking import NgramLinker
 from core.files import InputError
 from kg.graph import KINDS, table
-from kg.linking import DictionaryLinker
+from kg.linking import DictionaryLinker, forms
 from kg.linking.abbreviations import definitions
+from kg.linking.forms import NONE
 from kg.linking.matcher import FUNCTION_WORDS
 from kg.linking.tokens import folded, word_starts, words
 from tests.fakes.documents import NAMES, graph
@@ -121,10 +122,16 @@ def test_equals_slow_linker(rows, text, degree):
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
     reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
     assert reference.link(text) == ours.link(text)
+    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever stands beside
+    with pytest.MonkeyPatch.context() as patch:
+        for few in (0, 10_000):
+            patch.setattr(forms, "FEW", few)
+            assert ours.link_all(texts) == [ours.link(own) for own in texts]
     whole = graph([(i, name, kind) for i, name, kind in rows], [])
     every, some = DictionaryLinker.from_graph(whole), DictionaryLinker.from_graph(whole, texts=["before", text, ""])
     assert some.link(text) == every.link(text)
-    assert len(some._letters) <= 1 + len({tuple(words(name)) for _, name, _ in rows if name.split()[0].lower() in text.lower()})
+    near = {tuple(words(name)) for _, name, _ in rows if name.split()[0].lower() in text.lower()}
+    assert (some._forms.values != NONE).sum() <= 1 + len(near)
 
 
 @settings(max_examples=200, deadline=None)

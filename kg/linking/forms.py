@@ -1,0 +1,148 @@
+"""Sequences of words in a prefix tree, looked up for many places of a text at once.
+
+A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node lies in the bucket that its key's hash names
+or, where that is full, in one of the next. Two arrays are all of it:
+
+    keys    (buckets, 8) uint64   (number of the node above + 1) << 32 | word; 0 where the slot is free. The root is no node
+    values  (buckets * 8,) int32  what a sequence that ends at the node stands for; NONE where none ends
+
+Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS takes some 2.4 nodes of 16 bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+WIDTH = 8  # slots of a bucket: a cache line of keys
+FILLED = 0.7  # share of the slots that are taken
+NONE = np.iinfo(np.int32).min
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)
+_HALF, _MASK = np.uint64(32), 2**64 - 1
+FEW = 600  # words
+
+
+class Longest(NamedTuple):
+    """The longest sequence that begins at each place where one does: its place, its last word's place, its value."""
+
+    first: np.ndarray
+    last: np.ndarray
+    value: np.ndarray
+
+
+class Forms:
+    """A prefix tree; `keys` and `values` are explained above."""
+
+    def __init__(self, keys: np.ndarray, values: np.ndarray) -> None:
+        self.keys, self.values = keys, values
+
+    @cached_property
+    def _scalar(self) -> tuple[memoryview, memoryview]:
+        """Keys and values whose single items are read ten times as fast as an array's."""
+        return self.keys.reshape(-1).data, self.values.data
+
+    @classmethod
+    def build(cls, words: np.ndarray, lengths: np.ndarray) -> tuple[Forms, np.ndarray]:
+        """The tree of sequences, end to end in `words` (int32, from 1), and the slot where each ends (-1: it has no word)."""
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1]
+        rows = np.flatnonzero(lengths)
+        node = np.zeros(len(rows), np.uint64)  # of each row; nodes are numbered from 1 by level, until they have slots
+        levels: list[np.ndarray] = []
+        ends = np.full(len(lengths), -1, np.int64)
+        count = 0
+        while len(rows):
+            keys = node << _HALF | words[starts[rows] + len(levels)].astype(np.uint64)
+            level, inverse = np.unique(keys, return_inverse=True)
+            levels.append(level)
+            node = (inverse + count + 1).astype(np.uint64)
+            count += len(level)
+            done = lengths[rows] == len(levels)
+            ends[rows[done]] = node[done] - 1
+            rows, node = rows[~done], node[~done]
+        made = cls(np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64), np.zeros(0, np.int32))
+        slots = np.zeros(count + 1, np.uint64)  # of each node, counted from 1
+        taken, used = 1, np.zeros(len(made.keys), np.uint8)
+        for level in levels:
+            above, word = slots[(level >> _HALF).astype(np.int64)], level & np.uint64(0xFFFFFFFF)
+            slots[taken : taken + len(level)] = made._put(above << _HALF | word, used) + 1
+            taken += len(level)
+        made.values = np.full(made.keys.size, NONE, np.int32)
+        return made, np.where(ends >= 0, slots[ends + 1].astype(np.int64) - 1, -1)
+
+    def _bucket(self, keys: np.ndarray) -> np.ndarray:
+        return ((keys * _SPREAD >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(np.int64)
+
+    def _put(self, keys: np.ndarray, used: np.ndarray) -> np.ndarray:
+        """Slots for new `keys`, all different. used: (buckets,) how many slots are taken, brought up to date."""
+        slots, waiting, bucket = np.empty(len(keys), np.int64), np.arange(len(keys)), self._bucket(keys)
+        while len(waiting):
+            order = np.argsort(bucket, kind="stable")
+            waiting, bucket = waiting[order], bucket[order]
+            first = np.flatnonzero(np.diff(bucket, prepend=-1))
+            turn = np.arange(len(bucket)) - np.repeat(first, np.diff(first, append=len(bucket)))  # among those of one bucket
+            place = used[bucket] + turn
+            fits = place < WIDTH
+            slots[waiting[fits]] = bucket[fits] * WIDTH + place[fits]
+            used += np.bincount(bucket[fits], minlength=len(used)).astype(np.uint8)
+            waiting, bucket = waiting[~fits], (bucket[~fits] + 1) % len(self.keys)
+        self.keys.reshape(-1)[slots] = keys
+        return slots
+
+    def _slots(self, keys: np.ndarray) -> np.ndarray:
+        """The slot of each key, -1 for one that is not there."""
+        flat, bucket = self.keys.reshape(-1), self._bucket(keys)
+        slots = bucket * WIDTH + (self.keys[bucket] == keys[:, None]).argmax(1)
+        missed = np.flatnonzero(flat[slots] != keys)
+        slots[missed] = -1
+        while len(missed := missed[flat[bucket[missed] * WIDTH + WIDTH - 1] != 0]):  # full: the key may be in the next one
+            bucket[missed] = (bucket[missed] + 1) % len(self.keys)
+            own = bucket[missed] * WIDTH + (self.keys[bucket[missed]] == keys[missed, None]).argmax(1)
+            there = flat[own] == keys[missed]
+            slots[missed[there]] = own[there]
+            missed = missed[~there]
+        return slots
+
+    def longest(self, words: np.ndarray) -> Longest:
+        """The longest sequence at each place of `words` (int32), none of which goes over a 0."""
+        return self._one_by_one(words.tolist()) if len(words) < FEW else self._at_once(words)
+
+    def _at_once(self, words: np.ndarray) -> Longest:
+        first = np.flatnonzero(words)
+        place, node = first, np.zeros(len(first), np.uint64)
+        last, value = np.zeros(len(words), np.int64), np.full(len(words), NONE, np.int32)
+        words = np.append(words, 0).astype(np.uint64)
+        while len(place):
+            slots = self._slots(node << _HALF | words[place])
+            there = slots >= 0
+            first, place, slots = first[there], place[there], slots[there]
+            own = self.values[slots]
+            ends = own != NONE
+            last[first[ends]], value[first[ends]] = place[ends], own[ends]
+            goes_on = words[place + 1] != 0
+            first, place, node = first[goes_on], place[goes_on] + 1, (slots[goes_on] + 1).astype(np.uint64)
+        found = np.flatnonzero(value != NONE)
+        return Longest(found, last[found], value[found])
+
+    def _one_by_one(self, words: list[int]) -> Longest:
+        """The same for few words, of which NumPy's calls would take ten times as long."""
+        keys, values = self._scalar
+        buckets, found = len(self.keys), []
+        for first, word in enumerate(words):
+            place, node, best = first, 0, None
+            while word:
+                key = node << 32 | word
+                slot = ((key * int(_SPREAD) & _MASK) >> 32) * buckets >> 32
+                slot *= WIDTH
+                while (there := keys[slot]) != key and there:
+                    slot = (slot + 1) % len(keys)
+                if not there:
+                    break
+                if values[slot] != NONE:
+                    best = first, place, values[slot]
+                place, node = place + 1, slot + 1
+                word = words[place] if place < len(words) else 0
+            if best:
+                found.append(best)
+        return Longest(*np.array(found, np.int64).reshape(-1, 3).T)
