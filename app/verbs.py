@@ -46,7 +46,7 @@ def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> N
 
 def pretrain(
     paper: str, profile: Profile = "small", seed: int = 0, fresh: bool = False, variants: Sequence[str] = (), args: str = "",
-    plan: bool = False, *, inputs: Inputs, machine: Machine,
+    plan: bool = False, rehearse: int | None = None, scale: float | None = None, *, inputs: Inputs, machine: Machine,
 ) -> None:  # fmt: skip
     """Pre-train a paper's model: graph, embeddings, linked corpus, training; scores on held-out text.
 
@@ -58,12 +58,20 @@ def pretrain(
         variants: Train these variants of the pipeline (ablations among them) instead of its usual ones.
         args: Further words for LightningCLI, such as "--trainer.max_steps 100".
         plan: Only list the stages.
+        rehearse: Run all stages of PROFILE=paper on synthetic inputs, so many steps of training, and print what each takes.
+        scale: Share of the paper's data that a rehearsal writes, above 0 and at most 1 (0.001 without it).
 
     Examples:
       make pretrain-kebiolm
       kepl pretrain kebiolm --variants mlm wem --seed 1
       kepl pretrain kebiolm --graph my_graph --corpus my_texts.jsonl
+      kepl pretrain kebiolm --profile paper --rehearse 2 --scale 0.001
     """
+    if rehearse is not None or scale is not None:
+        from experiments.rehearse import rehearse as run_rehearsal
+
+        print(run_rehearsal(paper, profile, rehearse, scale, inputs, machine, seed, variants, args, plan))
+        return
     from experiments.pretrain import pretrain as run
 
     print(run(paper, profile, inputs, machine, seed, fresh, variants, args, plan))

@@ -112,10 +112,11 @@ def chosen_variants(pipeline: dict[str, Any], profile_name: str, variants: Seque
 
 def commands(
     paper: str, profile_name: str, work: Path, inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
-    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False,
+    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False, rehearsed: bool = False,
 ) -> list[Stage]:  # fmt: skip
     """Every stage to run, in order: those of the profile, then the training of each variant.
 
+    rehearsed: a profile of the paper's size runs on the CPU where there is no GPU.
     Raises InputError for an unknown paper, profile or variant, or an input that the profile needs and `inputs` lacks.
     """
     inputs, where = inputs or Inputs(), where or Machine()
@@ -133,7 +134,7 @@ def commands(
     values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
     values |= {name: shlex.join(words) for name, words in given.items()}
     values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
-    on = [*machine(where, bool(profile.get("gpu")), plan), "--seed_everything", str(seed)]
+    on = [*machine(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan), "--seed_everything", str(seed)]
     on += ["--fresh", "true"] if fresh else []
     several = {"{machine}": on + shlex.split(args), "{profile}": configs(paper, profile.get("configs", ()))}
 
