@@ -134,8 +134,10 @@ class Memory(threading.Thread):
         self.seconds, self.peak, self.ended = seconds, 0, threading.Event()
 
     def run(self) -> None:
+        own = Path("/proc/self/cmdline")
+        started = own.read_bytes() if own.is_file() else b""
         while not self.ended.wait(self.seconds):
-            self.peak = max(self.peak, held_below(os.getpid()))
+            self.peak = max(self.peak, held_below(os.getpid(), started))
 
     def __enter__(self) -> Memory:
         self.start()
@@ -146,14 +148,18 @@ class Memory(threading.Thread):
         self.join()
 
 
-def held_below(process: int) -> int:
-    """Bytes of memory of all processes that `process`, its children and so on have started; 0 where there is no /proc."""
+def held_below(process: int, started: bytes = b"") -> int:
+    """Bytes of memory of all processes that `process`, its children and so on have started; 0 where there is no /proc.
+
+    started: the command line of a child that is about to become another program and still holds what this process does.
+    """
     total = 0
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # ended meanwhile
             for child in file.read_text().split():
-                pages = int(Path(f"/proc/{child}/statm").read_text().split()[1])
-                total += pages * os.sysconf("SC_PAGE_SIZE") + held_below(int(child))
+                if Path(f"/proc/{child}/cmdline").read_bytes() != started:
+                    pages = int(Path(f"/proc/{child}/statm").read_text().split()[1])
+                    total += pages * os.sysconf("SC_PAGE_SIZE") + held_below(int(child))
     return total
 
 
@@ -286,8 +292,8 @@ def report(
         cells = (f"{cost.seconds:.1f} s", amount(cost.memory, "B"), amount(cost.disk, "B"), duration(here))
         lines.append(f"{cost.title:<{width}}{cells[0]:>9}{cells[1]:>10}{cells[2]:>10}{cells[3]:>14}")
     lines += [
-        "", "memory: of all its processes.  disk: what it left.  paper, here: the stage at the paper's size on this machine; before",
-        f"training start + (time - start) / {scale:g}, start being the time of `python -m <module> --help`; training as below.",
+        "", "memory: of all its processes.  disk: what it left.  paper, here: the stage at the paper's size on this machine;",
+        f"before training start + (time - start) / {scale:g} with start = time of `python -m <module> --help`; training as below.",
     ]  # fmt: skip
     return "\n".join([*lines, *notes])
 
@@ -304,7 +310,7 @@ def _training(cost: Cost, meter: Mapping[str, Any], whole: Whole, scale: float) 
         f"  a step        {meter['seconds']:.2f} s, {meter['tokens']:,.0f} tokens in sequences of {meter['length']:.0f}, "
         f"{meter['tokens'] / meter['seconds']:,.0f} tokens a second{held}",
         "  FLOP          6 x parameters x tokens + 12 x hidden x length x tokens, of each layer",
-        f"                {meter['layers']} layers x {meter['hidden']}, {amount(meter['parameters'], 'parameters')}: "
+        f"                {meter['layers']} layers x {meter['hidden']}, {meter['parameters'] / 1e6:,.1f} million parameters: "
         f"{amount(meter['flop'], 'FLOP')} a step",
         f"  share         FLOP / time / peak = {reached:.1%} of {peak}",
         f"  the paper's   {whole.steps:,.0f} steps x {whole.batch} examples x FLOP of an example"

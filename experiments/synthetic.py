@@ -184,7 +184,7 @@ def chinese_graph(
     from kg.graph import KnowledgeGraph, table
 
     rng = np.random.default_rng(seed)
-    entities, triples = scaled(entities, scale, 600), scaled(triples, scale, 4000)
+    entities, triples = scaled(entities, scale, 400), scaled(triples, scale, 2000)
     names = [chinese_name(e) for e in range(entities)]
     ids = [f"Z{e:07d}" for e in range(entities)]
     head, tail = frequent_first(rng, entities, triples), rng.integers(0, entities, triples)
@@ -213,7 +213,7 @@ def chinese_text(
     mention_every: characters for each mention.  held_out: as in :func:`pubmedds`.
     """
     rng = np.random.default_rng(seed)
-    documents, entities = scaled(characters / document, scale, 40), scaled(entities, scale, 600)
+    documents, entities = scaled(characters / document, scale, 40), scaled(entities, scale, 400)
     pool = ["".join(pair) for pair in rng.choice(CHARACTERS, (4000, 2))]  # words of running text
     clauses = document // mention_every
     with written(place) as handle:
@@ -279,9 +279,9 @@ def bart(
     import torch
     from transformers import BartConfig, BartForConditionalGeneration
 
-    from datamodules.genbioel.tokenizer import trained
+    from datamodules.tokenizers import byte_level_bpe
 
-    tokenizer = trained((" ".join((word(n), *SMALL)) for n in range(WORDS) for _ in range(2)), vocabulary_size)
+    tokenizer = byte_level_bpe((f" {' '.join((word(n), *SMALL))}" for n in range(WORDS) for _ in range(2)), vocabulary_size)
     tokenizer.save_pretrained(place)
     torch.manual_seed(seed)
     config = BartConfig(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, write_json, written_folder
@@ -17,11 +16,10 @@ from datamodules.contexts import END, START
 from datamodules.genbioel.inputs import Inputs, plain
 from datamodules.genbioel.store import kept
 from datamodules.genbioel.templates import TEMPLATES
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from datamodules.tokenizers import BPE_SPECIAL, byte_level_bpe, load_tokenizer, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 OFTEN = 1000  # each of the samples' own words counts as often as a frequent word of the texts
 
 
@@ -29,35 +27,16 @@ def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for too small a size."""
     words = sorted({word for template in TEMPLATES for word in template.words.split()} | {START, END})
     pieces = sum(len(word) for word in words)  # merges that make each of them one token, at most
-    if size < len(SPECIAL) + 256 + pieces:
+    if size < len(BPE_SPECIAL) + 256 + pieces:
         raise InputError(
-            f"--size {size}: wanted at least {len(SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
+            f"--size {size}: wanted at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
         )
 
     def shown() -> Iterator[str]:
         yield from (f" {word}" for word in words for _ in range(OFTEN))
         yield from (f" {plain(text)}" for text in texts)
 
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    backend.train_from_iterator(shown(), trainer)
-    ids = {token: backend.token_to_id(token) for token in SPECIAL}
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[(t, ids[t]) for t in ("<s>", "</s>")]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
-        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>", model_max_length=1024,
-        model_input_names=["input_ids", "attention_mask"],
-    )  # fmt: skip
+    return byte_level_bpe(shown(), size)
 
 
 def sayings(graph: KnowledgeGraph) -> Iterator[str]:
