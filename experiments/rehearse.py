@@ -235,8 +235,12 @@ def rehearse(
                 starts[stage.words[0]] = start_of(stage.words[0], environment)
             LOG.info(f"[{number}/{len(stages)}] {stage.title}")
             before, begun = size(home), time.monotonic()
-            with Memory() as memory:
-                run_stages([stage._replace(environment=environment)], home / "work")
+            try:
+                with Memory() as memory:
+                    run_stages([stage._replace(environment=environment)], home / "work")
+            except SystemExit:
+                LOG.error("This was a rehearsal: the same command begins again from the first stage.")
+                raise
             seconds = time.monotonic() - begun
             found = read_json(meter) if stage.result else None
             start = starts.get(stage.words[0], 0.0)
@@ -247,7 +251,7 @@ def rehearse(
     rows = pipeline_of(paper)["report"]["rows"]
     if not variants:
         table(rows, results)  # raises for a metric of the report that no run has
-    return report(paper, profile, share, said, costs, wholes, where)
+    return report(paper, profile, share, said, costs, wholes)
 
 
 def times_larger(rehearsal: Mapping[str, Any], meter: Mapping[str, Any]) -> float:
@@ -273,7 +277,7 @@ def duration(seconds: float) -> str:
 
 
 def report(
-    paper: str, profile: str, scale: float, said: Mapping[str, str], costs: Sequence[Cost], wholes: Sequence[Whole], where: Machine
+    paper: str, profile: str, scale: float, said: Mapping[str, str], costs: Sequence[Cost], wholes: Sequence[Whole]
 ) -> str:
     """The tables and formulas of a rehearsal."""
     cores = os.cpu_count() or 1

@@ -39,7 +39,8 @@ WORDS = 60_000  #: different words of running text; a tokenizer holds the first 
 FORMS = ("{a} {b}", "{b} of the {a}", "{a} {b} syndrome", "chronic {a} {b}", "{b}, {a}", "{a} {b} nos", "acute {b} of {a}")
 SMALL = "the of with and in is to a by was were as are defined described".split()
 SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "MTH", "RXNORM", "OMIM", "GO", "HGNC", "MEDCIN", "LNC")
-RELATIONS = ("isa", "inverse_isa", "has_tradename", "tradename_of", "may_treat", "may_be_treated_by")
+#: {rank by frequency: label} of relations that are not just numbered; one and its inverse, from an even rank on
+RELATIONS = {0: "isa", 1: "inverse_isa", 2: "may_treat", 3: "may_be_treated_by", 60: "has_tradename", 61: "tradename_of"}
 ENDINGS = {  # of Chinese names, by type: three characters, so that names of one ending look alike (datamodules.synonyms)
     "疾病": ("综合征", "功能病", "炎症病"),
     "药物": ("注射液", "口服片", "胶囊剂"),
@@ -121,7 +122,7 @@ def umls(
         for n in range(relations):
             number = int(label[n & ~1]) ^ (n & 1)  # every relation and its inverse, as UMLS lists both
             one, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
-            rela = "" if number % 5 == 4 else RELATIONS[number] if number < len(RELATIONS) else f"relation_{number}"
+            rela = "" if number % 5 == 4 else RELATIONS.get(number, f"relation_{number}")
             sab = SOURCES[n % len(SOURCES)]
             handle.write(f"C{one + 1:07d}|A{n:07d}|SCUI|RO|C{two + 1:07d}|A{n:07d}|SCUI|{rela}|R{n:08d}||{sab}|{sab}|||N||\n")
     said = sentences(rng, definitions, 24)

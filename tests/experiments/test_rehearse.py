@@ -209,4 +209,4 @@ def test_memory_is_that_of_all_processes_below() -> None:
     with rehearse.Memory(0.02) as memory:
         for process in [subprocess.Popen([INTERPRETER, "-c", program]) for _ in range(2)]:
             process.wait()
-    assert 4e8 < memory.peak < 5e8
+    assert 4e8 < memory.peak < 7e8  # and two interpreters; this process with its libraries holds as much again
