@@ -41,7 +41,8 @@ def tiny(paper: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("paper", REHEARSED)
+#: the one with the fewest stages on every change; those of ten seconds or more nightly
+@pytest.mark.parametrize("paper", [p if p == "sapbert" else pytest.param(p, marks=pytest.mark.slow) for p in REHEARSED])
 def test_a_rehearsal_runs_every_stage_of_the_profile(
     paper: str, runs: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
