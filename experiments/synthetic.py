@@ -282,7 +282,8 @@ def bart(
 
     from datamodules.tokenizers import byte_level_bpe
 
-    tokenizer = byte_level_bpe((f" {' '.join((word(n), *SMALL))}" for n in range(WORDS) for _ in range(2)), vocabulary_size)
+    texts = [f" {' '.join(SMALL)}"] * 1000 + [f" {word(n)}" for n in range(WORDS)] * 2  # a pair seen once is not learnt
+    tokenizer = byte_level_bpe(texts, vocabulary_size)
     tokenizer.save_pretrained(place)
     torch.manual_seed(seed)
     config = BartConfig(
