@@ -11,17 +11,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from transformers import BertConfig, BertModel
 
-from benchmarks.made import graph_like, pubmed
+from benchmarks.made import graph_like, pubmed, umls_like
 from datamodules.corpus import Corpus
 from datamodules.corpus import build as build_corpus
+from datamodules.tokenizers import load_tokenizer
+from inference.encoders import Embedder, write_index
+from inference.options import Work
 from kg.graph import KnowledgeGraph
 from kg.linking.run import link_corpus
 from kg.pretrained import pretrained
+from kg.search import Index
 from kg.train import train
 from kg.trie import Ragged, Trie
+from models.encoders import BertEncoder
 
 NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100
+HIDDEN, QUERIES = 64, 100
+INDEX = {"names": "made up"}
 
 
 class Stage(NamedTuple):
@@ -72,6 +81,26 @@ def _load_trie(items: int, at: Path) -> None:
     assert len(trie.leaf_nodes) + len(trie.others) == items
 
 
+def _write_encoder(items: int, at: Path) -> None:
+    """The names, and an encoder of random weights: two layers, so that the rest of the work is seen beside it."""
+    torch.manual_seed(0)
+    config = BertConfig(hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=2, intermediate_size=2 * HIDDEN)
+    BertModel(config, add_pooling_layer=False).save_pretrained(at / "encoder")
+    load_tokenizer(pretrained("minilm")).save_pretrained(at / "encoder")
+    (at / "names.txt").write_text("\n".join(umls_like(items, 0)[0]["name"].to_pylist()), "utf-8")
+
+
+def _embed(items: int, at: Path) -> None:
+    encoder = Embedder(BertEncoder(str(at / "encoder")), load_tokenizer(str(at / "encoder")), "random")
+    write_index((at / "names.txt").read_text("utf-8").split("\n"), encoder, at / "index", INDEX, "torch", Work())
+
+
+def _search(items: int, at: Path) -> None:
+    index = Index.load(at / "index", INDEX)
+    queries = torch.nn.functional.normalize(torch.randn(QUERIES, HIDDEN, generator=torch.Generator().manual_seed(0)))
+    assert index.search(queries, 20).rows.shape == (QUERIES, 20)
+
+
 def _write_triples(items: int, at: Path) -> None:
     graph_like(max(60, items // 2), items)[0].save(at / "triples")
 
@@ -92,6 +121,8 @@ STAGES = (
     Stage("linking", "documents", _texts, _link),
     Stage("corpus, build", "sequences", _nothing, _build_corpus),
     Stage("corpus, read in random order", "sequences", _nothing, _read_corpus),
+    Stage("names, into vectors", "names", _write_encoder, _embed),
+    Stage(f"search, {QUERIES} queries, exact", "names", _nothing, _search),
     Stage("trie, build and save", "names", _write_names, _build_trie),
     Stage("trie, load", "names", _nothing, _load_trie),
     Stage("graph, load", "triples", _write_triples, _load_graph),
