@@ -190,7 +190,7 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     ignored: Sequence[str] = ()
     if FROM_MAKE in words:
-        from experiments.stages import dies_with_its_parent
+        from core.commands import dies_with_its_parent
 
         ignored, words = MAKE, [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
         dies_with_its_parent()

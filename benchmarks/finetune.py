@@ -41,6 +41,7 @@ from benchmarks.results import (
 from benchmarks.tasks import task, task_folder
 from benchmarks.tasks.definition import Definition, config_of
 from core.arrays import load_arrays
+from core.executor import engine_of
 from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
 from core.tracking import ROOT, inherited, runs_folder
@@ -209,11 +210,12 @@ def compute(
         return Stage(title, arguments, place.name, environment=gpu)
 
     def run_all(stages: list[Stage]) -> None:
-        at_once = devices or min(os.cpu_count() or 1, len(stages))
+        engine = engine_of()
+        at_once = len(stages) if engine == "ray" else devices or min(os.cpu_count() or 1, len(stages))
         for i in range(0, len(stages), at_once):
             group = stages[i : i + at_once]
             LOG.info(", ".join(s.title for s in group))
-            run_stages(group, base)
+            run_stages(group, base, engine)
 
     settings = points[0]
     if len(points) > 1:

@@ -30,7 +30,6 @@ import logging
 import os
 import re
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,11 +41,12 @@ from typing import Any, NamedTuple
 import yaml
 from mlflow import MlflowClient
 
+from core.commands import Running, started
+from core.executor import engine_of
 from core.files import InputError, digest, locked, read_json, write_json, written
 from core.journal import NAME as JOURNAL
 from core.journal import Journal
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
-from experiments.stages import dies_with_its_parent
 
 #: command -> (its words, the MLflow experiment; both may name the command's own word)
 COMMANDS = {
@@ -217,7 +217,8 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
     slots: SimpleQueue[int] = SimpleQueue()
     for slot in range(at_once):
         slots.put(slot)
-    running: set[subprocess.Popen[bytes]] = set()
+    engine = engine_of()
+    running: set[Running] = set()
     stopped = False
 
     def one(number: int) -> int:
@@ -231,8 +232,8 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
         own = dict(os.environ)
         own["KEPL_TAGS"] = json.dumps({"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)})
         if at_once > 1:
-            own.setdefault("OMP_NUM_THREADS", str(max(1, cores // at_once)))
-            if gpus and "DEVICES" not in sweep.settings | point:
+            own.setdefault("OMP_NUM_THREADS", str(1 if engine == "ray" else max(1, cores // at_once)))
+            if engine != "ray" and gpus and "DEVICES" not in sweep.settings | point:
                 own["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
         words = arguments(sweep, point)
         try:
@@ -240,14 +241,11 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
                 return 130
             LOG.info(f"{who}: kepl {shlex.join(words)}")
             began = time.monotonic()
-            with open(log, "wb") as output:
-                process = subprocess.Popen(
-                    [*launcher, *words], cwd=ROOT, env=own, stdout=output, stderr=subprocess.STDOUT,
-                    preexec_fn=dies_with_its_parent,
-                )  # fmt: skip
-                running.add(process)
-                code = process.wait()
-                running.discard(process)
+            devices = (sweep.settings | point).get("DEVICES")
+            process = started([*launcher, *words], ROOT, own, log, engine=engine, gpus=None if devices is None else int(devices))
+            running.add(process)
+            code = process.wait()
+            running.discard(process)
             seconds = round(time.monotonic() - began, 1)
         finally:
             slots.put(slot)

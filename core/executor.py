@@ -263,7 +263,7 @@ def _in_processes(
 
 # Ray
 
-GONE = "parts are made by Ray actors, but ray is not installed. Run: make setup EXTRAS=ray, or leave ENGINE and RAY_ADDRESS out"
+GONE = "ENGINE or RAY_ADDRESS asks for Ray, which is not installed. Run: make setup EXTRAS=ray, or leave both out"
 
 
 LOST = 4  # times that a part, or what all parts need, may take a process with it before that is taken for its fault
@@ -290,19 +290,25 @@ class _Actor:
             return error
 
 
+def cluster() -> Any:
+    """The module ray, connected to the cluster of RAY_ADDRESS, or to one of this machine. Raises InputError without Ray."""
+    try:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise InputError(GONE) from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    return ray
+
+
 def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: float) -> Iterator[tuple[str, Counts]]:
     """Each part by one of `workers` actors, or as many as there is room for; what an actor or a node was lost with, others make.
 
     Raises InputError where actors ask for a GPU and the cluster has none.
     """
-    try:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-        from ray.exceptions import RayActorError
-    except ImportError as error:
-        raise InputError(GONE) from error
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
+    ray = cluster()
     if gpus and ray.cluster_resources().get("GPU", 0) < gpus:
         raise InputError("parts need a GPU, and the Ray cluster has none. Add a node with one, or use the CPU.")
     kind: Any = ray.remote(num_cpus=1, num_gpus=gpus)(_Actor)
@@ -328,7 +334,7 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: f
             actor, job = running.pop(ready[0])
             try:
                 result = ray.get(ready[0])
-            except RayActorError as error:  # the process or its node is gone
+            except ray.exceptions.RayActorError as error:  # the process or its node is gone
                 what = job[1].name if job else "the start of a worker"
                 lost[what] += 1
                 if lost[what] >= LOST:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import logging
 import os
 import shlex
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.commands import Running, started
 from core.tracking import ROOT
 
 LOG = logging.getLogger(__name__)
@@ -33,41 +30,28 @@ class Stage(NamedTuple):
         return f"{self.result or self.words[0]}.log"
 
 
-def dies_with_its_parent() -> None:
-    """Ask Linux to end this process when the one that started it ends, however that came about.
+def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> None:
+    """Run `stages` at the same time; exit if one fails. Output goes to log files, but the first one's of this machine is shown.
 
-    A training that outlives a killed pipeline would hold its run's lock against the same command given again.
+    engine: "ray" runs them on the nodes of a cluster (core.commands), each with one processor
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def run_stages(stages: list[Stage], work: Path) -> None:
-    """Run `stages` at the same time, the first one's output shown and the others' in log files; exit if one fails."""
     environment = dict(os.environ)
-    if len(stages) > 1:
-        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // len(stages)))
-    with contextlib.ExitStack() as stack:
-        logs = [None, *(stack.enter_context(open(work / s.log, "w")) for s in stages[1:])]
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", *stage.words],
-                cwd=ROOT,
-                env=environment | (stage.environment or {}),
-                stdout=log,
-                stderr=subprocess.STDOUT if log else None,
-                preexec_fn=dies_with_its_parent,
-            )
-            for stage, log in zip(stages, logs, strict=True)
-        ]
-        try:
-            codes = [process.wait() for process in started]
-        finally:
-            for process in started:
-                process.terminate()
+    if len(stages) > 1 or engine == "ray":
+        environment["OMP_NUM_THREADS"] = str(1 if engine == "ray" else max(1, (os.cpu_count() or 1) // len(stages)))
+    logs = [None if s is stages[0] and engine != "ray" else work / s.log for s in stages]
+    running: list[Running] = []
+    try:
+        for stage, log in zip(stages, logs, strict=True):
+            words = [sys.executable, "-m", *stage.words]
+            gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
+            running.append(started(words, ROOT, environment | (stage.environment or {}), log, engine=engine, gpus=gpus))
+        codes = [process.wait() for process in running]
+    finally:
+        for process in running:
+            process.terminate()
     for stage, code, log in zip(stages, codes, logs, strict=True):
         if code:
-            where = f" Its output is in {log.name}." if log else ""
+            where = f" Its output is in {log}." if log else ""
             LOG.error(
                 f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command resumes from here. "
                 f"The stage was: python -m {shlex.join(stage.words)}"
