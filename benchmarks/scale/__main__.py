@@ -87,7 +87,7 @@ def rows(sizes: list[int], only: str | None, place: Path) -> list[list[str]]:
     """Rows of COLUMNS for each stage and size, then the growth of its memory; they are printed as they come."""
     table = []
     for stage in STAGES:
-        if only and only not in stage.name:
+        if only and only not in (stage.unit, stage.name):
             continue
         found = {}
         for items in sizes:
@@ -106,7 +106,7 @@ def rows(sizes: list[int], only: str | None, place: Path) -> list[list[str]]:
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.scale", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--sizes", default="10k,100k", help="numbers of items, smallest first (10k,100k)")
-    parser.add_argument("--only", help="stages whose name holds this")
+    parser.add_argument("--only", help="documents, names or triples: the stages that count them; or one stage's name")
     parser.add_argument("--folder", type=Path, help="where data are made; they stay there (default: a temporary folder)")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(words)

@@ -1,7 +1,7 @@
 """What `python -m benchmarks.scale` measures: a function for each stage that prepares its input, and one that is measured.
 
-A stage counts its items: documents, sequences, names or triples. What one stage writes is the input of the next, in one folder
-for each number of items.
+A stage counts its items: documents, names or triples. What one stage writes is the input of the next with the same items, in one
+folder for each number of them.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _nothing(items: int, at: Path) -> None:
 
 STAGES = (
     Stage("linking", "documents", _texts, _link),
-    Stage("corpus, build", "sequences", _nothing, _build_corpus),
-    Stage("corpus, read in random order", "sequences", _nothing, _read_corpus),
+    Stage("corpus, build", "documents", _nothing, _build_corpus),
+    Stage("corpus, read in random order", "documents", _nothing, _read_corpus),
     Stage("names, into vectors", "names", _write_encoder, _embed),
     Stage(f"search, {QUERIES} queries, exact", "names", _nothing, _search),
     Stage("trie, build and save", "names", _write_names, _build_trie),
