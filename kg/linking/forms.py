@@ -1,10 +1,11 @@
 """Sequences of words in a prefix tree, looked up for many places of a text at once.
 
 A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node lies in the bucket that its key's hash names
-or, where that is full, in one of the next. Two arrays are all of it:
+or, where that is full, in one of the next. Three arrays are all of it:
 
     keys    (buckets, 8) uint64   (number of the node above + 1) << 32 | word; 0 where the slot is free. The root is no node
     values  (buckets * 8,) int32  what a sequence that ends at the node stands for; NONE where none ends
+    roots   (words,) int32        the node of a sequence's first word, -1 where none begins with it
 
 Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS takes some 2.4 nodes of 16 bytes.
 """
@@ -19,7 +20,7 @@ import numpy as np
 WIDTH = 8  # slots of a bucket: a cache line of keys
 FILLED = 0.7  # share of the slots that are taken
 NONE = np.iinfo(np.int32).min
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)
+SPREAD = 0x9E3779B97F4A7C15  # 2**64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)
 _HALF, _MASK = np.uint64(32), 2**64 - 1
 FEW = 600  # words
 
@@ -33,15 +34,15 @@ class Longest(NamedTuple):
 
 
 class Forms:
-    """A prefix tree; `keys` and `values` are explained above."""
+    """A prefix tree; the arrays are explained above."""
 
-    def __init__(self, keys: np.ndarray, values: np.ndarray) -> None:
-        self.keys, self.values = keys, values
+    def __init__(self, keys: np.ndarray, values: np.ndarray, roots: np.ndarray) -> None:
+        self.keys, self.values, self.roots = keys, values, roots
 
     @cached_property
-    def _scalar(self) -> tuple[memoryview, memoryview]:
-        """Keys and values whose single items are read ten times as fast as an array's."""
-        return self.keys.reshape(-1).data, self.values.data
+    def _scalar(self) -> tuple[memoryview, memoryview, memoryview]:
+        """The arrays as what single items are read of ten times as fast."""
+        return self.keys.reshape(-1).data, self.values.data, self.roots.data
 
     @classmethod
     def build(cls, words: np.ndarray, lengths: np.ndarray) -> tuple[Forms, np.ndarray]:
@@ -61,18 +62,21 @@ class Forms:
             done = lengths[rows] == len(levels)
             ends[rows[done]] = node[done] - 1
             rows, node = rows[~done], node[~done]
-        made = cls(np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64), np.zeros(0, np.int32))
+        roots = np.full(int(words.max(initial=0)) + 1, -1, np.int32)
+        made = cls(np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64), np.zeros(0, np.int32), roots)
         slots = np.zeros(count + 1, np.uint64)  # of each node, counted from 1
         taken, used = 1, np.zeros(len(made.keys), np.uint8)
         for level in levels:
             above, word = slots[(level >> _HALF).astype(np.int64)], level & np.uint64(0xFFFFFFFF)
             slots[taken : taken + len(level)] = made._put(above << _HALF | word, used) + 1
             taken += len(level)
+        if levels:
+            roots[levels[0].astype(np.int64)] = slots[1 : len(levels[0]) + 1].astype(np.int64) - 1
         made.values = np.full(made.keys.size, NONE, np.int32)
         return made, np.where(ends >= 0, slots[ends + 1].astype(np.int64) - 1, -1)
 
     def _bucket(self, keys: np.ndarray) -> np.ndarray:
-        return ((keys * _SPREAD >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(np.int64)
+        return ((keys * np.uint64(SPREAD) >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(np.int64)
 
     def _put(self, keys: np.ndarray, used: np.ndarray) -> np.ndarray:
         """Slots for new `keys`, all different. used: (buckets,) how many slots are taken, brought up to date."""
@@ -109,40 +113,43 @@ class Forms:
         return self._one_by_one(words.tolist()) if len(words) < FEW else self._at_once(words)
 
     def _at_once(self, words: np.ndarray) -> Longest:
-        first = np.flatnonzero(words)
-        place, node = first, np.zeros(len(first), np.uint64)
         last, value = np.zeros(len(words), np.int64), np.full(len(words), NONE, np.int32)
+        slots = self.roots[np.where(words < len(self.roots), words, 0)].astype(np.int64)
+        place = first = np.arange(len(words))
         words = np.append(words, 0).astype(np.uint64)
         while len(place):
-            slots = self._slots(node << _HALF | words[place])
             there = slots >= 0
             first, place, slots = first[there], place[there], slots[there]
             own = self.values[slots]
             ends = own != NONE
             last[first[ends]], value[first[ends]] = place[ends], own[ends]
             goes_on = words[place + 1] != 0
-            first, place, node = first[goes_on], place[goes_on] + 1, (slots[goes_on] + 1).astype(np.uint64)
+            first, place, above = first[goes_on], place[goes_on] + 1, (slots[goes_on] + 1).astype(np.uint64)
+            slots = self._slots(above << _HALF | words[place])
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])
 
     def _one_by_one(self, words: list[int]) -> Longest:
         """The same for few words, of which NumPy's calls would take ten times as long."""
-        keys, values = self._scalar
-        buckets, found = len(self.keys), []
+        keys, values, roots = self._scalar
+        buckets, size, found = len(self.keys), len(keys), []
         for first, word in enumerate(words):
-            place, node, best = first, 0, None
-            while word:
-                key = node << 32 | word
-                slot = ((key * int(_SPREAD) & _MASK) >> 32) * buckets >> 32
-                slot *= WIDTH
-                while (there := keys[slot]) != key and there:
-                    slot = (slot + 1) % len(keys)
-                if not there:
-                    break
+            slot = roots[word] if word < len(roots) else -1
+            if slot < 0:
+                continue
+            place, best = first, None
+            while True:
                 if values[slot] != NONE:
                     best = first, place, values[slot]
-                place, node = place + 1, slot + 1
-                word = words[place] if place < len(words) else 0
+                place += 1
+                if place == len(words) or not words[place]:
+                    break
+                key = (slot + 1) << 32 | words[place]
+                slot = (((key * SPREAD & _MASK) >> 32) * buckets >> 32) * WIDTH
+                while (there := keys[slot]) != key and there:
+                    slot = slot + 1 if slot + 1 < size else 0
+                if not there:
+                    break
             if best:
                 found.append(best)
         return Longest(*np.array(found, np.int64).reshape(-1, 3).T)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from core.files import InputError
 from kg.graph import KINDS, KnowledgeGraph, numbers
 from kg.linking.abbreviations import Definition, definitions
-from kg.linking.forms import Forms, Longest
+from kg.linking.forms import Forms
 from kg.linking.mentions import Mention
 from kg.linking.tokens import folded, spaced, word_starts, words
 
@@ -58,6 +58,9 @@ class _Places(NamedTuple):
     start: list[int]
     end: list[int]
     entity: list[int]
+
+
+_NOWHERE = _Places([], [], [])  # without a mention no short form has a meaning either
 
 
 def never_matches(name: str) -> bool:
@@ -175,29 +178,29 @@ class DictionaryLinker:
 
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
-        tokens = [words(text) for text in texts]
-        begins = np.cumsum([0, *(len(own) + 1 for own in tokens)])  # a word that no name has stands behind every text
-        known = map(self._words.get, chain.from_iterable((*own, "") for own in tokens), repeat(0))
-        found = self._forms.longest(np.fromiter(known, np.int32, int(begins[-1])))
-        bounds = np.searchsorted(found.first, begins)
+        tokens = [[*words(text), ""] for text in texts]  # a word that no name has, behind every text
+        begins = list(accumulate(map(len, tokens), initial=0))
+        known = map(self._words.get, chain.from_iterable(tokens), repeat(0))
+        found = self._forms.longest(np.fromiter(known, np.int32, begins[-1]))
+        bounds = np.searchsorted(found.first, begins).tolist()
+        longest = list(zip(*(part.tolist() for part in found), strict=True))
         places = [
-            self._places(text, own, Longest(*(part[start:end] for part in found)), begin)
-            for text, own, begin, start, end in zip(texts, tokens, begins[:-1].tolist(), bounds[:-1], bounds[1:], strict=True)
+            self._places(text, own, longest[start:end], begin) if start < end else _NOWHERE
+            for text, own, begin, (start, end) in zip(texts, tokens, begins, pairwise(bounds))  # noqa: B905  begins has one more
         ]
         entity = np.fromiter(chain.from_iterable(own.entity for own in places), np.int64)
-        names = iter(self._ids.take(_indices(entity)).to_pylist())
-        new = tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
-        return [
-            [new(Mention, (start, end, name, 1.0)) for start, end, name in zip(own.start, own.end, names)]  # noqa: B905  names are all texts'
-            for own in places
-        ]
+        rows = zip(
+            chain.from_iterable(own.start for own in places), chain.from_iterable(own.end for own in places),
+            self._ids.take(_indices(entity)).to_pylist(), repeat(1.0),
+        )  # fmt: skip
+        mentions = list(map(tuple.__new__, repeat(Mention), rows))  # Mention(...) would take twice as long, a tenth of the whole
+        ends = accumulate((len(own.start) for own in places), initial=0)
+        return [mentions[start:end] for start, end in pairwise(ends)]
 
-    def _places(self, text: str, tokens: list[str], found: Longest, begin: int) -> _Places:
+    def _places(self, text: str, tokens: list[str], longest: list[Match], begin: int) -> _Places:
         """Mentions in `text`, whose words stand from `begin` on among those of all texts."""
-        if not len(found.first):
-            return _Places([], [], [])  # without a mention no short form has a meaning either
         starts = word_starts(text)
-        matches = self._matches(Longest(found.first - begin, found.last - begin, found.value), text, tokens, starts)
+        matches = self._matches(longest, begin, text, tokens, starts)
         if self.abbreviations and "(" in text and (defined := definitions(text)):
             short_forms = list(_short_forms(text, tokens, starts, defined, matches))
             matches = _with_short_forms(matches, short_forms)
@@ -208,10 +211,11 @@ class DictionaryLinker:
             [entity for _, _, entity in kept],
         )
 
-    def _matches(self, found: Longest, text: str, tokens: list[str], starts: list[int]) -> list[Match]:
+    def _matches(self, longest: list[Match], before: int, text: str, tokens: list[str], starts: list[int]) -> list[Match]:
         """The leftmost of the longest matches, by the rules of case and ambiguity."""
         matches, free = [], 0
-        for begin, end, entity in zip(*(part.tolist() for part in found), strict=True):
+        for begin, end, entity in longest:
+            begin, end = begin - before, end - before
             if begin < free:
                 continue
             free = end + 1

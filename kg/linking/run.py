@@ -28,7 +28,7 @@ FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
 RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 LINKERS = ("dictionary", "scispacy", "given")
 PART = 4 << 20  # bytes of input in a part
-AT_ONCE = 64  # documents that are linked together
+AT_ONCE = 256  # documents that are linked together
 
 
 def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
@@ -54,7 +54,7 @@ def _batches(coming: Iterator[Document]) -> Iterator[list[Document]]:
     for document in coming:
         batch.append(document)
         characters += len(document.text)
-        if len(batch) == AT_ONCE or characters > 10_000 * AT_ONCE:
+        if len(batch) == AT_ONCE or characters > 2_500 * AT_ONCE:
             yield batch
             batch, characters = [], 0
     if batch:

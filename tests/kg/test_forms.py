@@ -61,4 +61,4 @@ def test_a_name_takes_little_memory() -> None:
     random = np.random.default_rng(0)
     lengths = random.integers(1, 6, 50_000)
     made, ends = Forms.build(random.integers(1, 20_000, lengths.sum()).astype(np.int32), lengths)
-    assert made.keys.nbytes + made.values.nbytes < 1.5 * 12 * lengths.sum() and (ends >= 0).all()
+    assert made.keys.nbytes + made.values.nbytes + made.roots.nbytes < 1.5 * 12 * lengths.sum() and (ends >= 0).all()
