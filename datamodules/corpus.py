@@ -190,9 +190,11 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
     """
     lengths = dict.fromkeys(ARRAYS, 0)
     types = {}
+    sums: dict[str, dict[str, str]] = {shard.name: {} for shard in shards}
+    for name, own in checksums.items():
+        sums[name.partition("/")[0]][name] = own
     for shard in shards:
-        sums = {name: own for name, own in checksums.items() if name.startswith(f"{shard.name}/")}
-        check_files(shard.parent, sums, f"Delete {shard} and run the command again; the other shards are kept.")
+        check_files(shard.parent, sums[shard.name], f"Delete {shard} and run the command again; the other shards are kept.")
         for name in ARRAYS:
             array = np.load(shard / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             types[name] = array.dtype, array.shape[1:]
