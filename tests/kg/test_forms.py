@@ -45,15 +45,14 @@ def test_the_longest_at_every_place_is_found(sequences: list[list[int]], words: 
 def test_full_buckets_lead_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where hardly a slot is free, most keys lie in another bucket than their own."""
     monkeypatch.setattr(forms, "FILLED", 0.99)
-    numbers = np.sort(np.random.default_rng(0).choice(10**6, 399, replace=False) + 1).tolist()
-    sequences = [[number] for number in numbers]
-    made = built(sequences)
+    numbers = (np.random.default_rng(0).choice(10**6, 399, replace=False) + 2).tolist()
+    made = built([[1, number] for number in numbers])
     own = made._bucket(made.keys.reshape(-1)) == np.arange(made.keys.size) // WIDTH
     taken = made.keys.reshape(-1) != 0
-    assert taken.sum() == 399 and (taken & ~own).sum() > 20
-    words = np.array([0, *numbers, 10**6 + 1], np.int32)
-    for found in (made._at_once(words), made._one_by_one(words.tolist())):
-        assert found.first.tolist() == found.last.tolist() == list(range(1, 400))
+    assert taken.sum() == 400 and 20 < (taken & ~own).sum()
+    words = [word for number in [*numbers, 10**6 + 2] for word in (1, number)]
+    for found in (made._at_once(np.array(words, np.int32)), made._one_by_one(words)):
+        assert found.first.tolist() == list(range(0, 798, 2)) and found.last.tolist() == list(range(1, 798, 2))
         assert found.value.tolist() == list(range(399))
 
 
