@@ -211,7 +211,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.chdir(ROOT)
     called: list[list[str]] = []
 
-    def run_stages(stages: list[Stage], work: Path) -> None:
+    def run_stages(stages: list[Stage], work: Path, engine: str) -> None:
         for stage in stages:
             called.append(stage.words)
             monkeypatch.setattr(sys, "argv", ["finetune", *stage.words[1:]])
