@@ -104,6 +104,7 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
     shutil.copytree(ROOT / "bin", place / "bin")  # kepl finds its checkout behind links
     (place / ".venv" / "bin").mkdir(parents=True)
     (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl takes
+    (place / ".venv" / ".installed-cpu").touch()  # else make installs everything there
     environment = os.environ | {
         "PATH": os.pathsep.join([str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(place),

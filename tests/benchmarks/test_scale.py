@@ -15,6 +15,7 @@ from benchmarks.scale.stages import STAGES
 from core.files import InputError
 
 
+@pytest.mark.slow  # each in a process of its own
 def test_every_stage_does_its_work(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "NAMES", 600)
     for stage in STAGES:

@@ -9,7 +9,7 @@ import pytest
 from transformers import BertConfig, BertModel
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import decode, finetune_batches, linking, miner, neighbours, probe, sapbert_step
+from benchmarks.speed import decode, finetune_batches, linking, miner, neighbours, probe, pubmed_link, sapbert_step
 from kg.sources import hpo
 from kg.trie import Ragged, Trie
 from tests.fakes import hpo as fake_hpo
@@ -77,7 +77,8 @@ def test_miner_prints_its_result(capsys, monkeypatch):
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
 
 
-def test_pubmed_link_prints_its_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pubmed_link_prints_its_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pubmed_link, "WORKERS", 2)
     assert speed.main(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["ratio"] > 0

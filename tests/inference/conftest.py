@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from core.files import read_json, write_json
 from core.tracking import ROOT
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built
@@ -53,16 +56,20 @@ def fine_tune(place: Path, source: Path, task: Path, config: str, *extra: str) -
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    """A model of each head on fake data, made once."""
-    known: dict[str, Trained] = {}
+    """A model of each head on fake data, made once for all processes of a run of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def of(name: str) -> Trained:
-        if name not in known:
-            place = tmp_path_factory.mktemp(name)
-            source = bert.write(place / "bert", tasks.WORDS, layers=2, length=64)
-            kind = "ner" if name == "crf" else name
-            task = tasks.write(place / "task", kind, {"train": 60, "dev": 20, "test": 40}, suite="fakes")
-            known[name] = fine_tune(place, source, task, *HEADS[name])
-        return known[name]
+        place = shared / "trained" / name
+        place.mkdir(parents=True, exist_ok=True)
+        with open(place / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # while one process trains it, others wait
+            if not (place / "scores.json").exists():
+                source = bert.write(place / "bert", tasks.WORDS, layers=2, length=64)
+                kind = "ner" if name == "crf" else name
+                task = tasks.write(place / "task", kind, {"train": 60, "dev": 20, "test": 40}, suite="fakes")
+                write_json(place / "scores.json", fine_tune(place, source, task, *HEADS[name]).scores)
+        return Trained(place / "moved", place / "task", read_json(place / "scores.json"), place / "bert")
 
     return of
