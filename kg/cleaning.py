@@ -19,6 +19,9 @@ cuts longer ones to 512. Here the rules are, in this order, and each is counted:
 Input: whatever kg.linking reads (JSON lines, plain text with a document on each line; .gz too), CSV with a header line,
 of which `columns` become the text, and folders of these. With `whole` a plain-text file is one document.
 Output: JSON lines {"id", "text"}, the id being the document's and, of a document that was cut, /0, /1, …
+
+The input is read in parts (core.executor), whose segments stand in the folder OUT.parts until all are there; a run that was
+stopped goes on with the parts that are missing. What was there already is dropped when they are put together, in their order.
 """
 
 from __future__ import annotations
@@ -28,16 +31,23 @@ import csv
 import hashlib
 import html
 import json
+import os
 import re
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from core.files import InputError, lines, written
-from kg.linking.documents import check_options, documents, files_in, format_of
+from core.executor import Part, parts_folder
+from core.files import InputError, Span, check_writable, lines, written
+from kg.linking.documents import OTHER_FILES, check_options, documents, files_in, format_of, planned
 from kg.linking.tokens import IDEOGRAPHS
 
+PART = 4 << 20  #: bytes of input in a part
+RULES = 1  # of this module: raise it when they change, so that no run mixes old parts with new ones
 _COMMENT = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>", re.S | re.I)
 _BREAK = re.compile(r"</?(?:p|div|br|li|tr|h[1-6]|ul|ol|table|blockquote|hr)\b[^<>]*>", re.I)
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>|<![A-Za-z][^<>]*>")
@@ -114,23 +124,21 @@ def parts(text: str, longest: int) -> list[str]:
     return [stripped for part in found if (stripped := part.strip())]
 
 
-def segments(
-    given: Iterable[tuple[str, str]],
-    counts: Counter[str],
-    *,
-    shortest: int = 256,
-    longest: int = 512,
-    chinese: float = 0.5,
-    twice: bool = False,
-) -> Iterator[tuple[str, str]]:
-    """(id, segment) of the documents (id, text) by the rules of this module; `counts` is told what was done.
-
-    shortest, longest: characters of a segment.  chinese: share of its letters that must be Chinese, 0 for any text.
-    twice: keep what was there already. Raises InputError for settings that leave nothing.
-    """
+def check_lengths(shortest: int, longest: int, chinese: float) -> None:
+    """Raises InputError for settings that leave nothing."""
     if not 1 <= shortest <= longest or not 0 <= chinese <= 1:
         raise InputError(f"wanted 1 <= shortest <= longest and chinese in [0, 1], got {shortest}, {longest}, {chinese}")
-    seen: set[bytes] = set()
+
+
+def segments(
+    given: Iterable[tuple[str, str]], counts: Counter[str], *, shortest: int = 256, longest: int = 512, chinese: float = 0.5
+) -> Iterator[tuple[str, str]]:
+    """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts` is told what was done.
+
+    shortest, longest: characters of a segment.  chinese: share of its letters that must be Chinese, 0 for any text.
+    Raises InputError for settings that leave nothing.
+    """
+    check_lengths(shortest, longest, chinese)
     for name, raw in given:
         counts["documents"] += 1
         text, found = clean(raw)
@@ -143,18 +151,10 @@ def segments(
                 what = "documents" if len(cut) == 1 else "parts of a document that was cut"
                 counts[f"dropped: {what} of fewer than {shortest} characters"] += 1
                 counts["characters dropped as too short"] += len(part)
-                continue
-            if chinese and not is_chinese(part, chinese):
+            elif chinese and not is_chinese(part, chinese):
                 counts["dropped: segments of another script"] += 1
-                continue
-            key = hashlib.blake2b(part.encode("utf-8", "surrogatepass"), digest_size=12).digest()
-            if key in seen and not twice:
-                counts["dropped: segments that were there already"] += 1
-                continue
-            seen.add(key)
-            counts["segments"] += 1
-            counts["characters"] += len(part)
-            yield (name if len(cut) == 1 else f"{name}/{number}"), part
+            else:
+                yield (name if len(cut) == 1 else f"{name}/{number}"), part
 
 
 def _is_table(path: Path) -> bool:
@@ -186,32 +186,121 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
         raise InputError(f"{path}:{number}: not valid CSV ({error}). Mend the line.") from error
 
 
-def texts(
-    inputs: Sequence[str | Path], encoding: str = "utf-8", columns: Sequence[str] = (), whole: bool = False,
-    left_out: Counter[str] | None = None,
-) -> Iterator[tuple[str, str]]:  # fmt: skip
-    """(id, text) of the documents in `inputs`, files and folders, in order; documents without text come too.
+def _kind(path: Path, whole: bool) -> str:
+    """The format of a file; of formats that only this module reads, no spans are read."""
+    return "csv" if _is_table(path) else "whole" if whole and format_of(path) == "text" else format_of(path)
 
-    left_out: counts what is read and not used, {what it is: how often}.
-    Raises InputError for a missing path, an encoding that does not fit, and every broken line.
+
+def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
+    """The files to read, folders replaced by those in them that can be read, in order.
+
+    left_out: counts the others of folders. Raises InputError for a missing path, and a folder without any.
     """
-    check_options(None, "skip", encoding)
-    paths: list[Path] = []
+    found: list[Path] = []
     for path in map(Path, inputs):
         tables = sorted(p for p in path.rglob("*") if p.is_file() and _is_table(p)) if path.is_dir() else []
+        others: Counter[str] = Counter()
         try:
-            paths += sorted([*tables, *files_in([path])])
+            found += sorted([*tables, *files_in([path], others)])
         except InputError:
             if not tables:
                 raise
-            paths += tables
-    for path in paths:
-        if _is_table(path):
+            found += tables
+        others.subtract(f"{OTHER_FILES} ({table.suffix})" for table in tables)
+        if left_out is not None:
+            left_out.update(+others)
+    return found
+
+
+def texts(
+    paths: Sequence[Path | Span], encoding: str = "utf-8", columns: Sequence[str] = (), whole: bool = False,
+    left_out: Counter[str] | None = None,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """(id, text) of the documents in `paths`, files or spans of them, in order; documents without text come too.
+
+    left_out: counts what is read and not used, {what it is: how often}.
+    Raises InputError for an encoding that does not fit, and every broken line.
+    """
+    check_options(None, "skip", encoding)
+    for source in paths:
+        path = Path(source)
+        kind = _kind(path, whole)
+        if kind == "csv":
             yield from _rows(path, encoding, columns)
-        elif whole and format_of(path) == "text":
+        elif kind == "whole":
             yield path.name.removesuffix(".gz").rpartition(".")[0], "\n".join(line for _, line in lines(path, encoding))
         else:
-            yield from ((document.id, document.text) for document in documents([path], None, "skip", encoding, left_out))
+            yield from ((document.id, document.text) for document in documents([source], None, "skip", encoding, left_out))
+
+
+def _key(text: str) -> bytes:
+    """What a segment is known by: 24 characters."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest().encode()
+
+
+def _write_part(reading: dict[str, Any], source: Sequence[Span], path: Path, *, lengths: dict[str, Any]) -> dict[str, Any]:
+    """Write the segments of `source` to `path`, a line each: key, characters, the line of the output."""
+    counts: Counter[str] = Counter()
+    with written(path, "wb") as handle:
+        for name, text in segments(texts(source, left_out=counts, **reading), counts, **lengths):
+            line = json.dumps({"id": name, "text": text}, ensure_ascii=False).encode()
+            handle.write(b"%b %d %b\n" % (_key(text), len(text), line))
+    return dict(counts)
+
+
+def _joined(paths: Iterable[Path], counts: Counter[str], twice: bool) -> Iterator[bytes]:
+    """The lines of the output from those of parts, without segments that were there already."""
+    seen: set[bytes] = set()
+    for path in paths:
+        with open(path, "rb") as handle:
+            for row in handle:
+                key, characters, line = row.split(b" ", 2)
+                if key in seen and not twice:
+                    counts["dropped: segments that were there already"] += 1
+                    continue
+                seen.add(key)
+                counts["segments"] += 1
+                counts["characters"] += int(characters)
+                yield line
+
+
+def cleaned(
+    inputs: Sequence[str | Path], out: str | Path, *, encoding: str = "utf-8", columns: Sequence[str] = (), whole: bool = False,
+    shortest: int = 256, longest: int = 512, chinese: float = 0.5, twice: bool = False, workers: int = 1,
+    part_size: int = PART, engine: str | None = None, fresh: bool = False,
+) -> Counter[str]:  # fmt: skip
+    """Clean the documents of `inputs`, files and folders, into the file `out`; returns the counts.
+
+    columns, whole, encoding: see :func:`texts`; shortest, longest, chinese: see :func:`segments`. twice: keep segments that were
+    there already. workers, engine: see core.executor. part_size: bytes of input in a part, about. fresh: begin again where a run
+    with other settings was stopped.
+    Raises InputError for an input that cannot be read, settings that leave nothing, and when no segment is left.
+    """
+    out, counts = Path(out), Counter[str]()
+    check_lengths(shortest, longest, chinese)
+    check_options(None, "skip", encoding)
+    if workers < 1 or part_size < 1:
+        raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
+    check_writable(out)
+    paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
+    reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
+    lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
+    plan = planned(place, paths, None, part_size, partial(_kind, whole=whole))
+    made_of = reading | lengths | {"rules": RULES, "inputs": [[str(path) for path in paths], plan.checksums], "size": part_size}
+    with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
+        todo: list[Part] = plan.kept(place)
+        write: Callable[..., Any] = partial(_write_part, lengths=lengths)
+        for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
+            counts.update(own)
+        left = any((place / part.name).stat().st_size for part in todo)
+        if left:
+            with written(out, "wb") as handle:
+                handle.writelines(_joined((place / part.name for part in todo), counts, twice))
+    shutil.rmtree(place)
+    if not left:
+        raise InputError(f"{inputs[0]}: no segment is left of {counts['documents']:,} documents: {dict(counts)}. "
+                         "Loosen --shortest or --chinese.")  # fmt: skip
+    return counts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,23 +320,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--chinese", type=float, default=0.5, help="share of letters that must be Chinese (0.5); 0: any"
     )
     parser.add_argument("--twice", action="store_true", help="keep segments that were there already")
-    given = parser.parse_args(arguments)
-    counts: Counter[str] = Counter()
-    columns = [column.strip() for column in given.columns.split(",") if column.strip()]
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (all cores)")
+    parser.add_argument("--part-size", type=int, default=PART, metavar="BYTES", help=f"of input in a part, about ({PART:,})")
+    parser.add_argument("--fresh", action="store_true", help="begin again where a run with other settings was stopped")
+    given = vars(parser.parse_args(arguments))
+    given["columns"] = [column.strip() for column in given["columns"].split(",") if column.strip()]
+    out = given["out"]
     try:
-        with written(given.out) as handle:
-            found = segments(texts(given.input, given.encoding, columns, given.whole, counts), counts, shortest=given.shortest,
-                             longest=given.longest, chinese=given.chinese, twice=given.twice)  # fmt: skip
-            for name, text in found:
-                handle.write(json.dumps({"id": name, "text": text}, ensure_ascii=False) + "\n")
-            if not counts["segments"]:
-                raise InputError(f"{given.input[0]}: no segment is left of {counts['documents']:,} documents: "
-                                 f"{dict(counts)}. Loosen --shortest or --chinese.")  # fmt: skip
+        counts = cleaned(given.pop("input"), **given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     kept = f"{counts.pop('segments'):,} segments, {counts.pop('characters'):,} characters"
-    print(f"{given.out}: {kept} of {counts.pop('documents'):,} documents")
+    print(f"{out}: {kept} of {counts.pop('documents'):,} documents")
     for what, count in counts.items():
         if count:
             print(f"  {count:,} {what}")

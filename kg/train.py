@@ -40,6 +40,7 @@ from pykeen.models import ERModel
 from pykeen.models import TransE as PyKEENTransE
 from pykeen.models import TransR as PyKEENTransR
 from pykeen.nn.init import PretrainedInitializer
+from pykeen.nn.representation import Embedding
 from pykeen.training import SLCWATrainingLoop, TrainingLoop
 from pykeen.training.callbacks import TrainingCallback
 from pykeen.triples import CoreTriplesFactory
@@ -66,13 +67,33 @@ METRICS = {
 
 
 class TransE(PyKEENTransE):
-    """PyKEEN's TransE whose L2 scores against all entities come from one matrix product instead of all differences."""
+    """PyKEEN's TransE whose L2 scores against all entities come from one matrix product instead of all differences.
+
+    sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is not in the batch, being of
+            length 1 already, is not shortened again
+    """
 
     norm: int
+    sparse = False
 
-    def __init__(self, *, scoring_fct_norm: int = 2, **kwargs: Any) -> None:
+    def __init__(self, *, scoring_fct_norm: int = 2, sparse: bool = False, **kwargs: Any) -> None:
         super().__init__(scoring_fct_norm=scoring_fct_norm, **kwargs)
-        self.norm = scoring_fct_norm
+        self.norm, self.sparse = scoring_fct_norm, sparse
+        for part in self._tables():
+            part._embeddings.sparse = sparse
+
+    def _tables(self) -> list[Embedding]:
+        return [part for part in (*self.entity_representations, *self.relation_representations) if isinstance(part, Embedding)]
+
+    def post_parameter_update(self) -> None:
+        """Constrain what a step has changed."""
+        if not self.sparse:
+            return super().post_parameter_update()
+        for part in self._tables():
+            weight = part._embeddings.weight
+            if part.constrainer is not None and weight.grad is not None:
+                changed = weight.grad.coalesce().indices()[0]
+                weight.data[changed] = part.constrainer(weight.data[changed])
 
     def score_t(
         self, hr_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, tails: Tensor | None = None
@@ -312,11 +333,11 @@ class Checkpoint:
         """Put the state into the loop's model and optimizer. Returns (epochs done, states of the random numbers)."""
         tensors = load_file(self.file)
         loop.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-        moments: dict[int, dict[str, Tensor]] = {}
+        moments: dict[int, dict[str, Any]] = {}
         for key, value in tensors.items():
             if key.startswith("adam."):
                 _, number, name = key.split(".")
-                moments.setdefault(int(number), {})[name] = value
+                moments.setdefault(int(number), {})[name] = value if value.is_floating_point() else int(value)  # sparse Adam's step
         loop.optimizer.load_state_dict({"state": moments, "param_groups": loop.optimizer.state_dict()["param_groups"]})
         return int(self.facts["epoch"]), {k: v for k, v in tensors.items() if k.startswith("random.")}
 
@@ -369,14 +390,18 @@ def fitted(
     more: Mapping[str, Any] = {},
 ) -> None:
     """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of every epoch is recorded as
-    train/loss from step `first_step` + 1 on.
+    train/loss from step `first_step` + 1 on. Adam is torch's sparse one where a step changes the rows of its batch alone.
 
     Raises InputError for a loss that is no longer finite.
     """
+    sparse = isinstance(model, TransE) and model.sparse
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SparseAdam(model.parameters(), lr=lr) if sparse else torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+    )
     loop = _Loop(
         model=model,
         triples_factory=factory,
-        optimizer=torch.optim.Adam(model.parameters(), lr=lr, fused=True),
+        optimizer=optimizer,
         negative_sampler="basic",
         negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
     )
@@ -418,6 +443,7 @@ def train(
     epochs: int = 30,
     negatives: int = 1,
     filtered: bool = True,
+    sparse: bool = False,
     warm_epochs: int = 0,
     warm_lr: float | None = None,
     warm: str | None = None,
@@ -433,6 +459,9 @@ def train(
     TransR starts from the TransE table in folder `warm`, or from one trained first for `warm_epochs` at `warm_lr` (`lr`
     if not given) on the same triples, or from random vectors. A table in `warm` must be of the same graph and have held
     out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again.
+
+    With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations alone, not all that still have
+    momentum: other vectors, and with millions of entities the only ones in reach of a day.
 
     A killed training goes on, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
     Settings, losses and scores are recorded there for the MLflow experiment ``kg``. Raises InputError for a graph without triples,
@@ -455,10 +484,14 @@ def train(
         "seed": seed,
     }
     relation_dim = relation_dim or dim
+    if sparse:
+        settings |= {"sparse": True}
     if model == "TransR":
         start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
         settings |= {"relation_dim": relation_dim, "warm": start}
         settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
+        if sparse:
+            raise InputError("model TransR: sparse is TransE's; drop it")
     elif warm or warm_epochs or relation_dim != dim:
         raise InputError(f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them")
     if (warm or warm_epochs) and relation_dim != dim:
@@ -512,7 +545,7 @@ def train(
             journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
             kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
             del first
-        embedding = made(model, **kwargs)
+        embedding = made(model, **kwargs, **({"sparse": True} if sparse else {}))
         fitted(
             embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
             **sampling, **recorded,

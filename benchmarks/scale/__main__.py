@@ -2,7 +2,8 @@
 
 Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU seconds for 1,000 items, the
 peak of the process's memory (libraries included; what is memory-mapped does not count), the most files that were open at once,
-and the bytes it wrote. Below the rows of a stage stands by how much memory grew from the smallest to the largest size.
+and the bytes it wrote. Below the rows of a stage stands by how much memory grew from the smallest to the largest size. The rows
+are kept in runs/scale.json, beside those of earlier runs, and drawn in runs/scale.png.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scale.picture import draw
 from benchmarks.scale.stages import STAGES, Stage
 from benchmarks.speed._memory import resident
-from core.files import InputError
-from core.tracking import ROOT
+from core.files import InputError, read_json, write_json
+from core.tracking import ROOT, runs_folder
 
 COLUMNS = ("stage", "items", "CPU s / 1,000", "peak MB", "open files", "MB written")
 UNITS = {"k": 1_000, "M": 1_000_000}
@@ -83,24 +85,33 @@ def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     return found
 
 
-def rows(sizes: list[int], only: str | None, place: Path) -> list[list[str]]:
-    """Rows of COLUMNS for each stage and size, then the growth of its memory; they are printed as they come."""
-    table = []
+def keep(row: dict[str, Any], file: Path) -> None:
+    """Put a row into the results in `file`, in place of an earlier one of the same stage and size, and draw all of them."""
+    known = {(own["stage"], own["items"]): own for own in (read_json(file) if file.is_file() else [])}
+    known[row["stage"], row["items"]] = row
+    order = {stage.name: number for number, stage in enumerate(STAGES)}
+    results = sorted((own for own in known.values() if own["stage"] in order), key=lambda own: (order[own["stage"]], own["items"]))
+    write_json(file, results)
+    draw(results, file.with_suffix(".png"))
+
+
+def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None:
+    """Print rows of COLUMNS for each stage and size, as they come, then the growth of its memory; they are kept in `results`."""
     for stage in STAGES:
         if only and only not in (stage.unit, stage.name):
             continue
         found = {}
         for items in sizes:
             own = found[items] = measured(stage, items, place / str(items))
-            table.append([
+            row = [
                 stage.name, f"{shown(items)} {stage.unit}", f"{own['seconds'] / items * 1000:.4f}", f"{own['memory']:.0f}",
                 f"{own['files']:.0f}", f"{own['bytes'] / 1e6:.1f}",
-            ])  # fmt: skip
-            print("| " + " | ".join(table[-1]) + " |", flush=True)
+            ]  # fmt: skip
+            print("| " + " | ".join(row) + " |", flush=True)
+            keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
         if len(sizes) > 1:
             slope = (found[sizes[-1]]["memory"] - found[sizes[0]]["memory"]) * 1e6 / (sizes[-1] - sizes[0])
             print(f"| {stage.name} | {shown(sizes[0])} to {shown(sizes[-1])} | | {slope:.0f} bytes an item | | |", flush=True)
-    return table
 
 
 def main(words: list[str] | None = None) -> int:
@@ -123,7 +134,7 @@ def main(words: list[str] | None = None) -> int:
         return 2
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
     with tempfile.TemporaryDirectory() as place:
-        rows(sizes, given.only, given.folder or Path(place))
+        rows(sizes, given.only, given.folder or Path(place), runs_folder() / "scale.json")
     return 0
 
 

@@ -110,7 +110,7 @@ def _load_graph(items: int, at: Path) -> None:
 
 
 def _train(items: int, at: Path) -> None:
-    train(str(at / "triples"), str(at / "transe"), dim=DIM, epochs=1, held_out=0)
+    train(str(at / "triples"), str(at / "transe"), dim=DIM, epochs=1, held_out=0, sparse=True)
 
 
 def _nothing(items: int, at: Path) -> None:

@@ -325,8 +325,10 @@ class Plan(NamedTuple):
         ]  # fmt: skip
 
 
-def planned(folder: Path, paths: Sequence[Path], format: str | None, size: int) -> Plan:
-    """The plan for `paths` in parts of about `size` bytes.
+def planned(
+    folder: Path, paths: Sequence[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
+) -> Plan:
+    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path without a given one.
 
     It is the one that `folder` has where names, sizes and times of the files are still the same: none of them is read then.
     """
@@ -335,16 +337,18 @@ def planned(folder: Path, paths: Sequence[Path], format: str | None, size: int) 
     if [known.get(key) for key in ("files", "format", "size")] == [stamps, format, size]:
         return Plan(**known)
     number = {path: place for place, path in enumerate(paths)}
-    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size)]
+    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size, kind_of)]
     return Plan(stamps, format, size, [sha256(path) for path in paths], parts)
 
 
-def parts_of(paths: Iterable[Path], format: str | None, size: int) -> Iterator[list[Span]]:
+def parts_of(
+    paths: Iterable[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
+) -> Iterator[list[Span]]:
     """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one whose format allows it."""
     part: list[Span] = []
     room = size
     for path in paths:
-        kind = format or format_of(path)
+        kind = format or kind_of(path)
         for span in spans(path, size, LINES[kind]) if kind in LINES else [Span(path)]:
             if room <= 0:
                 yield part

@@ -12,7 +12,7 @@ from benchmarks.scale import __main__ as scale
 from benchmarks.scale import engines, stages
 from benchmarks.scale import search as scale_search
 from benchmarks.scale.stages import STAGES
-from core.files import InputError
+from core.files import InputError, read_json
 
 
 @pytest.mark.slow  # each in a process of its own
@@ -26,11 +26,23 @@ def test_every_stage_does_its_work(tmp_path: Path, runs: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_rows_tell_how_memory_grows(tmp_path: Path, capsys: pytest.CaptureFixture[str], preloaded: None) -> None:
+def test_rows_tell_how_memory_grows(
+    tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str], preloaded: None
+) -> None:
     assert scale.main(["--sizes", "40,80", "--folder", str(tmp_path), "--only", "trie, build and save"]) == 0
     *rows, growth = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert [row[:2] for row in rows] == [["trie, build and save", "40 names"], ["trie, build and save", "80 names"]]
     assert float(rows[1][5]) >= float(rows[0][5]) and growth[1] == "40 to 80" and "bytes an item" in " ".join(growth)
+    assert [row["items"] for row in read_json(runs / "scale.json")] == [40, 80] and (runs / "scale.png").is_file()
+
+
+def test_rows_are_kept_in_the_stages_order_and_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "scale.json"
+    for stage, items, memory in (("trie, load", 10, 300), ("linking", 100, 400), ("trie, load", 100, 310), ("trie, load", 10, 290)):
+        scale.keep({"stage": stage, "unit": "names", "items": items, "seconds": 0.5, "memory": memory}, file)
+    found = [(row["stage"], row["items"], row["memory"]) for row in read_json(file)]
+    assert found == [("linking", 100, 400), ("trie, load", 10, 290), ("trie, load", 100, 310)]
+    assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_stage_that_fails_is_told(tmp_path: Path, preloaded: None) -> None:

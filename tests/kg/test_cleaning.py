@@ -16,8 +16,16 @@ ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
 
 def kept(texts, **options):
     counts = Counter()
-    found = list(cleaning.segments([(f"d{i}", text) for i, text in enumerate(texts)], counts, **(ALL | options)))
+    return list(cleaning.segments([(f"d{i}", text) for i, text in enumerate(texts)], counts, **(ALL | options))), counts
+
+
+def cleaned(folder, texts, **options):
+    source = folder / "in.jsonl"
+    source.write_text("".join(json.dumps({"id": f"d{i}", "text": text}) + "\n" for i, text in enumerate(texts)))
+    counts = cleaning.cleaned([source], folder / "out.jsonl", **(ALL | options))
+    found = [tuple(json.loads(line).values()) for line in (folder / "out.jsonl").read_text().splitlines()]
     assert counts["segments"] == len(found) and counts["characters"] == sum(len(text) for _, text in found)
+    assert sorted(p.name for p in folder.iterdir()) == ["in.jsonl", "out.jsonl"]
     return found, counts
 
 
@@ -66,9 +74,9 @@ def test_parts_end_with_sentences_that_fit(sizes, longest):
                for part, after in pairwise(found))  # fmt: skip
 
 
-def test_segments_count_what_they_drop():
+def test_segments_count_what_they_drop(tmp_path):
     texts = ["一" * 9, "二" * 10, "三" * 19 + "。" + "四" * 3, "ab" * 10, "二" * 10, "<b></b>", "12345。6789"]
-    found, counts = kept(texts, shortest=10, longest=20, chinese=0.5)
+    found, counts = cleaned(tmp_path, texts, shortest=10, longest=20, chinese=0.5)
     assert found == [("d1", "二" * 10), ("d2/0", "三" * 19 + "。")]
     assert +counts == {
         "documents": 7, "segments": 2, "characters": 30, "tags": 2, "documents cut": 1,
@@ -76,7 +84,8 @@ def test_segments_count_what_they_drop():
         "dropped: parts of a document that was cut of fewer than 10 characters": 1,
         "characters dropped as too short": 9 + 3 + 0, "dropped: segments that were there already": 1,
     }  # fmt: skip
-    assert [name for name, _ in kept(texts, shortest=10, longest=20, twice=True)[0]] == ["d1", "d2/0", "d3", "d4", "d6"]
+    found = cleaned(tmp_path, texts, shortest=10, longest=20, twice=True)[0]
+    assert [name for name, _ in found] == ["d1", "d2/0", "d3", "d4", "d6"]
 
 
 def test_the_papers_lengths_are_the_defaults():
@@ -111,28 +120,75 @@ def put(folder, encoding="gb18030"):
 
 def test_folders_tables_and_encodings(tmp_path):
     folder = put(tmp_path / "text")
-    found = list(cleaning.texts([folder], "gb18030", ["title", "ask"]))
+    left_out = Counter()
+    found = list(cleaning.texts(cleaning.files([folder], left_out), "gb18030", ["title", "ask"]))
+    assert left_out == {"files of a folder whose names stand for no format (.md)": 1}
     assert found == [("a:3", '题目一\n问，\n"答"'), ("a:4", "问二"), ("b:1", "发热一天。"), ("b:2", "咳嗽两天。"),
                      ("c:1", "头痛三天。")]  # fmt: skip
-    whole = list(cleaning.texts([folder / "b.txt", folder / "sub"], "gb18030", whole=True))
+    whole = list(cleaning.texts(cleaning.files([folder / "b.txt", folder / "sub"]), "gb18030", whole=True))
     assert whole == [("b", "发热一天。\n咳嗽两天。"), ("c", "头痛三天。")]
     (tmp_path / "only").mkdir()
     (folder / "a.csv").rename(tmp_path / "only" / "a.csv")
-    assert len(list(cleaning.texts([tmp_path / "only"], "gb18030", ["ask"]))) == 2
+    assert len(list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", ["ask"]))) == 2
     for columns, message in (([], "--columns, which of them are the text; it has department, title, ask"),
                              (["answer"], "wanted the column answer")):  # fmt: skip
         with pytest.raises(InputError, match=message):
-            list(cleaning.texts([tmp_path / "only"], "gb18030", columns))
+            list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", columns))
     with pytest.raises(InputError, match=r"b\.txt:1: not utf-8 text"):
-        list(cleaning.texts([folder]))
+        list(cleaning.texts(cleaning.files([folder])))
     with pytest.raises(InputError, match="--encoding gb99: no such encoding"):
-        list(cleaning.texts([folder], "gb99"))
+        list(cleaning.texts(cleaning.files([folder]), "gb99"))
     with pytest.raises(InputError, match="no text in this folder"):
         (tmp_path / "none").mkdir()
-        list(cleaning.texts([tmp_path / "none"]))
+        list(cleaning.files([tmp_path / "none"]))
     (tmp_path / "only" / "a.csv").write_text("ask\na,b\n")
     with pytest.raises(InputError, match=r"a\.csv:2: wanted 1 columns, got 2"):
-        list(cleaning.texts([tmp_path / "only"], columns=["ask"]))
+        list(cleaning.texts(cleaning.files([tmp_path / "only"]), columns=["ask"]))
+
+
+def write_texts(folder, count=400):
+    """Files of several formats, with texts that come in more than one of them."""
+    folder.mkdir()
+    said = [f"患者第{i % 150}天发热。" + "咳嗽，" * (i % 11) + f"第{i % 150}次。" for i in range(count)]
+    half = count // 2
+    (folder / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(said[:half])))
+    (folder / "b.txt").write_text("".join(text + "\n" for text in said[half:]))
+    (folder / "c.csv").write_text("ask,answer\n" + "".join(f"{text},好\n" for text in said[::7]))
+    return folder
+
+
+@pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}])
+def test_parts_make_the_same_bytes(tmp_path, options):
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20}
+    source = write_texts(tmp_path / "in")
+    whole, counts = tmp_path / "whole.jsonl", cleaning.cleaned([source], tmp_path / "whole.jsonl", **given)
+    assert counts["dropped: segments that were there already"] > 100 and counts["documents"] == 400 + 58
+    out = tmp_path / "out.jsonl"
+    assert cleaning.cleaned([source], out, part_size=3000, **options, **given) == counts
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000}
+    source, out, read = write_texts(tmp_path / "in"), tmp_path / "out.jsonl", []
+    counts = cleaning.cleaned([source], tmp_path / "whole.jsonl", **given)
+    write = cleaning._write_part
+
+    def stops(reading, spans, path, **more):
+        read.append(path.name)
+        if len(read) == 4:
+            raise KeyboardInterrupt
+        return write(reading, spans, path, **more)
+
+    monkeypatch.setattr(cleaning, "_write_part", stops)
+    with pytest.raises(KeyboardInterrupt):
+        cleaning.cleaned([source], out, **given)
+    assert not out.exists() and len(list((tmp_path / "out.jsonl.parts").glob("part-*"))) == 3
+    with pytest.raises(InputError, match=r"begun with other settings \(shortest\). Add --fresh"):
+        cleaning.cleaned([source], out, **given | {"shortest": 5})
+    assert cleaning.cleaned([source], out, **given) == counts
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert read[4:] == sorted(set(read))[3:]  # what was there is not cleaned again
 
 
 def test_command(tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -16,7 +17,7 @@ from core.files import InputError
 from core.logs import set_up
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, table
-from kg.train import TransE, link_prediction, split, train
+from kg.train import TransE, _Epochs, link_prediction, split, train
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
@@ -108,6 +109,62 @@ def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: py
     set_up()
     train(graph, out, dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10)
     assert "already trained" in capsys.readouterr().err
+
+
+def test_a_sparse_step_changes_its_batch_alone() -> None:
+    """Two steps against Adam written out for the rows of each batch; Bordes et al. 2013, Section 2: unit length after each."""
+    factory = CoreTriplesFactory(np.array([[0, 0, 1]]), num_entities=6, num_relations=2)
+    model = TransE(triples_factory=factory, embedding_dim=3, sparse=True, random_seed=0)
+    model.reset_parameters_()
+    tables = [model.entity_representations[0], model.relation_representations[0]]
+    slow = [table().detach().clone() for table in tables]
+    first, second = ([torch.zeros_like(values) for values in slow] for _ in range(2))  # Adam's moments
+    optimizer = torch.optim.SparseAdam(model.parameters(), lr=0.1)
+    for step, batch in enumerate(([[0, 0, 1], [2, 0, 0]], [[1, 1, 4], [1, 1, 1]]), 1):
+        optimizer.zero_grad()
+        model.score_hrt(torch.tensor(batch)).sum().backward()
+        optimizer.step()
+        model.post_parameter_update()
+        leaves = [values.clone().requires_grad_() for values in slow]
+        entity, relation = leaves
+        sum(-(entity[h] + relation[r] - entity[t]).norm() for h, r, t in batch).backward()  # type: ignore[union-attr]
+        rows = [sorted({e for h, _, t in batch for e in (h, t)}), sorted({r for _, r, _ in batch})]
+        for part, (values, changed) in enumerate(zip(leaves, rows, strict=True)):
+            for row in changed:
+                gradient = values.grad[row]  # type: ignore[index]
+                first[part][row] = 0.9 * first[part][row] + 0.1 * gradient
+                second[part][row] = 0.999 * second[part][row] + 0.001 * gradient**2
+                scaled = (second[part][row] / (1 - 0.999**step)).sqrt() + 1e-8
+                slow[part][row] -= 0.1 * first[part][row] / (1 - 0.9**step) / scaled
+                if part == 0:
+                    slow[part][row] /= slow[part][row].norm()
+        for part, values in enumerate(slow):
+            torch.testing.assert_close(tables[part]().detach(), values, atol=1e-5, rtol=0)
+    assert torch.equal(tables[0]()[[3, 5]].detach(), slow[0][[3, 5]])
+
+
+def test_a_sparse_training_learns_and_goes_on_to_the_same_vectors(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = ladder(tmp_path / "g")
+    given: dict[str, Any] = {"dim": 16, "lr": 0.05, "batch_size": 16, "held_out": 10, "sparse": True}
+    few = train(graph, str(tmp_path / "few"), epochs=1, **given)
+    whole = train(graph, str(tmp_path / "whole"), epochs=40, **given)
+    assert whole.manifest["scores"]["mrr"] > 1.5 * few.manifest["scores"]["mrr"] and whole.manifest["settings"]["sparse"]
+    after = _Epochs.post_epoch
+
+    def stops(self: _Epochs, epoch: int, *more: Any, **named: Any) -> None:
+        after(self, epoch, *more, **named)
+        if epoch == 7:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Epochs, "post_epoch", stops)
+        train(graph, str(tmp_path / "t"), epochs=40, checkpoint_seconds=0, **given)
+    resumed = train(graph, str(tmp_path / "t"), epochs=40, **given)
+    assert torch.equal(resumed.entity, whole.entity) and torch.equal(resumed.relation, whole.relation)
+    with pytest.raises(InputError, match="sparse is TransE's"):
+        train(graph, str(tmp_path / "r"), model="TransR", sparse=True)
 
 
 def test_bad_settings(tmp_path: Path, runs: Path) -> None:
