@@ -58,6 +58,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
+SCORES = 1 << 28  #: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",
     "hits_at_1": "both.realistic.hits_at_1",
@@ -241,6 +242,11 @@ def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np
 def link_prediction(model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128) -> dict[str, float]:
     """Filtered MRR and Hits@1/3/10 (heads and tails together, realistic ranks) of `test` (n, 3)."""
     evaluator = RankBasedEvaluator(filtered=True)
+    # PyKEEN compares every known triple with every one of a batch: only those can count that share two parts with a test triple.
+    pairs = ((0, 1), (1, 2))
+    near = [np.isin(*(rows[:, a] << 32 | rows[:, b] for rows in (known, test))) for a, b in pairs]
+    known = known[near[0] | near[1]]
+    batch_size = max(1, min(batch_size, SCORES // model.num_entities))
     result = evaluator.evaluate(
         model,
         torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),  # TransR projects once per relation of a batch

@@ -305,9 +305,8 @@ class KeBioLM(PaperModule):
         if not self.knowledge:
             return
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
-        found = span_matches(
-            self.encoder.detected(text, batch.attention_mask), bio_spans(batch.bio_labels), batch.input_ids.shape[1]
-        )
+        counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)  # nothing of a blank batch
+        found = span_matches(self.encoder.detected(text, counted), bio_spans(batch.bio_labels), batch.input_ids.shape[1])
         hidden = batch.original_ids.masked_fill((batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id)
         right = self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity
         blind, _ = self.encoder.text_states(hidden, batch.attention_mask)

@@ -10,6 +10,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+#: puts BlankAddsNothing into a run
+BLANK = "--trainer.callbacks+=tests.experiments.callbacks.BlankAddsNothing"
+
 
 class SaveGradients(pl.Callback):
     """Writes every parameter's gradient before the first optimiser step, and the loss logged for it, from process 0."""
@@ -28,14 +31,28 @@ class SaveGradients(pl.Callback):
             torch.save({"gradients": self.gradients, "losses": losses}, self.file)
 
 
-class KillAt(pl.Callback):
-    """kill -9 after a number of batches, if the marker file is not there yet."""
+class BlankAddsNothing(pl.Callback):
+    """A blank batch, with which a process that has fewer fills up, adds nothing to any sum of validation."""
 
-    def __init__(self, batches: int, marker: str) -> None:
-        self.batches, self.marker = batches, Path(marker)
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        held: Any = trainer.val_dataloaders.dataset  # type: ignore[union-attr]
+        batch = held.data.batch(held.filler, -1, blank=True)
+        pl_module.on_validation_epoch_start()
+        pl_module.validation_step(batch, 0)
+        sums: dict[str, torch.Tensor] = pl_module.sums.compute()  # type: ignore[operator, union-attr]
+        assert sums and not any(sums.values()), sums
+        pl_module.on_validation_epoch_start()
+
+
+class KillAt(pl.Callback):
+    """kill -9, of one process, after a number of batches, if the marker file is not there yet."""
+
+    def __init__(self, batches: int, marker: str, rank: int = 0) -> None:
+        self.batches, self.marker, self.rank = batches, Path(marker), rank
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches and not self.marker.exists():
+        due = trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches and trainer.global_rank == self.rank
+        if due and not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 

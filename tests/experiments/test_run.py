@@ -21,6 +21,7 @@ from core.files import InputError, read_json
 from experiments.run import CLI, built, train
 from experiments.tracking import first_process, started_from_outside
 from models.kebiolm import KeBioLMEncoder
+from tests.experiments.callbacks import BLANK
 from tests.fakes.kebiolm import Folders
 from tests.fakes.leftovers import left_by
 
@@ -202,7 +203,7 @@ def test_one_step_of_every_config(
     for stem in configs:
         layers = ("kebiolm/pretrain", *([f"kebiolm/{stem}"] if stem != "pretrain" else []), "common/tiny")
         monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, "argv", ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers)])
+        monkeypatch.setattr(sys, "argv", ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers), BLANK])
         result = train(built(CLI))
         assert result["steps"] == 1 and all(v == v for v in result["end"].values())
         folder = Path(result["folder"])

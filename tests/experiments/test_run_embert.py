@@ -16,7 +16,7 @@ import yaml
 from experiments.encoders import encoder
 from experiments.run import CLI, built, train
 from models.embert import TERMS
-from tests.experiments.callbacks import Moved
+from tests.experiments.callbacks import BlankAddsNothing, Moved
 from tests.fakes.chinese import LENGTH
 from tests.fakes.embert import Folders
 
@@ -50,7 +50,7 @@ def run(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["run", *words, *(w for k, v in settings.items() for w in (f"--{k}", str(v)))])
     cli = built(CLI)
-    cli.trainer.callbacks += callbacks
+    cli.trainer.callbacks += [*callbacks, BlankAddsNothing()]
     return train(cli)
 
 

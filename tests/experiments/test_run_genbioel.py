@@ -19,6 +19,7 @@ from core.tracking import newest_export
 from datamodules.genbioel.inputs import Inputs
 from experiments.encoders import encoder
 from models.genbioel import GenBioELModel
+from tests.experiments.callbacks import BLANK
 from tests.fakes import genbioel as fakes
 from tests.fakes import linking
 from tests.fakes.genbioel import Folders
@@ -50,7 +51,7 @@ def test_one_step_of_every_config(fake_genbioel: Folders, tmp_path: Path, runs: 
     stems = sorted(p.stem for p in (ROOT / "experiments" / "genbioel").glob("pretrain*.yaml"))
     assert stems == ["pretrain", "pretrain_denoise"]
     for stem in stems:
-        done = start(fake_genbioel, tmp_path / f"{stem}.json", stem=stem, small=stem != "pretrain")
+        done = start(fake_genbioel, tmp_path / f"{stem}.json", BLANK, stem=stem, small=stem != "pretrain")
         assert done.returncode == 0, done.stdout + done.stderr
         result = read_json(tmp_path / f"{stem}.json")
         assert (

@@ -12,6 +12,7 @@ import pytest
 from core.files import read_json
 from core.tracking import newest_export
 from models.encoders import load_bert
+from tests.experiments.callbacks import BLANK
 from tests.fakes.mlm import Folders
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -33,7 +34,7 @@ def start(fake: Folders, result: Path, *extra: str) -> subprocess.CompletedProce
 
 
 def test_one_step_of_the_config(fake_mlm: Folders, tmp_path: Path, runs: Path) -> None:
-    done = start(fake_mlm, tmp_path / "a.json")
+    done = start(fake_mlm, tmp_path / "a.json", BLANK)
     assert done.returncode == 0, done.stdout + done.stderr
     result = read_json(tmp_path / "a.json")
     assert result["steps"] == 1 and {"val/loss", "val/perplexity", "val/accuracy"} <= result["end"].keys()

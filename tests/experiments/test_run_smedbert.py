@@ -32,7 +32,7 @@ from inference.encoders import embedder
 from inference.options import LinkerOptions
 from kg.pagerank import rank
 from models.smedbert.encoder import SMedBERTEncoder
-from tests.experiments.callbacks import Moved, SaveGradients
+from tests.experiments.callbacks import BlankAddsNothing, Moved, SaveGradients
 from tests.fakes import smedbert as fakes
 from tests.fakes.chinese import PLAIN
 from tests.fakes.smedbert import Folders
@@ -81,7 +81,7 @@ def run(monkeypatch: pytest.MonkeyPatch, arguments: list[str], *callbacks: pl.Ca
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
     cli = built(CLI)
-    cli.trainer.callbacks += callbacks
+    cli.trainer.callbacks += [*callbacks, BlankAddsNothing()]
     return train(cli)
 
 

@@ -215,6 +215,9 @@ def test_ranks_by_hand() -> None:
     # the tail of (0, 0, 1): 2 is known, 3 is as good: rank 1.5; its head: nothing is as good as 0
     found = link_prediction(model, np.array([[0, 0, 1]]), np.array([[0, 0, 2]]))
     assert found == pytest.approx({"mrr": (1 / 1.5 + 1) / 2, "hits_at_1": 0.5, "hits_at_3": 1, "hits_at_10": 1})
+    # the tail of (1, 0, 2) is as good as 1 and 3: rank 2; its head, too, as 0, which is better, is known
+    found = link_prediction(model, np.array([[1, 0, 2]]), np.array([[0, 0, 2]]))
+    assert found == pytest.approx({"mrr": 0.5, "hits_at_1": 0, "hits_at_3": 1, "hits_at_10": 1})
 
 
 def test_another_seed_starts_elsewhere(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
