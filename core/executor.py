@@ -147,7 +147,8 @@ class PartsFolder:
 
     def map(
         self, make: Make, parts: Sequence[Part], begin: Callable[[], Any], *, workers: int = 1, engine: str | None = None,
-        finished: Callable[[Counts], Any] = lambda counts: None, gpus: float = 0,
+        finished: Callable[[Counts], Any] = lambda counts: None, each: Callable[[Counts], Any] = lambda counts: None,
+        gpus: float = 0,
     ) -> list[Counts]:  # fmt: skip
         """Make the parts that are not done, and return the counts of all, in order.
 
@@ -155,12 +156,17 @@ class PartsFolder:
         begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
                  which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
+        each     likewise of every part, also of those that were there; what it takes out of them is not kept for all
         gpus     that each Ray actor asks for; what works here, or in processes of this machine, finds them itself
 
         Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
         """
         engine = engine_of(engine)
-        found: dict[str, Counts | None] = {part.name: self._done(part) for part in parts}
+        found: dict[str, Counts | None] = {}
+        for part in parts:
+            found[part.name] = own = self._done(part)
+            if own is not None:
+                each(own)
         todo = [part for part in parts if found[part.name] is None]
         if todo:
             jobs = [(make, part, self.out, self._of(part)) for part in todo]
@@ -172,6 +178,7 @@ class PartsFolder:
             for name, counts in results:
                 found[name] = counts
                 finished(counts)
+                each(counts)
         return [own for part in parts if (own := found[part.name]) is not None]
 
     def finish(self, parts: Sequence[Part], facts: dict[str, Any]) -> dict[str, Any]:

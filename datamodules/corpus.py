@@ -36,7 +36,7 @@ from core.files import (
     written_folder,
 )
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
-from kg.graph import KnowledgeGraph, fingerprint
+from kg.graph import KnowledgeGraph, Numbers, fingerprint
 from kg.linking.run import parts
 
 FORMAT = 2  # 2: one file of each kind, with checksums
@@ -86,13 +86,13 @@ def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterato
 def _examples(
     part: Path,
     tokenizer: PreTrainedTokenizerFast,
-    index: dict[str, int],
+    index: Numbers,
     limit: int,
     held_out: float,
     long_texts: str,
     counts: dict[str, int],
 ) -> Iterator[tuple[Example, bool]]:
-    rows: list[tuple[int, dict[str, Any]]] = []
+    rows: list[tuple[int, dict[str, Any], np.ndarray]] = []
     for number, (_, row) in enumerate(json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1):
         try:
             text, mentions = row["text"], row["mentions"]
@@ -109,24 +109,24 @@ def _examples(
                     f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
                     f"{len(text)} characters. Link the text again."
                 )
-            if m["entity"] not in index:
-                raise InputError(
-                    f"{part}:{number}: unknown entity id {m['entity']!r}; the graph does not have it. "
-                    "Link the text with this graph."
-                )
-        rows.append((number, row))
+        entity = index.of([str(m["entity"]) for m in mentions])
+        if (entity < 0).any():
+            raise InputError(
+                f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r}; the graph does not have it. "
+                "Link the text with this graph."
+            )
+        rows.append((number, row, entity))
     for begin in range(0, len(rows), 1000):
         chunk = rows[begin : begin + 1000]
         encodings = tokenizer(
-            [r["text"] for _, r in chunk], add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            [r["text"] for _, r, _ in chunk], add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        for i, (number, row) in enumerate(chunk):
+        for i, (number, row, entity) in enumerate(chunk):
             ids = np.array(encodings["input_ids"][i], np.int64)
             words = np.array([-1 if w is None else w for w in encodings.word_ids(i)], np.int64)
             word_start = np.concatenate([[True], words[1:] != words[:-1]]) if len(words) else np.zeros(0, bool)
             spans = np.array([(m["start"], m["end"]) for m in row["mentions"]], np.int64).reshape(-1, 2)
             tokens = token_spans(np.array(encodings["offset_mapping"][i], np.int64).reshape(-1, 2), spans)
-            entity = np.array([index[m["entity"]] for m in row["mentions"]], np.int64)
             found = np.concatenate([tokens, entity[:, None]], axis=1)
             found = found[found[:, 1] > found[:, 0]]
             mentions = _disjoint(found)
@@ -147,13 +147,13 @@ def _examples(
                     break
 
 
-def _begin(tokenizer: str, graph: str) -> tuple[PreTrainedTokenizerFast, dict[str, int]]:
+def _begin(tokenizer: str, graph: str) -> tuple[PreTrainedTokenizerFast, Numbers]:
     """What all shards need: the tokenizer, and the index of each entity."""
-    return load_tokenizer(tokenizer), {entity: i for i, entity in enumerate(KnowledgeGraph.load(graph).ids.to_pylist())}
+    return load_tokenizer(tokenizer), Numbers(KnowledgeGraph.load(graph).ids)
 
 
 def _write_shard(
-    begun: tuple[PreTrainedTokenizerFast, dict[str, int]], part: tuple[Path, str], out: Path, *, limit: int, held_out: float,
+    begun: tuple[PreTrainedTokenizerFast, Numbers], part: tuple[Path, str], out: Path, *, limit: int, held_out: float,
     long_texts: str,
 ) -> dict[str, int]:  # fmt: skip
     """Write the shard of one linked part, (path, checksum), to folder `out`. Returns its counts."""

@@ -14,6 +14,7 @@ Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +55,23 @@ KINDS = (
     "abbreviation",
     "obsolete",
 )
+
+
+class Numbers:
+    """Where each of some ids stands among them: as a dictionary says it, in the bytes of the longest id and four, for each."""
+
+    def __init__(self, ids: pa.Array) -> None:
+        encoded = np.array(ids.cast(pa.binary()).to_pylist() or [b""])[: len(ids)]
+        self._order = np.argsort(encoded).astype(np.int32)
+        self._sorted = encoded[self._order]
+
+    def of(self, ids: Sequence[str]) -> np.ndarray:
+        """(len(ids),) int64: the place of each id, -1 for one that is not there."""
+        wanted = np.array([one.encode() for one in ids] or [b""])[: len(ids)]
+        if not len(self._sorted):
+            return np.full(len(ids), -1)
+        place = np.searchsorted(self._sorted, wanted).clip(max=len(self._sorted) - 1)
+        return np.where(self._sorted[place] == wanted, self._order[place], -1).astype(np.int64)
 
 
 @dataclass(eq=False)

@@ -45,7 +45,7 @@ from pykeen.training import SLCWATrainingLoop, TrainingLoop
 from pykeen.training.callbacks import TrainingCallback
 from pykeen.triples import CoreTriplesFactory
 from pykeen.utils import clamp_norm
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 
@@ -329,8 +329,8 @@ class Checkpoint:
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
-        with written(self.file, "wb") as handle:
-            handle.write(save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}))
+        with written(self.file, "wb") as handle:  # by its name: what safetensors writes to a handle stands in memory first
+            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, handle.name)
         facts = {"settings": self.settings, "stage": stage, "epoch": epoch, "sha256": sha256(self.file), "more": dict(more)}
         write_json(self.file.with_suffix(".json"), facts)
         self._saved = time.monotonic()

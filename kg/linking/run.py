@@ -154,12 +154,12 @@ def link_corpus(
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
             return folder.manifest | {"new": False}
-        todo = plan.kept(out)
+        todo, entities = plan.kept(out), set[str]()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
                 partial(write_part, format=format, empty=empty, encoding=encoding), todo,
                 partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
-                finished=lambda own: bar.update(own["documents"]),
+                finished=lambda own: bar.update(own["documents"]), each=lambda own: entities.update(own.pop("entities")),
             )  # fmt: skip
         total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions", "came")}
         if not total["documents"]:
@@ -171,7 +171,7 @@ def link_corpus(
             "parts": [own["documents"] for own in counts],
             "documents": total["documents"],
             "mentions": total["mentions"],
-            "entities": len({entity for own in counts for entity in own["entities"]}),
+            "entities": len(entities),
         }
         if linker == "given":
             facts["left_out"] = total["came"] - total["mentions"]  # of an unknown id, or overlapping another

@@ -6,13 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import core.files
 from core.files import InputError, digest, lines, opened, read_json, sha256, write_json, written, written_folder
-from kg.graph import SCHEMAS, KnowledgeGraph, fingerprint, table
+from kg.graph import SCHEMAS, KnowledgeGraph, Numbers, fingerprint, table
 
 PARTS = {
     "entities": {"id": ["a", "b", "c"], "name": ["A", "B", "C"], "type": ["t", "t", "u"]},
@@ -284,3 +287,10 @@ def test_a_bad_parquet_file_with_a_right_checksum_is_one_error(tmp_path, content
     write_json(folder / "manifest.json", manifest)
     with pytest.raises(InputError, match=r"names"):
         KnowledgeGraph.load(folder)
+
+
+@given(st.lists(st.text("ab病\u00e9 :", min_size=1, max_size=6), unique=True), st.lists(st.text("ab病\u00e9 :", max_size=9)))
+def test_numbers_are_those_of_a_dictionary(ids, asked):
+    known = {one: place for place, one in enumerate(ids)}
+    found = Numbers(pa.array(ids, pa.string())).of([*asked, *ids])
+    assert found.dtype == np.int64 and found.tolist() == [known.get(one, -1) for one in [*asked, *ids]]
