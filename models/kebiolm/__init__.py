@@ -11,20 +11,21 @@ Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
     Probing, Section 4.6                     masked_lm, models.probing
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  The released code writes an entity on the token behind its mention, and on the first tokens of sentences with
-        fewer mentions than their batch mates. Here it stands on exactly its mention's tokens.
+    D1  The released code writes an entity on the token behind its mention, too, and on the first two tokens of sequences with
+        fewer mentions than their batch mates that of a mention which is [CLS]. Here it stands on exactly its mention's tokens;
+        `compat: released`, under which the released weights were trained, writes as the released code does.
     D2  The released code normalises (LayerNorm) after Eq. (4), which the paper does not have. Only `compat` does so here.
     D3  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
     D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which detects mentions by
         argmax, never finds one there.
-    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code scans [SEP]).
+    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code, and `compat: released`, scan [SEP]).
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -56,7 +57,8 @@ class KeBioLMEncoder(nn.Module):
     entity       (E, d) start values of the entity table
     candidates   entities mixed for a mention (k = 100)
     max_mentions mentions a sequence that are fused; more are left out (50)
-    compat       the released checkpoint's LayerNorm after Eq. (4)
+    compat       "released": as the released code computes, which its weights are used to (D1, D2, D5); what is written then depends
+                 on the batch. True: its LayerNorm after Eq. (4) alone
     """
 
     def __init__(
@@ -66,9 +68,11 @@ class KeBioLMEncoder(nn.Module):
         text_layers: int = 8,
         candidates: int = 100,
         max_mentions: int = 50,
-        compat: bool = False,
+        compat: bool | Literal["released"] = False,
     ) -> None:
         super().__init__()
+        if compat not in (False, True, "released"):
+            raise InputError(f"compat {compat!r}: expected false, true or released")
         layers = bert.config.num_hidden_layers
         if not 0 < text_layers <= layers:
             raise InputError(f"text_layers {text_layers}: wanted 1 to {layers}, the encoder's layers")
@@ -98,9 +102,9 @@ class KeBioLMEncoder(nn.Module):
         return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
 
     def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
-        """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence."""
+        """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence (`compat: released`: the first)."""
         labels = self.detector(text).argmax(-1)
-        last = attention_mask.sum(1, keepdim=True) - 1
+        last = attention_mask.sum(1, keepdim=True) - int(self.compat != "released")
         position = torch.arange(labels.shape[1], device=labels.device)
         return bio_spans(labels.masked_fill((position == 0) | (position >= last), 0), self.max_mentions)
 
@@ -123,7 +127,27 @@ class KeBioLMEncoder(nn.Module):
         """
         return self._fused(text, mask, mention, mixture, len(self.bert.encoder.layer)) if self.fuses else text
 
+    def _as_released(self, text: Tensor, mention: Tensor, mixture: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the released code writes which mixture: (spans (N, 3), (N, d)), the spans disjoint (D1).
+
+        A mention goes one token further, unless another begins there. Rows with fewer mentions than the fullest are filled up with
+        the mention (0, 1), which is written last, and so also two tokens long.
+        """
+        counts = torch.bincount(mention[:, 0], minlength=len(text))
+        fewer = (counts < counts.max()).nonzero()[:, 0]
+        first = torch.stack([fewer, torch.zeros_like(fewer), torch.ones_like(fewer)], 1)
+        following = torch.cat([mention[1:], mention.new_tensor([[-1, 0, 0]])])
+        same = following[:, 0] == mention[:, 0]
+        end = torch.where(same, torch.minimum(mention[:, 2] + 1, following[:, 1]), mention[:, 2] + 1).clamp_max(text.shape[1])
+        begin = torch.where(torch.isin(mention[:, 0], fewer), mention[:, 1].clamp_min(2), mention[:, 1])
+        kept = begin < end
+        spans = torch.stack([mention[:, 0], begin, end], 1)[kept]
+        written = torch.cat([spans, first + first.new_tensor([0, 0, 1])])
+        return written, torch.cat([mixture[kept], self.link(text, first)[1]])
+
     def _fused(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor, last: int) -> Tensor:
+        if self.compat == "released" and len(mention):
+            mention, mixture = self._as_released(text, mention, mixture)
         fused = self.norm(added_to_spans(text, mention, self.entity_projection(mixture)))  # Eq. (4)
         return through_layers(self.bert, fused, mask, self.text_layers, last)  # Eq. (5)
 
@@ -209,7 +233,7 @@ class KeBioLM(PaperModule):
         max_mentions: int = 50,
         random_entities: bool = False,
         freeze_entities: bool = False,
-        compat: bool = False,
+        compat: bool | Literal["released"] = False,
         attention: str = "sdpa",
         dropout: float | None = None,
         lr: float = 5e-5,

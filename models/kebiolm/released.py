@@ -25,7 +25,7 @@ RELEASED_HEAD = {
 def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
     """Load the authors' weights into an encoder built with `compat`. Raises InputError naming what is missing."""
     if not encoder.compat:
-        raise InputError("the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=True")
+        raise InputError("the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=\"released\"")
     prefixes = {
         "embeddings.": "bert.embeddings.",
         "mention_detector.": "detector.",
@@ -88,7 +88,7 @@ def convert(source: Path, out: Path) -> None:
         "text_layers": text,
         "candidates": given.get("max_candidate_entities", 100),
         "max_mentions": given.get("max_mentions", 15),
-        "compat": True,
+        "compat": "released",
     }
     encoder = KeBioLMEncoder(BertModel(config, add_pooling_layer=False), table, **settings)
     load_released(encoder, state)

@@ -28,7 +28,7 @@ from tests.models.test_kebiolm import first_batch, module, released_layout
 def checkpoint(fake: kebiolm.Folders, folder: Path, config: bool = True) -> tuple[KeBioLM, dict[str, torch.Tensor]]:
     """KeBioLM's release: weights with a pickle, a vocabulary, entities."""
     torch.manual_seed(3)
-    source = module(fake, compat=True).eval()
+    source = module(fake, compat="released").eval()
     assert source.encoder is not None
     nn.init.normal_(source.encoder.norm.weight)
     for p in source.head.parameters():

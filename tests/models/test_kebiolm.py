@@ -120,6 +120,61 @@ def test_d1_entity_only_on_its_tokens(fake_kebiolm: Folders) -> None:
 def test_d2_layer_norm_only_in_compat(fake_kebiolm: Folders) -> None:
     assert isinstance(module(fake_kebiolm).encoder.norm, nn.Identity)  # type: ignore[union-attr]
     assert isinstance(module(fake_kebiolm, compat=True).encoder.norm, nn.LayerNorm)  # type: ignore[union-attr]
+    assert isinstance(module(fake_kebiolm, compat="released").encoder.norm, nn.LayerNorm)  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="compat 'other': expected false, true or released"):
+        module(fake_kebiolm, compat="other")
+
+
+def as_released(encoder: KeBioLMEncoder, ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """The released code's forward pass, word by word from what it does (../shared/specs/kebiolm.md, sections 2 and 3)."""
+    text, mask = encoder.text_states(ids, attention_mask)
+    labels = encoder.detector(text).argmax(-1)
+    found: list[list[tuple[int, int]]] = []
+    for row, length in enumerate(attention_mask.sum(1).tolist()):
+        own: list[tuple[int, int]] = []
+        before = 0
+        for place in range(1, length):  # [SEP] too
+            label = int(labels[row, place])
+            if label == 1 or (label == 2 and before == 0):
+                own.append((place, place + 1))
+            elif label == 2:
+                own[-1] = (own[-1][0], place + 1)
+            before = label
+        found.append(own)
+    most = min(max(map(len, found)), encoder.max_mentions)
+    written = torch.zeros_like(text)
+    for row, own in enumerate(found):
+        for begin, end in (own + [(0, 1)] * most)[:most]:
+            query = encoder.mention_projection(torch.cat([text[row, begin], text[row, end - 1]]))
+            score, best = (encoder.entity @ query).topk(encoder.candidates)
+            written[row, begin : end + 1] = encoder.entity_projection(score.softmax(0) @ encoder.entity[best])
+    states = encoder.norm(text + written)
+    for layer in encoder.bert.encoder.layer[encoder.text_layers :]:
+        states = layer(states, mask)
+    return states
+
+
+@pytest.mark.parametrize("most", [2, 50])
+@pytest.mark.parametrize("seed", range(4))
+def test_d1_compat_released_writes_as_the_released_code(fake_kebiolm: Folders, seed: int, most: int) -> None:
+    model = module(fake_kebiolm, compat="released", max_mentions=most).eval()
+    batch, encoder = first_batch(fake_kebiolm), model.encoder
+    assert encoder is not None
+    torch.manual_seed(seed)
+    for part in (encoder.norm.weight, encoder.detector.weight):
+        nn.init.normal_(part)  # type: ignore[arg-type]
+    nn.init.normal_(encoder.detector.bias)
+    text, _ = encoder.text_states(batch.input_ids, batch.attention_mask)
+    counts = encoder.detected(text, batch.attention_mask)[:, 0].bincount(minlength=len(text))
+    assert counts.max() > (counts.min() if most == 50 else 1)  # rows that are filled up, or cut
+    expected = as_released(encoder, batch.input_ids, batch.attention_mask)
+    real = batch.attention_mask.bool()
+    torch.testing.assert_close(encoder(batch.input_ids, batch.attention_mask)[real], expected[real], atol=1e-5, rtol=0)
+    places = torch.tensor([[0, 3]]).expand(len(text), -1)
+    found = encoder.at(batch.input_ids, batch.attention_mask, places)
+    torch.testing.assert_close(found, expected[:, [0, 3]], atol=1e-5, rtol=0)
+    encoder.compat = True  # the LayerNorm alone is not it
+    assert (encoder(batch.input_ids, batch.attention_mask)[real] - expected[real]).abs().max() > 1e-3
 
 
 def test_d4_special_tokens_are_labelled_outside(fake_kebiolm: Folders) -> None:
