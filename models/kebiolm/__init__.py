@@ -18,7 +18,8 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D3  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
     D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which detects mentions by
         argmax, never finds one there.
-    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code, and `compat: released`, scan [SEP]).
+    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code scans [SEP], and so does
+        `compat: released`).
 """
 
 from __future__ import annotations

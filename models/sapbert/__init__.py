@@ -17,6 +17,9 @@ Deviations from the printed paper, each pinned by a test:
     D3  A pair that several triplets keep counts once in Eq. (2), as in the released code.
     D4  Names of a step are encoded in groups of similar length, each padded to its longest. The paper pads all to 25.
     D5  With several processes each mines among the names of all; the released code does so on one machine only.
+    D6  With mining, InfoNCE and NCA (footnote 7) go over the pairs that it keeps, each once. The released code's library counts a
+        positive or negative of InfoNCE once for each triplet that keeps it, and its NCA goes over all pairs of the step and weights
+        a name's loss by how many triplets it stands in.
 """
 
 from __future__ import annotations

@@ -232,6 +232,40 @@ def test_miner_and_loss_equal_pytorch_metric_learning(seed: int) -> None:
                 torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_d6_mined_pairs_of_infonce_and_nca_count_once(seed: int) -> None:
+    """Ours, and the library's, against what the deviation says that each does."""
+    pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
+    from pytorch_metric_learning.losses import NCALoss, NTXentLoss
+    from pytorch_metric_learning.miners import TripletMarginMiner
+
+    f, concept = setting(seed, names=30, concepts=(10, 12, 4)[seed], size=16)
+    triplets = TripletMarginMiner(margin=0.2, type_of_triplets="all")(f, concept)
+    a, p, n = (one.tolist() for one in triplets)
+    similarity = normalize(f) @ normalize(f).T
+    exponents = (similarity / 0.1).exp().tolist()
+
+    def contrast(positives: list[tuple[int, int]], negatives: list[tuple[int, int]]) -> float:
+        against = {i: sum(exponents[j][k] for j, k in negatives if j == i) for i, _ in negatives}
+        return -sum(math.log(exponents[i][j] / (exponents[i][j] + against[i])) for i, j in positives) / len(positives)
+
+    every = list(zip(a, p, strict=True)), list(zip(a, n, strict=True))
+    once = sorted({*every[0]}), sorted({*every[1]})
+    positive, negative = dense(len(f), (triplets[0], triplets[1]), (triplets[0], triplets[2]))
+    assert float(info_nce(similarity, positive, negative, 0.1)) == pytest.approx(contrast(*once), rel=1e-4)
+    assert float(NTXentLoss(temperature=0.1)(f, concept, triplets)) == pytest.approx(contrast(*every), rel=1e-4)
+    assert contrast(*once) != pytest.approx(contrast(*every), rel=1e-2)
+    same = (concept[:, None] == concept[None]).fill_diagonal_(False)
+    closeness = (2 * (similarity - 1)).exp().fill_diagonal_(0)
+    stands = torch.bincount(torch.cat(triplets), minlength=len(f)).float()
+    chance = (closeness * same).sum(1) / closeness.sum(1)
+    losses = (-chance.log() * stands / stands.max())[same.any(1)]
+    torch.testing.assert_close(NCALoss(softmax_scale=1)(f, concept, triplets), losses.mean(), atol=1e-5, rtol=1e-5)
+    kept = closeness * (positive | negative)
+    ours = -((closeness * positive).sum(1) / kept.sum(1))[positive.any(1)].log().sum() / len(f)
+    torch.testing.assert_close(nca(similarity, positive, negative), ours, atol=1e-6, rtol=1e-5)
+
+
 def module(fake: Folders, groups: int = 4, **arguments: object) -> tuple[SapBERT, SapBERTData]:
     data = SapBERTData(fake.pairs, fake.bert, batch_size=16, groups=groups)
     data.setup()
