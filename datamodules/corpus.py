@@ -359,10 +359,6 @@ class Corpus:
             counts += np.bincount(self.mentions[places[0] : places[-1], 2][train], minlength=entities)
         return counts
 
-    def seen_entities(self, entities: int) -> np.ndarray:
-        """(entities,) bool: which are mentioned in the sequences that are not held out."""
-        return self.entity_counts(entities) > 0
-
 
 if __name__ == "__main__":
     try:

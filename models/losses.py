@@ -94,6 +94,30 @@ def entity_softmax(
         return _EntitySoftmax.apply(query.float(), table.float(), gold, k, chunk)
 
 
+@torch.no_grad()
+def entity_ranks(
+    query: Tensor, table: Tensor, gold: Tensor, among: Tensor | None = None, chunk: int = 8192
+) -> Tensor:
+    """(M,) the rank of each gold row (M,) of `table` (E, d) by dot product with `query` (M, d), from 1.
+
+    among: (E,) bool, the rows that count besides the gold one; None: all. Of equal scores the gold one takes the middle place.
+    """
+    query, table = query.float(), table.float()
+    chunks = [(begin, min(begin + chunk, len(table))) for begin in range(0, len(table), chunk)]
+    own, rank = query.new_empty(len(query), 1), query.new_ones(len(query), dtype=torch.double)
+    for begin, end in chunks:  # by the same product as the others' scores: equal rows have equal scores
+        here = ((gold >= begin) & (gold < end)).nonzero()[:, 0]
+        if len(here):
+            own[here] = (query @ table[begin:end].T)[here, gold[here] - begin, None]
+    for begin, end in chunks:
+        scores = query @ table[begin:end].T
+        counts = torch.arange(begin, end, device=table.device)[None] != gold[:, None]
+        if among is not None:
+            counts &= among[begin:end]
+        rank += ((scores > own) & counts).sum(1) + ((scores == own) & counts).sum(1) / 2
+    return rank
+
+
 def multi_similarity(
     similarity: Tensor,
     positive: Tensor,

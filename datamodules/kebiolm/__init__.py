@@ -40,7 +40,7 @@ class KeBioLMBatch(NamedTuple):
     bio_labels: Tensor  # (B, L) 0 O, 1 B, 2 I; special tokens are O; -100 on padding
     mention: Tensor  # (M, 3) row, first token, last token + 1
     entity: Tensor  # (M,) row of the gold entity in the entity table
-    seen: Tensor  # (M,) bool: the entity is mentioned in the training text
+    known: Tensor  # (M,) how often the training text mentions the entity
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
 
 
@@ -108,7 +108,7 @@ class KeBioLMData(CorpusData):
             table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
         corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph"))
         corpus.check_length(self.max_length)
-        self.seen = corpus.seen_entities(len(table.entity_ids))
+        self.known = corpus.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
         self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
@@ -134,7 +134,7 @@ class KeBioLMData(CorpusData):
         counts = np.array([(labels != IGNORE).sum(), (outside != IGNORE).sum(), len(flat)], np.float32)
         pad = self.tokenizer.pad_token_id
         arrays = (padded(ids, pad), padded(original, pad), attention(ids), labels, outside, flat[:, :3], flat[:, 3])
-        return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in (*arrays, self.seen[flat[:, 3]], counts)))
+        return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in (*arrays, self.known[flat[:, 3]], counts)))
 
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""

@@ -25,6 +25,7 @@ Deviations from the printed paper and its released code, each pinned by a test:
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,13 +41,20 @@ from models.base import PaperModule
 from models.encoders import attention_mask_4d, layer_at, load_bert, start_as_bert, states_at, through_layers
 from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
-from models.losses import entity_softmax
+from models.losses import entity_ranks, entity_softmax
 from models.metrics import f1, span_matches
 from models.probing import MaskedLM
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "ed", "el")
-LINKED = ("acc1", "acc1_masked", "acc1_unseen", "acc1_unseen_masked")  #: mentions linked right: all of them, masked ones, …
+#: mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5 times, more often
+GROUPS = {"": (0, math.inf), "_unseen": (0, 0), "_once": (1, 1), "_rare": (2, 5), "_frequent": (6, math.inf)}
+#: what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of unseen ones among unseen ones
+LINKED = tuple(
+    f"{what}{masked}"
+    for what in (*(f"{of}{group}" for of in ("acc1", "mrr") for group in GROUPS), "mrr_among_unseen")
+    for masked in ("", "_masked")
+)
 SPANS = ("both", "predicted", "gold")
 SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
 
@@ -220,6 +228,9 @@ class KeBioLM(PaperModule):
     knowledge       False: masked words only, nothing detected, linked or fused: what KeBioLM is compared with
     head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`, as the paper
     entity_lr       learning rate of the entity table; None: `lr`, as the paper
+    entity_rows     "all": a step moves every row of the entity table, as the paper's AdamW does, which makes steps of the whole
+                    rate of the least gradients of Eq. (10); "gold": those alone that a mention of the step is linked to
+    entity_length   whether rows keep the length they started with
     The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
     """
 
@@ -242,8 +253,14 @@ class KeBioLM(PaperModule):
         warmup_steps: int = 10_000,
         head_lr: float | None = None,
         entity_lr: float | None = None,
+        entity_rows: Literal["all", "gold"] = "all",
+        entity_length: bool = False,
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
+        if entity_rows not in ("all", "gold"):
+            raise InputError(f"entity_rows {entity_rows!r}: expected all or gold")
+        self.entity_rows, self.entity_length = entity_rows, entity_length
+        self._stepped: tuple[Tensor, Tensor] | None = None
         self.head_lr, self.entity_lr = head_lr or lr, entity_lr or lr
         self.source, self.entities = encoder, entities
         self.of_layers, self.knowledge = of_layers, knowledge
@@ -257,7 +274,8 @@ class KeBioLM(PaperModule):
         self.attention, self.dropout = attention, dropout
         self.encoder: KeBioLMEncoder | None = None
         kinds = {"loss": TERMS, "count": TERMS, "spans": SPANS, "linking": LINKED}
-        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "unseen"])
+        names = [f"{kind}_{name}" for kind, names in kinds.items() for name in names]
+        self.sums = Sums([*names, *(f"mentions{group}" for group in GROUPS)])
 
     def configure_model(self) -> None:
         """Read encoder and entity table; Lightning calls this before it needs parameters."""
@@ -271,6 +289,7 @@ class KeBioLM(PaperModule):
             share = self.settings["text_layers"] / self.of_layers
             self.settings["text_layers"] = max(1, round(share * bert.config.num_hidden_layers))
         self.encoder = KeBioLMEncoder(bert, entity, **self.settings)
+        self.start, self._gold = entity, torch.zeros(len(entity), dtype=torch.bool)
         self.encoder.entity.requires_grad_(not self.freeze_entities)
         if not self.knowledge:
             for name, parameter in self.encoder.named_parameters():
@@ -318,6 +337,8 @@ class KeBioLM(PaperModule):
         return torch.stack([language, detection, linking.sum()])
 
     def training_step(self, batch: KeBioLMBatch, batch_idx: int) -> Tensor:
+        self._gold = self._gold.to(batch.entity.device)
+        self._gold[batch.entity] = True
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS)  # Eq. (6)
 
     def on_validation_epoch_start(self) -> None:
@@ -333,16 +354,32 @@ class KeBioLM(PaperModule):
         counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)  # nothing of a blank batch
         found = span_matches(self.encoder.detected(text, counted), bio_spans(batch.bio_labels), batch.input_ids.shape[1])
         hidden = batch.original_ids.masked_fill((batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id)
-        right = self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity
         blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
-        right_blind = self.encoder.link(blind, batch.mention)[2][:, 0] == batch.entity
-        unseen = ~batch.seen
-        linked = (right.sum(), right_blind.sum(), (right & unseen).sum(), (right_blind & unseen).sum())
-        self.sums.update(prefixed("spans", SPANS, found) | prefixed("linking", LINKED, linked) | {"unseen": unseen.sum()})
+        group = {name: (batch.known >= least) & (batch.known <= most) for name, (least, most) in GROUPS.items()}
+        linked = {f"mentions{name}": own.sum() for name, own in group.items()}
+        for states, masked in ((text, ""), (blind, "_masked")):
+            for what, value in self._linked(states, batch).items():
+                every = {f"{what}{name}": own for name, own in group.items()}
+                named = {what: group["_unseen"]} if what == "mrr_among_unseen" else every
+                linked |= {f"linking_{name}{masked}": value[own].sum() for name, own in named.items()}
+        self.sums.update(prefixed("spans", SPANS, found) | linked)
+
+    def _linked(self, text: Tensor, batch: KeBioLMBatch) -> dict[str, Tensor]:
+        """(M,) of each mention: whether the nearest entity is the gold one, 1 / rank among all, 1 / rank among unseen entities."""
+        assert self.encoder is not None
+        with torch.autocast(text.device.type, enabled=False):
+            query = self.encoder.mention_projection(boundary_states(text, batch.mention).float())
+        unseen = torch.from_numpy(self.trainer.datamodule.known == 0).to(text.device)  # type: ignore[attr-defined]
+        table = self.encoder.entity
+        return {
+            "acc1": self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity,
+            "mrr": 1 / entity_ranks(query, table, batch.entity),
+            "mrr_among_unseen": 1 / entity_ranks(query, table, batch.entity, unseen),
+        }
 
     def on_validation_epoch_end(self) -> None:
         sums = self.sums.compute()
-        mentions, unseen = sums["count_el"], sums["unseen"]
+        mentions = sums["count_el"]
         means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
         if not self.knowledge:
             self.log_dict({"val/loss": means["mlm"], "val/loss_mlm": means["mlm"], "val/mentions": mentions}, batch_size=1)
@@ -350,17 +387,57 @@ class KeBioLM(PaperModule):
         self.log_dict(
             prefixed("val/loss", TERMS, means.values())
             | {
-                f"val/linking_{name}": ratio(sums[f"linking_{name}"], unseen if "unseen" in name else mentions)
+                f"val/linking_{name}": ratio(sums[f"linking_{name}"], sums[f"mentions{group}"])
                 for name in LINKED
+                for group in GROUPS
+                if name.removesuffix("_masked").endswith(group or ("acc1", "mrr"))
             }
+            | {f"val/mentions{group}": sums[f"mentions{group}"] for group in GROUPS}
             | {
                 "val/loss": torch.stack(list(means.values())).sum(),
                 "val/detection_f1": f1(torch.stack([sums[f"spans_{name}"] for name in SPANS])),
-                "val/mentions": mentions,
-                "val/mentions_unseen": unseen,
             },
             batch_size=1,
         )
+        self._log_shift()
+
+    def _log_shift(self) -> None:
+        """The mean cosine of the entity table's rows to their start: of all, and of those that the training text never mentions."""
+        assert self.encoder is not None
+        with torch.no_grad():
+            cosine = nn.functional.cosine_similarity(self.encoder.entity.float().cpu(), self.start)
+        unseen = torch.from_numpy(self.trainer.datamodule.known == 0)  # type: ignore[attr-defined]
+        shifts = {"entities/cosine_to_start": cosine.mean(), "entities/cosine_to_start_unseen": cosine[unseen].mean()}
+        self.log_dict({name: value for name, value in shifts.items() if value == value}, batch_size=1, rank_zero_only=True)
+
+    def _moves_entities(self) -> bool:
+        return self.knowledge and not self.freeze_entities
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """With `entity_rows: gold`, entities that no mention of the step is linked to have no gradient."""
+        if not self._moves_entities():
+            return
+        assert self.encoder is not None and self.encoder.entity.grad is not None
+        if self.entity_rows == "gold":
+            moved = self.trainer.strategy.reduce(self._gold.float(), reduce_op="sum") > 0
+            self.encoder.entity.grad[~moved] = 0
+        else:
+            moved = torch.ones_like(self._gold)
+        self._stepped = moved, self.encoder.entity.detach()[~moved]  # momentum must not move them either
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """After a step, put back the rows that were not to move, and give the others their length again (`entity_length`)."""
+        if self._stepped is not None:
+            assert self.encoder is not None
+            entity, (moved, kept) = self.encoder.entity, self._stepped
+            with torch.no_grad():
+                entity[~moved] = kept
+                if self.entity_length:
+                    length = self.start.norm(dim=1).to(entity.device)[moved, None]
+                    entity[moved] = nn.functional.normalize(entity[moved]) * length
+            self._stepped, self._gold = None, torch.zeros_like(self._gold)
+            if self.trainer.global_step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+                self._log_shift()
 
     @property
     def mask_id(self) -> int:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm.released import load_released
+from models.layers import boundary_states
 from tests.fakes.kebiolm import Folders
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
@@ -328,7 +330,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
     model._trainer = SimpleNamespace(datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
     model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     batch = made.batch(made.held_out_indices, -1)
-    batch = batch._replace(seen=torch.arange(len(batch.entity)) % 3 > 0)
+    batch = batch._replace(known=torch.arange(len(batch.entity)) % 3)
 
     def link(text: Tensor, mention: Tensor, gold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         right = batch.entity.clone()
@@ -341,7 +343,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
     with torch.no_grad():
         model.validation_step(batch, 0)
     model.on_validation_epoch_end()
-    n, unseen = len(batch.entity), int((~batch.seen).sum())
+    n, unseen = len(batch.entity), int((batch.known == 0).sum())
     assert logged["val/linking_acc1"].item() == pytest.approx((n - 1) / n)
     assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)
     assert logged["val/mentions_unseen"].item() == unseen
@@ -424,6 +426,65 @@ def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
     )  # nothing is detected, nothing fused
 
 
+def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
+    """1 / rank of each mention's entity by dot product, over the mentions of a group; ties take the middle place."""
+    made, model = data(fake_kebiolm), module(fake_kebiolm).eval()
+    batch, encoder = made.batch(made.order(0)[0], 0), model.encoder
+    assert encoder is not None
+    known = np.arange(len(encoder.entity)) % 4
+    made.known, batch = known, batch._replace(known=torch.from_numpy(known)[batch.entity])
+    model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
+    logged: dict[str, Tensor] = {}
+    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
+    with torch.no_grad():
+        encoder.entity[3] = encoder.entity[1]
+        model.on_validation_epoch_start()
+        model.validation_step(batch, 0)
+        model.on_validation_epoch_end()
+        text, _ = encoder.text_states(batch.original_ids, batch.attention_mask)
+        scores = encoder.mention_projection(boundary_states(text, batch.mention)) @ encoder.entity.T
+    found: dict[str, list[float]] = {}
+    for own, gold in zip(scores.tolist(), batch.entity.tolist(), strict=True):
+        for name, among in (("", range(len(own))), ("_among_unseen", [e for e in range(len(own)) if known[e] == 0])):
+            higher = sum(own[e] > own[gold] + 1e-6 for e in among)
+            equal = sum(abs(own[e] - own[gold]) <= 1e-6 and e != gold for e in among)
+            found.setdefault(f"{name}{known[gold]}", []).append(1 / (1 + higher + equal / 2))
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    assert logged["val/linking_mrr_unseen"].item() == pytest.approx(means["0"], rel=1e-5)
+    assert logged["val/linking_mrr_once"].item() == pytest.approx(means["1"], rel=1e-5)
+    assert logged["val/linking_mrr_rare"].item() == pytest.approx(np.mean(found["2"] + found["3"]), rel=1e-5)
+    assert logged["val/linking_mrr"].item() == pytest.approx(np.mean([v for g in "0123" for v in found[g]]), rel=1e-5)
+    assert logged["val/linking_mrr_among_unseen"].item() == pytest.approx(means["_among_unseen0"], rel=1e-5)
+    shift = torch.nn.functional.cosine_similarity(encoder.entity, model.start)
+    assert shift[3] < 0.99 and logged["entities/cosine_to_start"].item() == pytest.approx(shift.mean().item(), rel=1e-5)
+    assert logged["entities/cosine_to_start_unseen"].item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("length", [False, True])
+def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool) -> None:
+    """Rows that were gold before, and have momentum, stay too; others are as they were, and with `entity_length` as long."""
+    model, made = module(fake_kebiolm, entity_rows="gold", entity_length=length, lr=0.05, dropout=0.0), data(fake_kebiolm)
+    same = SimpleNamespace(reduce=lambda t, reduce_op: t)
+    model._trainer = SimpleNamespace(  # type: ignore[assignment]
+        datamodule=made, strategy=same, accumulate_grad_batches=1, world_size=1, global_step=1, log_every_n_steps=2
+    )
+    model.log_dict = lambda values, **_: None  # type: ignore[method-assign,assignment]
+    entity, optimizer = model.encoder.entity, torch.optim.AdamW(model.parameters(), lr=0.05)  # type: ignore[union-attr]
+    for step in range(3):
+        before, batch = entity.detach().clone(), made.batch(made.order(0)[step][:3], 0)
+        optimizer.zero_grad()
+        model.training_step(batch, step).backward()
+        model.on_before_optimizer_step(optimizer)
+        optimizer.step()
+        model.on_train_batch_end()
+        moved = (entity != before).any(1)
+        assert moved.nonzero()[:, 0].tolist() == sorted(set(batch.entity.tolist())) and not moved.all()
+        if length:
+            torch.testing.assert_close(entity.norm(dim=1), model.start.norm(dim=1))
+    with pytest.raises(InputError, match="entity_rows 'some': expected all or gold"):
+        module(fake_kebiolm, entity_rows="some")
+
+
 def test_validation_links_on_the_text_and_with_every_mention_masked(
     fake_kebiolm: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,8 +497,8 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
     batch, encoder, mask_id = made.batch(made.order(0)[0], 0), model.encoder, made.mask_id
     assert encoder is not None
     count = len(batch.mention)
-    seen = torch.arange(count) % 3 != 0
-    batch = batch._replace(seen=seen)
+    known = torch.tensor([0, 1, 2, 0, 5, 6])[torch.arange(count) % 6]
+    batch = batch._replace(known=known)
     assert (batch.mention[:, 2] - batch.mention[:, 1] > 1).any() and (batch.input_ids != batch.original_ids).any()
 
     def link(text: Tensor, mention: Tensor) -> tuple[None, None, Tensor]:
@@ -459,8 +520,11 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
     model.on_validation_epoch_start()
     model.validation_step(batch, 0)
     model.on_validation_epoch_end()
-    unseen = int((~seen).sum())
+    unseen = int((known == 0).sum())
     assert logged["val/mentions"] == count and logged["val/mentions_unseen"] == unseen
+    counts = [int(logged[f"val/mentions_{group}"]) for group in ("once", "rare", "frequent")]
+    assert counts == [int((known == 1).sum()), int(((known == 2) | (known == 5)).sum()), int((known == 6).sum())]
+    assert [float(logged[f"val/linking_acc1_{g}"]) for g in ("once", "rare", "frequent")] == [1, 1, 1]
     assert logged["val/linking_acc1"].item() == pytest.approx((count - 1) / count)
     assert logged["val/linking_acc1_masked"].item() == pytest.approx(len(range(0, count, 2)) / count)
     assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)  # the first is unseen
