@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from jsonargparse import ArgumentParser
 from pykeen.evaluation import RankBasedEvaluator
-from pykeen.losses import MarginRankingLoss
+from pykeen.losses import MarginRankingLoss, NSSALoss
 from pykeen.models import ERModel
 from pykeen.models import TransE as PyKEENTransE
 from pykeen.models import TransR as PyKEENTransR
@@ -58,6 +58,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
+LOSSES = ("margin", "self-adversarial")
 SCORES = 1 << 28  #: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",
@@ -72,13 +73,14 @@ class TransE(PyKEENTransE):
 
     sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is not in the batch, being of
             length 1 already, is not shortened again
+    unit    whether entities have length 1; otherwise they are as long as training makes them
     """
 
     norm: int
     sparse = False
 
-    def __init__(self, *, scoring_fct_norm: int = 2, sparse: bool = False, **kwargs: Any) -> None:
-        super().__init__(scoring_fct_norm=scoring_fct_norm, **kwargs)
+    def __init__(self, *, scoring_fct_norm: int = 2, sparse: bool = False, unit: bool = True, **kwargs: Any) -> None:
+        super().__init__(scoring_fct_norm=scoring_fct_norm, **({} if unit else {"entity_constrainer": None}), **kwargs)
         self.norm, self.sparse = scoring_fct_norm, sparse
         for part in self._tables():
             part._embeddings.sparse = sparse
@@ -450,6 +452,8 @@ def train(
     negatives: int = 1,
     filtered: bool = True,
     sparse: bool = False,
+    loss: str = "margin",
+    unit: bool = True,
     warm_epochs: int = 0,
     warm_lr: float | None = None,
     warm: str | None = None,
@@ -467,7 +471,9 @@ def train(
     out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again.
 
     With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations alone, not all that still have
-    momentum: other vectors, and with millions of entities the only ones in reach of a day.
+    momentum: other vectors, and with millions of entities the only ones in reach of a day. `loss`: "margin", or "self-adversarial"
+    (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted by a softmax over their scores
+    at temperature 1). `unit`: whether TransE's entities have length 1; a margin above 2 needs longer ones.
 
     A killed training goes on, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
     Settings, losses and scores are recorded there for the MLflow experiment ``kg``. Raises InputError for a graph without triples,
@@ -490,14 +496,16 @@ def train(
         "seed": seed,
     }
     relation_dim = relation_dim or dim
-    if sparse:
-        settings |= {"sparse": True}
+    if loss not in LOSSES:
+        raise InputError(f"loss: no loss {loss!r}; choose from: {', '.join(LOSSES)}")
+    own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})  # TransE's
+    settings |= own | ({} if loss == "margin" else {"loss": loss})
     if model == "TransR":
         start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
         settings |= {"relation_dim": relation_dim, "warm": start}
         settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
-        if sparse:
-            raise InputError("model TransR: sparse is TransE's; drop it")
+        if own:
+            raise InputError(f"model TransR: {' and '.join(own)}: TransE's alone; drop it")
     elif warm or warm_epochs or relation_dim != dim:
         raise InputError(f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them")
     if (warm or warm_epochs) and relation_dim != dim:
@@ -521,8 +529,8 @@ def train(
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def made(name: str, **kwargs: Any) -> ERModel:
-        loss = MarginRankingLoss(margin=margin)
-        return network(name, factory, dim, relation_dim, norm, loss=loss, random_seed=seed, **kwargs).to(where)
+        lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
+        return network(name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs).to(where)
 
     kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
     sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
@@ -551,7 +559,7 @@ def train(
             journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
             kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
             del first
-        embedding = made(model, **kwargs, **({"sparse": True} if sparse else {}))
+        embedding = made(model, **kwargs, **own)
         fitted(
             embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
             **sampling, **recorded,

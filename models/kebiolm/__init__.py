@@ -221,7 +221,7 @@ class KeBioLM(PaperModule):
 
     encoder         a BERT: folder or hub name (the paper: PubMedBERT)
     entities        folder of the :class:`EmbeddingTable` that initialises the entity table
-    random_entities start from random unit vectors instead (the ablation "+rand")
+    random_entities start from random vectors as long as the table's instead (the ablation "+rand")
     freeze_entities keep the table as it is (the ablation "+frz")
     text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth takes the same share.
                     None: `text_layers` of its own
@@ -284,7 +284,7 @@ class KeBioLM(PaperModule):
         bert = load_bert(self.source, self.attention, self.dropout)
         entity = EmbeddingTable.load(self.entities).entity
         if self.random_entities:
-            entity = nn.functional.normalize(torch.randn(entity.shape))
+            entity = nn.functional.normalize(torch.randn(entity.shape)) * entity.norm(dim=1, keepdim=True)
         if self.of_layers is not None:
             share = self.settings["text_layers"] / self.of_layers
             self.settings["text_layers"] = max(1, round(share * bert.config.num_hidden_layers))

@@ -13,6 +13,7 @@ import pytest
 import torch
 from pykeen.triples import CoreTriplesFactory
 
+import kg.train
 from core.files import InputError
 from core.logs import set_up
 from kg.embeddings import EmbeddingTable
@@ -163,8 +164,33 @@ def test_a_sparse_training_learns_and_goes_on_to_the_same_vectors(
         train(graph, str(tmp_path / "t"), epochs=40, checkpoint_seconds=0, **given)
     resumed = train(graph, str(tmp_path / "t"), epochs=40, **given)
     assert torch.equal(resumed.entity, whole.entity) and torch.equal(resumed.relation, whole.relation)
-    with pytest.raises(InputError, match="sparse is TransE's"):
+    with pytest.raises(InputError, match="sparse: TransE's alone"):
         train(graph, str(tmp_path / "r"), model="TransR", sparse=True)
+
+
+def test_the_self_adversarial_loss_and_free_lengths(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sun et al. 2019, Eq. (5), on a batch; entities that are not held at length 1 grow to a margin that unit ones cannot reach."""
+    graph = ladder(tmp_path / "g")
+    given: dict[str, Any] = {"dim": 16, "lr": 0.05, "batch_size": 16, "held_out": 10, "epochs": 30, "negatives": 4}
+    lost: list[Any] = []
+    made = kg.train.NSSALoss
+
+    def keep(**named: Any) -> Any:
+        lost.append(made(**named))
+        return lost[-1]
+
+    monkeypatch.setattr("kg.train.NSSALoss", keep)
+    free = train(graph, str(tmp_path / "t"), loss="self-adversarial", unit=False, margin=6.0, **given)
+    assert free.entity.norm(dim=1).mean() > 1.5 and free.manifest["settings"]["loss"] == "self-adversarial"
+    unit = train(graph, str(tmp_path / "u"), **given)
+    assert torch.allclose(unit.entity.norm(dim=1), torch.ones(40), atol=1e-5) and "loss" not in unit.manifest["settings"]
+    positive, negative = torch.tensor([[-3.0], [-5.0]]), torch.tensor([[-4.0, -8.0], [-7.0, -5.5]])
+    sigmoid = torch.nn.functional.logsigmoid
+    slow = -sigmoid(6 + positive).mean() - ((negative.softmax(1) * sigmoid(-negative - 6)).sum(1)).mean()
+    own = lost[0].process_slcwa_scores(positive, negative, label_smoothing=None, batch_filter=None, num_entities=None)
+    assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)  # PyKEEN takes the mean of both parts
+    with pytest.raises(InputError, match=r"loss: no loss 'other'; choose from: margin, self-adversarial"):
+        train(graph, str(tmp_path / "v"), loss="other")
 
 
 def test_bad_settings(tmp_path: Path, runs: Path) -> None:
