@@ -80,7 +80,9 @@ class TransE(PyKEENTransE):
     sparse = False
 
     def __init__(self, *, scoring_fct_norm: int = 2, sparse: bool = False, unit: bool = True, **kwargs: Any) -> None:
-        super().__init__(scoring_fct_norm=scoring_fct_norm, **({} if unit else {"entity_constrainer": None}), **kwargs)
+        if not unit:
+            kwargs["entity_constrainer"] = None
+        super().__init__(scoring_fct_norm=scoring_fct_norm, **kwargs)
         self.norm, self.sparse = scoring_fct_norm, sparse
         for part in self._tables():
             part._embeddings.sparse = sparse
