@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from core.files import InputError, digest
+from core.executor import Part, parts_folder
+from core.files import InputError, digest, written
 from kg.pretrained import pretrained
 
+PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
 BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`byte_level_bpe`
 
 
@@ -92,30 +97,80 @@ def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
 
 
 def token_rows(
-    texts: pa.Array | pa.ChunkedArray,
-    tokenizer: PreTrainedTokenizerFast,
-    before: str = "",
-    most: int | None = None,
-    piece: int = 20_000,
+    texts: pa.Array | pa.ChunkedArray, tokenizer: PreTrainedTokenizerFast, before: str = "", most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """(token ids of all texts end to end, (texts + 1,) where each begins), without special tokens.
 
     before: put before each text that is not empty; most: tokens of a text at most, the first ones.
     uint16 where the vocabulary allows.
     """
-    kind = np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
-    parts, sizes = [np.zeros(0, kind)], [np.zeros(1, np.int64)]
-    for begin in tqdm(range(0, len(texts), piece), unit_scale=piece, unit=" texts", desc="tokens", disable=None):
-        ids = tokenizer(
-            [text and before + text for text in texts[begin : begin + piece].to_pylist()],
-            add_special_tokens=False,
-            padding=False,
-            truncation=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )["input_ids"]
-        ids = [one[:most] for one in ids]
-        sizes.append(np.array([len(one) for one in ids], np.int64))
-        parts.append(np.array([token for one in ids for token in one], kind))
+    pieces = range(0, len(texts), PIECE)
+    bar = tqdm(pieces, unit_scale=PIECE, unit=" texts", desc="tokens", disable=None)
+    return _joined(tokenizer, (_tokens(tokenizer, texts[begin : begin + PIECE], before, most) for begin in bar))
+
+
+Rows = tuple[np.ndarray, np.ndarray]  # token ids end to end, how many of them each text has
+
+
+def _tokens(tokenizer: PreTrainedTokenizerFast, texts: pa.Array | pa.ChunkedArray, before: str, most: int | None) -> Rows:
+    ids = tokenizer(
+        [text and before + text for text in texts.to_pylist()], add_special_tokens=False, padding=False, truncation=False,
+        return_attention_mask=False, return_token_type_ids=False, verbose=False,
+    )["input_ids"]  # fmt: skip
+    ids = [one[:most] for one in ids]
+    return np.array([token for one in ids for token in one], _kind(tokenizer)), np.array([len(one) for one in ids], np.int64)
+
+
+def _kind(tokenizer: PreTrainedTokenizerFast) -> type[np.unsignedinteger[Any] | np.int32]:
+    return np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
+
+
+def _joined(tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]) -> tuple[np.ndarray, np.ndarray]:
+    parts, sizes = [np.zeros(0, _kind(tokenizer))], [np.zeros(1, np.int64)]
+    for tokens, own in pieces:
+        parts.append(tokens)
+        sizes.append(own)
     return np.concatenate(parts), np.concatenate(sizes).cumsum()
+
+
+def token_rows_in_parts(
+    texts: pa.Array | pa.ChunkedArray, tokenizer: PreTrainedTokenizerFast, place: Path, made_of: dict[str, Any], before: str = "",
+    *, workers: int = 1, part: int = PART, fresh: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """:func:`token_rows` by several processes, or on a cluster (core.executor), in the folder `place`.
+
+    made_of: what the texts follow from; a run of the same that was stopped goes on. The folder is the caller's to remove once what
+    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does.
+    """
+    with parts_folder(place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh) as folder:
+        with written(place / "texts.parquet", "wb") as handle:
+            pq.write_table(pa.table({"text": texts}), handle)
+        ranges = [(begin, min(begin + part, len(texts))) for begin in range(0, len(texts), part)]
+        todo = [Part(f"part-{number:05d}.npy", own, json.dumps([before, *own])) for number, own in enumerate(ranges)]
+        with tqdm(total=len(texts), unit=" texts", desc="tokens", disable=None) as bar:
+            folder.map(
+                partial(_write_part, before=before), todo, partial(_begin, tokenizer, place / "texts.parquet"), workers=workers,
+                finished=lambda own: bar.update(own["texts"]),
+            )  # fmt: skip
+    return _joined(tokenizer, (_read_part(place / own.name) for own in todo))
+
+
+def _begin(tokenizer: PreTrainedTokenizerFast, file: Path) -> tuple[PreTrainedTokenizerFast, pa.ChunkedArray]:
+    return tokenizer, pq.read_table(file)["text"]
+
+
+def _write_part(
+    begun: tuple[PreTrainedTokenizerFast, pa.ChunkedArray], task: tuple[int, int], path: Path, *, before: str
+) -> dict[str, int]:
+    tokenizer, texts = begun
+    begin, end = task
+    with written(path, "wb") as handle:
+        for array in token_rows(texts[begin:end], tokenizer, before):
+            np.save(handle, array, allow_pickle=False)
+    return {"texts": end - begin}
+
+
+def _read_part(path: Path) -> Rows:
+    with open(path, "rb") as handle:
+        tokens, offsets = (np.load(handle, allow_pickle=False) for _ in range(2))
+    return tokens, np.diff(offsets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from core.files import InputError, read_json
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     made.add_argument("--max_definition", type=int, default=700, help="tokens of a definition that count (700)")
     made.add_argument("--held_out", type=int, default=500, help="names kept for validation at most (500)")
     made.add_argument("--exclude_names", metavar="FILE", help="names to leave out, one a line, in any case")
+    made.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes, for the tokens (all cores)")
     made.add_argument("--seed", type=int, default=0, help="of the names held out (0)")
     for one in (words, made):
         one.add_argument("--graph", required=True, nargs="+", action="extend", help="folders of knowledge graphs")

@@ -14,6 +14,7 @@ What a sample looks like (which other name is its mention, which template, which
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.names import left_to_one, normalised
 from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
-from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
+from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.names import BIOSYN, normaliser
 
@@ -230,6 +231,7 @@ def build(
     held_out: int = 500,
     exclude_names: str | None = None,
     seed: int = 0,
+    workers: int = 1,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
     """(the folder with samples, whether it was there already from the same inputs). The arguments are the command's.
@@ -251,7 +253,8 @@ def build(
     if kept(folder, recipe, fresh):
         return folder, True
     concepts, names, member, definitions, described, counts = _read(graph, languages, kinds, exclude_names)
-    rows = token_rows(names, loaded, " ")
+    place = folder.with_name(f"{folder.name}.parts")
+    rows = token_rows_in_parts(names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
     lengths = np.diff(rows[1])
     fits = (lengths > 0) & (lengths < max_name)
     counts["names that have no tokens"] = int((lengths == 0).sum())
@@ -289,6 +292,7 @@ def build(
     arrays = {"members": train, "held_out": member[chosen], "described": described}
     text = (concepts, names, rows, definitions)
     _write(folder, loaded, text, max_definition, arrays, {"recipe": recipe, "counts": counts})
+    shutil.rmtree(place)
     return folder, False
 
 

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,13 +33,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from transformers import PreTrainedTokenizerFast
 
 from core.arrays import read_table
 from core.files import InputError, check_files, lines, read_json, sha256, write_json, written_folder
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
-from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
+from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -184,17 +185,16 @@ def _pairs(
 
 
 def _write(
-    folder: Path, concepts: pa.Array, names: pa.Array, tokenizer: PreTrainedTokenizerFast, rows: dict[str, np.ndarray],
+    folder: Path, concepts: pa.Array, names: pa.Array, tokens: tuple[np.ndarray, np.ndarray], rows: dict[str, np.ndarray],
     pairs: np.ndarray, manifest: dict[str, Any], neighbours: int = 0,
 ) -> None:  # fmt: skip
     """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
     if neighbours:
         rows = rows | {"neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)}
-    tokens, offsets = token_rows(names, tokenizer)
     with written_folder(folder) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
-        arrays = {"tokens": tokens, "offsets": offsets} | {k: v.astype(np.int32) for k, v in rows.items()}
+        arrays = {"tokens": tokens[0], "offsets": tokens[1]} | {k: v.astype(np.int32) for k, v in rows.items()}
         arrays |= {f"pairs-{i:05d}": pairs[i * SHARD : (i + 1) * SHARD] for i in range(-(-len(pairs) // SHARD))}
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
@@ -228,6 +228,7 @@ def build(
     distinct_words: bool = False,
     neighbours: int = 0,
     seed: int = 0,
+    workers: int = 1,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
     """(the folder with pairs, whether it was there already from the same inputs). The arguments are the command's.
@@ -281,7 +282,10 @@ def build(
         "pairs": len(pairs),
     }
     arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
-    _write(folder, concepts, names, loaded, arrays, pairs, {"recipe": recipe, "counts": counts}, neighbours)
+    place = folder.with_name(f"{folder.name}.parts")
+    tokens = token_rows_in_parts(names, loaded, place, recipe, workers=workers, fresh=fresh)
+    _write(folder, concepts, names, tokens, arrays, pairs, {"recipe": recipe, "counts": counts}, neighbours)
+    shutil.rmtree(place)
     return folder, False
 
 
@@ -344,8 +348,8 @@ def build_mentions(
     if not len(pairs):
         raise nothing
     counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
-    _write(folder, concepts, names, loaded, {"members": members, "held_out": kept_out}, pairs.astype(np.int32),
-           {"recipe": recipe, "counts": counts})  # fmt: skip
+    tokens, arrays = token_rows(names, loaded), {"members": members, "held_out": kept_out}
+    _write(folder, concepts, names, tokens, arrays, pairs.astype(np.int32), {"recipe": recipe, "counts": counts})
     return folder, False
 
 
@@ -412,6 +416,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="folder for the pairs")
     parser.add_argument("--languages", type=_words, default=("en",), metavar="A,B", help="languages of names (en)")
     parser.add_argument("--kinds", type=_words, default=None, metavar="A,B", help="kinds of names (all)")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes, for the tokens (all cores)")
     parser.add_argument("--max_pairs", type=int, default=50, help="pairs of a concept at most (50)")
     parser.add_argument("--held_out", type=int, default=500, help="names kept for validation at most (500)")
     parser.add_argument("--exclude_names", metavar="FILE", help="names to leave out, one a line, in any case")

@@ -8,6 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -324,12 +325,12 @@ def test_names_that_stay_out(fake_genbioel: Folders, tmp_path: Path) -> None:
 
 
 def test_names_of_no_or_many_tokens(fake_genbioel: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain_rows = samples.token_rows
+    plain_rows = samples.token_rows_in_parts
 
-    def rows(texts: pa.Array, *rest: object, **more: object) -> tuple[np.ndarray, np.ndarray]:
-        return plain_rows(pa.array(["" if t == "alone" else t for t in texts.to_pylist()]), rest[0], "")  # type: ignore[arg-type]
+    def rows(texts: pa.Array, *rest: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+        return plain_rows(pa.array(["" if t == "alone" else t for t in texts.to_pylist()]), *rest[:3], "", **more)
 
-    monkeypatch.setattr(samples, "token_rows", rows)
+    monkeypatch.setattr(samples, "token_rows_in_parts", rows)
     folder, _ = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5)
     counts = read_json(folder / "manifest.json")["counts"]
     assert counts["names that have no tokens"] == 1 and counts["names of 5 tokens and more"] > 10

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.files import InputError
-from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
+from datamodules import tokenizers
+from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, token_spans, tokenizer_fingerprint
 from tests.fakes import bert
 
 
@@ -54,3 +57,32 @@ def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="folder without a tokenizer"):
         load_tokenizer(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    """Also of a run that was stopped: the parts that are there are not made again."""
+    tokenizer = load_tokenizer("minilm")
+    texts = pa.array([f"renal failure {i} of {'kidneys ' * (i % 5)}" if i % 7 else "" for i in range(103)])
+    wanted = token_rows(texts, tokenizer, "not ")
+    write = tokenizers._write_part
+    made: list[str] = []
+
+    def stops(begun: Any, task: Any, path: Path, **more: Any) -> dict[str, int]:
+        made.append(path.name)
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return write(begun, task, path, **more)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(tokenizers, "_write_part", stops)
+        token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
+    found = token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20, workers=workers)
+    assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(found, wanted, strict=True))
+    (tmp_path / "parts" / "texts.parquet").unlink()  # read where parts are made
+    again = token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
+    assert np.array_equal(again[0], wanted[0])
+    with pytest.raises(InputError, match=r"begun with other settings \(of\). Add --fresh"):
+        token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 2}, "not ", part=20)
+    none = token_rows_in_parts(texts[:0], tokenizer, tmp_path / "none", {})
+    assert [len(array) for array in none] == [0, 1]
