@@ -243,6 +243,7 @@ def build(
             f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}: wanted 1, 2, 1 or more"
         )
     folder, loaded = Path(out), load_tokenizer(tokenizer)
+    place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there
     Inputs(loaded)
     recipe: dict[str, Any] = {
         "format": FORMAT, "graphs": [fingerprint(g) for g in graph], "tokenizer": tokenizer_fingerprint(loaded),
@@ -251,9 +252,9 @@ def build(
         "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)), "seed": seed,
     }  # fmt: skip
     if kept(folder, recipe, fresh):
+        shutil.rmtree(place, ignore_errors=True)
         return folder, True
     concepts, names, member, definitions, described, counts = _read(graph, languages, kinds, exclude_names)
-    place = folder.with_name(f"{folder.name}.parts")
     rows = token_rows_in_parts(names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
     lengths = np.diff(rows[1])
     fits = (lengths > 0) & (lengths < max_name)

@@ -240,6 +240,7 @@ def build(
     if neighbours < 0:
         raise InputError(f"--neighbours {neighbours}: wanted 0 or more")
     folder, loaded = Path(out), load_tokenizer(tokenizer)
+    place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
     recipe = {
         "format": FORMAT,
         "graphs": [fingerprint(g) for g in graph],
@@ -257,6 +258,7 @@ def build(
         "seed": seed,
     }
     if _kept(folder, recipe, fresh):
+        shutil.rmtree(place, ignore_errors=True)
         return folder, True
     concepts, names, member, counts = _names(
         graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
@@ -282,7 +284,6 @@ def build(
         "pairs": len(pairs),
     }
     arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
-    place = folder.with_name(f"{folder.name}.parts")
     tokens = token_rows_in_parts(names, loaded, place, recipe, workers=workers, fresh=fresh)
     _write(folder, concepts, names, tokens, arrays, pairs, {"recipe": recipe, "counts": counts}, neighbours)
     shutil.rmtree(place)

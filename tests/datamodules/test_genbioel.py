@@ -618,3 +618,13 @@ def test_documents_are_held_out_whole() -> None:
         assert len(held) == 1 and chosen.sum() == 10  # a twentieth is five, and their document has ten
     assert _held_out(mentions, 500, 0).tolist() != _held_out(mentions, 500, 1).tolist()
     assert not _held_out(mentions[:10], 500, 0).any()  # one document stays for training
+
+
+def test_tokens_of_a_killed_run_go_with_the_next(fake_genbioel: Folders, tmp_path: Path) -> None:
+    """One that was killed between writing its samples and removing the parts."""
+    for _ in range(2):
+        folder, was_there = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"))
+        assert [p.name for p in tmp_path.iterdir()] == ["s"]
+        (tmp_path / "s.parts").mkdir()
+        (tmp_path / "s.parts" / "texts.parquet").touch()
+    assert was_there and folder == tmp_path / "s"

@@ -305,8 +305,9 @@ def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
                "--tokenizer", fake_sapbert.bert, "--out", str(tmp_path / "p")]  # fmt: skip
     first = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert "concepts with one name, which give no pair" in first.stdout
+    (tmp_path / "p.parts").mkdir()  # left by a run that was killed behind its last file
     again = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "there already" in again.stdout
+    assert "there already" in again.stdout and [p.name for p in tmp_path.iterdir()] == ["p"]
     bad = subprocess.run([*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT)
     assert bad.returncode == 2 and bad.stderr == "error: nowhere.txt: no such file or folder. Check the path.\n"
 
