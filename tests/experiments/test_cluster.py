@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,11 @@ from tests.fakes.kebiolm import Folders
 HELD_OUT = ("--data.init_args.eval_batch_size", "3")  # more batches in validation than two processes can share evenly
 
 
-def srun_answers() -> bool:
-    return shutil.which("sinfo") is not None and not subprocess.run(["sinfo"], capture_output=True, timeout=20).returncode
+def slurm_answers() -> bool:
+    try:
+        return not subprocess.run(["sinfo"], capture_output=True, timeout=20).returncode
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
 
 
 LAUNCHERS = {
@@ -29,13 +31,12 @@ LAUNCHERS = {
 
 @pytest.mark.slow
 @pytest.mark.ddp
-@pytest.mark.parametrize(
-    "launcher",
-    ["torchrun", pytest.param("srun", marks=pytest.mark.skipif(not srun_answers(), reason="no SLURM answers here"))],
-)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_processes_give_what_one_does_and_a_killed_job_goes_on(
     fake_kebiolm: Folders, tmp_path: Path, runs: Path, launcher: str
 ) -> None:
+    if launcher == "srun" and not slurm_answers():
+        pytest.skip("no SLURM answers here")
     long = ("--trainer.max_steps", "17", "--checkpoint_every", "4", "--model.init_args.dropout", "0", *HELD_OUT)
     two = (*long, "--trainer.devices", "2", "--trainer.strategy", "ddp")
 
