@@ -18,6 +18,7 @@ SILENCED = (
     r".*isinstance.treespec, LeafSpec.*",  # Lightning's use of a class of torch
     r".*does not have many workers.*",  # batches are made faster than they are used
     r".*smaller than the logging interval.*",  # a short run logs its last step
+    r".*`srun` command is available on your system but is not used.*",  # a training need not be a job where there is a SLURM
     r".*'pin_memory' argument is set as true but no accelerator is found.*",  # PyKEEN's default
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import warnings
@@ -54,12 +55,14 @@ def test_information_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_new_store_is_made_in_silence(tmp_path: Path) -> None:
-    """MLflow tells of every table of a new sqlite file; nobody can act on that."""
+    """MLflow tells of every table of a new sqlite file, and Lightning of a SLURM that is there; nobody need act on that."""
+    (tmp_path / "srun").touch(mode=0o755)
     program = (
         "import mlflow, pytorch_lightning; from core.logs import quiet_libraries; quiet_libraries(); "
         f"mlflow.set_tracking_uri('sqlite:///{tmp_path / 'm.db'}'); mlflow.set_experiment('a'); "
         "pytorch_lightning.Trainer(logger=False, accelerator='cpu', enable_progress_bar=False)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     said = [line for line in done.stderr.splitlines() if "Experiment with name 'a' does not exist" not in line]
     assert not said
