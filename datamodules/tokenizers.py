@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core.executor import Part, parts_folder
-from core.files import InputError, digest, written
+from core.files import InputError, check_files, digest, written
 from kg.pretrained import pretrained
 
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
@@ -140,7 +140,7 @@ def token_rows_in_parts(
     """:func:`token_rows` by several processes, or on a cluster (core.executor), in the folder `place`.
 
     made_of: what the texts follow from; a run of the same that was stopped goes on. The folder is the caller's to remove once what
-    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does.
+    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does, and for a damaged part.
     """
     with parts_folder(place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh) as folder:
         with written(place / "texts.parquet", "wb") as handle:
@@ -152,6 +152,7 @@ def token_rows_in_parts(
                 partial(_write_part, before=before), todo, partial(_begin, tokenizer, place / "texts.parquet"), workers=workers,
                 finished=lambda own: bar.update(own["texts"]),
             )  # fmt: skip
+        check_files(place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again.")
     return _joined(tokenizer, (_read_part(place / own.name) for own in todo))
 
 

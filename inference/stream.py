@@ -26,7 +26,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from tqdm import tqdm
 
 from core.executor import parts_folder
-from core.files import InputError, Span, check_writable, json_lines, locked, renamed, unpacked_name, written
+from core.files import (
+    InputError,
+    Span,
+    check_files,
+    check_writable,
+    json_lines,
+    locked,
+    renamed,
+    unpacked_name,
+    written,
+)
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.options import Work
@@ -199,6 +209,7 @@ def process_files(
                 partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"]),
                 **workers,
             )  # fmt: skip
+        check_files(place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again.")
         paths = [place / part.name for part in todo]
         if wanted == "jsonl":
             with written(output, "wb") as out:

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from core.executor import Part, parts_folder
-from core.files import InputError, Span, check_writable, lines, written
+from core.files import InputError, Span, check_files, check_writable, lines, written
 from kg.linking.documents import OTHER_FILES, check_options, documents, files_in, format_of, planned
 from kg.linking.tokens import IDEOGRAPHS
 
@@ -292,6 +292,7 @@ def cleaned(
         write: Callable[..., Any] = partial(_write_part, lengths=lengths)
         for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
             counts.update(own)
+        check_files(place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again.")
         left = any((place / part.name).stat().st_size for part in todo)
         if left:
             with written(out, "wb") as handle:

@@ -365,16 +365,18 @@ class KeBioLM(PaperModule):
         self.sums.update(prefixed("spans", SPANS, found) | linked)
 
     def _linked(self, text: Tensor, batch: KeBioLMBatch) -> dict[str, Tensor]:
-        """(M,) of each mention: whether the nearest entity is the gold one, 1 / rank among all, 1 / rank among unseen entities."""
+        """(M,) of each mention: is the nearest entity the gold one, 1 / rank among all, of unseen ones among unseen ones."""
         assert self.encoder is not None
         with torch.autocast(text.device.type, enabled=False):
             query = self.encoder.mention_projection(boundary_states(text, batch.mention).float())
         unseen = torch.from_numpy(self.trainer.datamodule.known == 0).to(text.device)  # type: ignore[attr-defined]
-        table = self.encoder.entity
+        table, own = self.encoder.entity, batch.known == 0
+        among = query.new_zeros(len(query), dtype=torch.double)
+        among[own] = 1 / entity_ranks(query[own], table, batch.entity[own], unseen)
         return {
             "acc1": self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity,
             "mrr": 1 / entity_ranks(query, table, batch.entity),
-            "mrr_among_unseen": 1 / entity_ranks(query, table, batch.entity, unseen),
+            "mrr_among_unseen": among,
         }
 
     def on_validation_epoch_end(self) -> None:

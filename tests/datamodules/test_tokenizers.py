@@ -59,6 +59,13 @@ def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
         load_tokenizer(str(tmp_path / "empty"))
 
 
+def flip(file: Path) -> None:
+    """Damage one byte; the size stays."""
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     """Also of a run that was stopped: the parts that are there are not made again."""
@@ -84,5 +91,8 @@ def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: p
     assert np.array_equal(again[0], wanted[0])
     with pytest.raises(InputError, match=r"begun with other settings \(of\). Add --fresh"):
         token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 2}, "not ", part=20)
+    flip(tmp_path / "parts" / "part-00001.npy")
+    with pytest.raises(InputError, match=r"part-00001\.npy.*Remove"):
+        token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
     none = token_rows_in_parts(texts[:0], tokenizer, tmp_path / "none", {})
     assert [len(array) for array in none] == [0, 1]

@@ -125,6 +125,20 @@ def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+def test_a_part_that_was_damaged_is_told(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops(pipeline, 3, KeyboardInterrupt), texts, out)
+    part = tmp_path / "out.jsonl.parts" / "part-00000.jsonl"
+    good = part.read_bytes()
+    part.write_bytes(good.replace(b"renal", b"penal", 1))
+    with pytest.raises(InputError, match=r"part-00000\.jsonl.*Remove"):
+        run(pipeline, texts, out)
+    assert not out.exists()
+    part.write_bytes(good)
+    assert run(pipeline, texts, out).documents == COUNT
+
+
 def test_other_settings_are_refused_and_lose_nothing(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):

@@ -186,7 +186,13 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     assert not out.exists() and len(list((tmp_path / "out.jsonl.parts").glob("part-*"))) == 3
     with pytest.raises(InputError, match=r"begun with other settings \(shortest\). Add --fresh"):
         cleaning.cleaned([source], out, **given | {"shortest": 5})
-    assert cleaning.cleaned([source], out, **given) == counts
+    part = tmp_path / "out.jsonl.parts" / "part-00000.jsonl"
+    good = part.read_bytes()
+    part.write_bytes(good.replace("发".encode(), "癹".encode(), 1))
+    with pytest.raises(InputError, match=r"part-00000\.jsonl.*Remove"):
+        cleaning.cleaned([source], out, **given)
+    part.write_bytes(good)
+    assert not out.exists() and cleaning.cleaned([source], out, **given) == counts
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert read[4:] == sorted(set(read))[3:]  # what was there is not cleaned again
 
