@@ -128,7 +128,7 @@ def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts
 def test_a_part_that_was_damaged_is_told(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        run(Stops(pipeline, 3, KeyboardInterrupt), texts, out)
+        run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)
     part = tmp_path / "out.jsonl.parts" / "part-00000.jsonl"
     good = part.read_bytes()
     part.write_bytes(good.replace(b"renal", b"penal", 1))
