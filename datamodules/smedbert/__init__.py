@@ -2,7 +2,8 @@
 
 A sequence is cut near its middle, at the end of a sentence where there is one, and its halves are swapped half of the
 time (sentence-order prediction, Lan et al., ICLR 2020). A masked mention takes in the knowledge of its neighbours in
-the graph; an unmasked one predicts them among negatives. As everywhere, a batch is a function of (seed, step, example).
+the graph; an unmasked one predicts them among negatives, or, a share of them, takes them in as it will in fine-tuning.
+As everywhere, a batch is a function of (seed, step, example).
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class SMedBERTBatch(NamedTuple):
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
     order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
     masked: Mentions  # mentions whose tokens are predicted
-    unmasked: Mentions  # the others that have neighbours
+    unmasked: Mentions  # others that have neighbours and are asked for them
+    infused: Mentions  # those that take knowledge in: the masked ones, and a share of the others
     candidates: Tensor  # (P, 1 + n) the neighbour, then negatives; -1 for a negative that is a neighbour after all
     log_q: Tensor  # (P, 1 + n) log Q of each among the entities of the neighbour's type
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
@@ -60,12 +62,13 @@ class SMedBERTExample(NamedTuple):
     order: int
     unmasked: np.ndarray  # (m, 3) first token, last token + 1, entity
     masked: np.ndarray  # likewise
+    told: np.ndarray  # likewise, unmasked ones that take knowledge in
     rng: np.random.Generator  # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
     held_out: bool  # other entities to rank its neighbours among are drawn, too
 
     def blank(self) -> SMedBERTExample:
         none = np.full(len(self.labels), IGNORE)
-        return self._replace(labels=none, order=IGNORE, unmasked=self.unmasked[:0], masked=self.masked[:0])
+        return self._replace(labels=none, order=IGNORE, **{k: getattr(self, k)[:0] for k in ("unmasked", "masked", "told")})
 
 
 class SMedBERTData(CorpusData):
@@ -81,6 +84,8 @@ class SMedBERTData(CorpusData):
     max_mentions mentions a sequence that are used; more are left out
     min_mentions sequences with fewer are left out of training, never of validation
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
+    infused      share of the unmasked mentions that take knowledge in and are not asked for their neighbours, which would give
+                 the answer away; 0: masked ones alone take it in, as in the paper
     n_negatives  negatives a pair (the released code's 35)
     validation_size  held-out sequences that validation takes at most; None: all
     n_ranked     entities that validation ranks the neighbour among at most, itself included: of its type, drawn by Q, and evenly
@@ -103,6 +108,7 @@ class SMedBERTData(CorpusData):
         mask: float = 0.12,
         random: float = 0.015,
         keep: float = 0.015,
+        infused: float = 0.0,
         n_negatives: int = 35,
         n_ranked: int = 100,
         eval_batch_size: int = 64,
@@ -115,7 +121,9 @@ class SMedBERTData(CorpusData):
         self.entities, self.neighbours, self.k = entities, neighbours, k
         self.batch_size, self.max_length = batch_size, max_length
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
-        self.rates = {"mask": mask, "random": random, "keep": keep}
+        if not 0 <= infused <= 1:
+            raise InputError(f"infused {infused}: expected a share from 0 to 1")
+        self.rates, self.infused = {"mask": mask, "random": random, "keep": keep}, infused
         self.n_negatives, self.n_ranked, self.validation_size = n_negatives, n_ranked, validation_size
         self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
         self.corpus: Corpus | None = None
@@ -164,13 +172,15 @@ class SMedBERTData(CorpusData):
         start, hidden = place[spans[:, 0]], predicted[spans[:, 0]] != IGNORE
         moved = np.stack([start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
         second, order = np.arange(whole) > middle, int(swap) if cut else IGNORE
-        return SMedBERTExample(rows[0], rows[1], second, labels, order, moved[~hidden], moved[hidden], rng, held_out)
+        told = ~hidden & (rng.random(len(hidden)) < self.infused) if self.infused else np.zeros(len(hidden), bool)
+        asked = moved[~hidden & ~told]
+        return SMedBERTExample(rows[0], rows[1], second, labels, order, asked, moved[hidden], moved[told], rng, held_out)
 
     def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
         assert isinstance(self.tokenizer.pad_token_id, int)
-        ids, original, second, predicted, orders, plain, hidden, rngs, _ = zip(*examples, strict=True)
+        ids, original, second, predicted, orders, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         labels, order = padded(predicted, IGNORE), np.array(orders, np.int64)
-        unmasked, hidden_ones = (self.linked(numbered(part, 3)) for part in (plain, hidden))
+        unmasked, hidden_ones, told_ones = (self.linked(numbered(part, 3)) for part in (plain, hidden, told))
         unmasked = Mentions(*(part[(unmasked.neighbours >= 0).any(1)] for part in unmasked))
         near = unmasked.neighbours.numpy()
         pair, place = (near >= 0).nonzero()
@@ -190,6 +200,7 @@ class SMedBERTData(CorpusData):
             torch.from_numpy(order),
             hidden_ones,
             unmasked,
+            Mentions(*(torch.cat(parts) for parts in zip(hidden_ones, told_ones, strict=True))),
             torch.from_numpy(candidates),
             torch.from_numpy(log_q.astype(np.float32)),
             torch.from_numpy(np.array(counts, np.float32)),

@@ -24,6 +24,8 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences, pairs, masked mentions);
         the paper prints sums.
     D8  Negatives that are neighbours of the mention are no negatives.
+    D9  With `infused` (data) a share of the unmasked mentions takes knowledge in, too, and predicts nothing: under D6 alone
+        knowledge first meets real characters, not [MASK], in fine-tuning. The paper's profile has none of it.
 """
 
 from __future__ import annotations
@@ -176,9 +178,9 @@ class SMedBERT(PaperModule):
         return torch.from_numpy(self.trainer.datamodule.frequency).float()  # type: ignore[attr-defined]
 
     def states(self, batch: SMedBERTBatch) -> Tensor:
-        """(B, L, H) of the masked text; masked mentions take knowledge in."""
+        """(B, L, H) of the masked text; masked mentions, and the data's share of others, take knowledge in."""
         assert self.encoder is not None
-        return self.encoder(batch.input_ids, batch.attention_mask, batch.masked, batch.second)
+        return self.encoder(batch.input_ids, batch.attention_mask, batch.infused, batch.second)
 
     def loss_sums(self, batch: SMedBERTBatch, states: Tensor | None = None) -> Tensor:
         """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq. (21)."""

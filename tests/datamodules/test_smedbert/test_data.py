@@ -118,6 +118,35 @@ def test_mentions_are_masked_whole_and_either_infused_or_predicting(fake_smedber
     assert seen > 10
 
 
+def test_a_share_of_unmasked_mentions_takes_knowledge_in_and_predicts_nothing(fake_smedbert: Folders) -> None:
+    """D9: the same masks and mentions as without; what is told its neighbours is not asked for them."""
+    plain, some, every = (data(fake_smedbert, infused=share) for share in (0.0, 0.5, 1.0))
+
+    def spans(part: Any) -> set[tuple[int, ...]]:
+        return set(map(tuple, part.span.tolist()))
+
+    shares = []
+    for epoch in range(20):
+        indices = plain.order(epoch)[0]
+        before, half, all_told = (made.batch(indices, epoch) for made in (plain, some, every))
+        assert torch.equal(before.input_ids, half.input_ids) and spans(before.infused) == spans(before.masked)
+        for batch in (half, all_told):
+            assert spans(batch.masked) == spans(before.masked) <= spans(batch.infused)
+            told = spans(batch.infused) - spans(batch.masked)
+            asked = spans(batch.unmasked)
+            assert not told & asked and told | asked >= spans(before.unmasked) >= asked
+            predicted = batch.mlm_labels != -100
+            assert not any(predicted[row, start:end].any() for row, start, end in told)
+            for name in ("entity", "neighbours", "type"):
+                assert len(getattr(batch.infused, name)) == len(batch.infused.span)
+        assert not len(all_told.unmasked.span) and not len(all_told.candidates)
+        shares.append((len(spans(before.unmasked)), len(spans(half.unmasked))))
+    asked_before, asked_half = map(sum, zip(*shares, strict=True))
+    assert asked_half / asked_before == pytest.approx(0.5, abs=0.1)
+    blank = some.batch(plain.held_out_indices, -1, blank=True)
+    assert not len(blank.infused.span)
+
+
 def test_masked_share(fake_smedbert: Folders) -> None:
     """The share of tokens that are predicted is the setting's within a point, and so is the share of mentions."""
     made = data(fake_smedbert, mask=0.2, random=0.05, keep=0.05)
@@ -229,6 +258,8 @@ def test_neighbours_are_no_negatives() -> None:
 
 
 def test_parts_that_do_not_belong_together_are_refused(fake_smedbert: Folders) -> None:
+    with pytest.raises(InputError, match=r"infused 1\.5: expected a share from 0 to 1"):
+        data(fake_smedbert, infused=1.5)
     with pytest.raises(InputError, match=r"6 neighbours an entity, but k is 7.*--k 7"):
         data(fake_smedbert, k=7)
     with pytest.raises(InputError, match=rf"--max_length {LENGTH - 1}"):

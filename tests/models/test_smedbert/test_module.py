@@ -60,13 +60,13 @@ def slow_losses(model: SMedBERT, batch: SMedBERTBatch) -> Tensor:
         for layer in encoder.bert.encoder.layer[: encoder.knowledge_after]:
             h = layer(h)
         tokens = list(h[0])
-        for m, (r, start, end) in enumerate(batch.masked.span.tolist()):
-            there = batch.masked.neighbours[m] >= 0
+        for m, (r, start, end) in enumerate(batch.infused.span.tolist()):
+            there = batch.infused.neighbours[m] >= 0
             if r != row or not there.any():
                 continue
             own = projected(encoder.mention, h[0, start:end])  # Eq. (2)
-            vectors = encoder.entity[batch.masked.neighbours[m][there]]
-            knowledge = slow_attention(encoder.attention, own, vectors, batch.masked.type[m][there].tolist())
+            vectors = encoder.entity[batch.infused.neighbours[m][there]]
+            knowledge = slow_attention(encoder.attention, own, vectors, batch.infused.type[m][there].tolist())
             part = encoder.infusion
             fused = gelu(part.fuse.weight @ torch.cat([knowledge, own]) + part.fuse.bias)
             known = layer_norm(part.back.weight @ fused + part.back.bias, part.norm)
@@ -104,9 +104,11 @@ def slow_losses(model: SMedBERT, batch: SMedBERTBatch) -> Tensor:
     return torch.stack([language, order, near, fit])
 
 
-def test_losses_and_gradients_equal_the_equations(fake_smedbert: Folders) -> None:
-    model, batch = module(fake_smedbert, freeze_entities=False), first_batch(fake_smedbert)
+@pytest.mark.parametrize("infused", [0.0, 0.5])  # D9
+def test_losses_and_gradients_equal_the_equations(fake_smedbert: Folders, infused: float) -> None:
+    model, batch = module(fake_smedbert, freeze_entities=False), first_batch(fake_smedbert, infused=infused)
     assert len(batch.masked.span) > 3 and len(batch.candidates) > 20 and (batch.order >= 0).any()
+    assert (len(batch.infused.span) > len(batch.masked.span)) == bool(infused)
     ours, slow = model.loss_sums(batch), slow_losses(model, batch)
     torch.testing.assert_close(ours, slow, atol=1e-3, rtol=1e-5)
     names, parameters = zip(*((n, p) for n, p in model.named_parameters()), strict=True)
@@ -122,8 +124,8 @@ def test_output_is_independent_of_batch_mates(fake_smedbert: Folders) -> None:
     together = model.states(batch)
     for row in range(len(batch.input_ids)):
         n = int(batch.attention_mask[row].sum())
-        chosen = batch.masked.span[:, 0] == row
-        own = Mentions(*(part[chosen] for part in batch.masked))
+        chosen = batch.infused.span[:, 0] == row
+        own = Mentions(*(part[chosen] for part in batch.infused))
         own = own._replace(span=own.span * torch.tensor([0, 1, 1]))
         alone = model.encoder(
             batch.input_ids[row : row + 1, :n], batch.attention_mask[row : row + 1, :n], own,
