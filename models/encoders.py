@@ -193,6 +193,17 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
     return layer_at(bert.encoder.layer[last], states, attention_mask, places)
 
 
+def knowledge_layer(wanted: int | None, layers: int) -> int:
+    """After how many layers knowledge comes in: `wanted`, or the paper's 10 of 12 as a share of `layers`.
+
+    Raises InputError when an encoder has no such layer.
+    """
+    place = max(1, round(layers * 10 / 12)) if wanted is None else wanted
+    if not 0 < place <= layers:
+        raise InputError(f"knowledge_after {place}: wanted 1 to {layers}, the encoder's layers")
+    return place
+
+
 class BertEncoder(nn.Module):
     """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` takes it."""
 

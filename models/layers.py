@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
 
@@ -22,6 +22,20 @@ def span_states(hidden: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
     place = spans[:, 1:2] + torch.arange(longest, device=spans.device)  # (M, S)
     inside = place < spans[:, 2:]
     return hidden[spans[:, :1], place.clamp_max(hidden.shape[1] - 1)], inside
+
+
+class SpanPooling(nn.Module):
+    """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a softmax inside the span."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(hidden, 1)
+
+    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
+        """(B, L, H) states, (M, 3) spans -> (M, H)."""
+        states, inside = span_states(hidden, spans)
+        weight = self.score(states)[..., 0].float().masked_fill(~inside, -torch.inf).softmax(1)
+        return (weight[..., None].to(states.dtype) * states).sum(1)
 
 
 def added_to_spans(hidden: Tensor, spans: Tensor, addition: Tensor) -> Tensor:

@@ -31,6 +31,15 @@ def f1(matches: Tensor) -> Tensor:
     return 2 * both / (predicted + gold)
 
 
+def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
+    """1 / rank of the first candidate among all that are `there`, (P,); among equals it takes the middle place."""
+    others = there.clone()
+    others[:, 0] = False
+    better = ((score > score[:, :1]) & others).sum(1)
+    equal = ((score == score[:, :1]) & others).sum(1)
+    return 1.0 / (1.0 + better + equal / 2)
+
+
 # --- scores of downstream tasks -------------------------------------------------------------------------------------
 # Every score is a function of counts summed over test examples. A (n, k) array of counts per example, its tallies, is all
 # that intervals and paired tests need, whatever the metric.

@@ -45,8 +45,9 @@ from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, start_as_bert
 from models.heads import MLMHead
+from models.metrics import reciprocal_ranks
 from models.smedbert.attention import SpanProjection
-from models.smedbert.context import Norm, compatibility, reciprocal_ranks, sampled_softmax
+from models.smedbert.context import Norm, compatibility, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
 from models.sums import Sums, prefixed, ratio
 

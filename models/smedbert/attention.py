@@ -8,21 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from models.layers import span_states
-
-
-class SpanPooling(nn.Module):
-    """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a softmax inside the span."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.score = nn.Linear(hidden, 1)
-
-    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """(B, L, H) states, (M, 3) spans -> (M, H)."""
-        states, inside = span_states(hidden, spans)
-        weight = self.score(states)[..., 0].float().masked_fill(~inside, -torch.inf).softmax(1)
-        return (weight[..., None].to(states.dtype) * states).sum(1)
+from models.layers import SpanPooling
 
 
 class SpanProjection(nn.Module):

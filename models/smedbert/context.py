@@ -77,12 +77,3 @@ def sampled_softmax(score: Tensor, log_q: Tensor, there: Tensor, correction: flo
     """
     logits = (score - correction * log_q).masked_fill(~there, -torch.inf)
     return logits.logsumexp(1) - logits[:, 0]
-
-
-def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
-    """1 / rank of the first candidate among all that are `there`, (P,); among equals it takes the middle place."""
-    others = there.clone()
-    others[:, 0] = False
-    better = ((score > score[:, :1]) & others).sum(1)
-    equal = ((score == score[:, :1]) & others).sum(1)
-    return 1.0 / (1.0 + better + equal / 2)

@@ -12,22 +12,11 @@ from transformers import BertModel
 
 from core.files import InputError
 from datamodules.mentions import Mentions
-from models.encoders import attention_mask_4d, load_bert, start_as_bert, through_layers
+from models.encoders import attention_mask_4d, knowledge_layer, load_bert, start_as_bert, through_layers
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 #: What an export says about the encoder it holds.
 SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place")
-
-
-def knowledge_layer(wanted: int | None, layers: int) -> int:
-    """After how many layers knowledge comes in: `wanted`, or the paper's 10 of 12 as a share of `layers`.
-
-    Raises InputError when an encoder has no such layer.
-    """
-    place = max(1, round(layers * 10 / 12)) if wanted is None else wanted
-    if not 0 < place <= layers:
-        raise InputError(f"knowledge_after {place}: wanted 1 to {layers}, the encoder's layers")
-    return place
 
 
 class SMedBERTEncoder(nn.Module):

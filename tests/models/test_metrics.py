@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from models.metrics import _resampled, f1, span_matches
+from models.metrics import _resampled, f1, reciprocal_ranks, span_matches
 
 
 def test_strict_spans() -> None:
@@ -34,3 +35,9 @@ def test_bootstrap_sums_are_those_of_drawing_examples_one_by_one() -> None:
     np.testing.assert_allclose(np.cov(sums.T), np.cov(literal.T), rtol=0.05, atol=0.3)
     shuffled = np.concatenate(list(_resampled(rng.permutation(tallies), 20_000, 0)))
     np.testing.assert_array_equal(sums, shuffled)
+
+
+def test_reciprocal_ranks() -> None:
+    score = torch.tensor([[2.0, 3.0, 1.0, 9.0], [1.0, 1.0, 1.0, 0.0], [5.0, 1.0, 1.0, 1.0]])
+    there = torch.tensor([[True, True, True, False], [True, True, True, True], [True, False, False, False]])
+    assert reciprocal_ranks(score, there).tolist() == pytest.approx([1 / 2, 1 / 2, 1.0])

@@ -22,7 +22,7 @@ from tests.fakes.smedbert import Folders
 
 def data(fake: Folders, **given: Any) -> SMedBERTData:
     made = SMedBERTData(
-        fake.corpus, fake.bert, fake.graph, fake.entities, fake.neighbours,
+        corpus=fake.corpus, tokenizer=fake.bert, graph=fake.graph, entities=fake.entities, neighbours=fake.neighbours,
         **{"k": 5, "batch_size": 16, "max_length": LENGTH + 1, "n_negatives": 7, **given},
     )  # fmt: skip
     made.setup()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from models.layers import span_states
-from models.smedbert.attention import HybridAttention, PositionInfusion, SpanPooling, SpanProjection
+from models.layers import SpanPooling, span_states
+from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 
 def gelu(x: Tensor) -> Tensor:

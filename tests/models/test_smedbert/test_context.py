@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.smedbert.context import compatibility, reciprocal_ranks, sampled_softmax
+from models.smedbert.context import compatibility, sampled_softmax
 
 
 def drawn(seed: int, d: int = 4, d_r: int = 3, pairs: int = 5) -> tuple[Tensor, ...]:
@@ -116,10 +116,7 @@ def test_d3_the_correction_makes_sampling_unbiased() -> None:
     assert abs(printed.item() - ours.item()) > 1
 
 
-def test_reciprocal_ranks() -> None:
-    score = torch.tensor([[2.0, 3.0, 1.0, 9.0], [1.0, 1.0, 1.0, 0.0], [5.0, 1.0, 1.0, 1.0]])
-    there = torch.tensor([[True, True, True, False], [True, True, True, True], [True, False, False, False]])
-    assert reciprocal_ranks(score, there).tolist() == pytest.approx([1 / 2, 1 / 2, 1.0])
+
 
 
 def test_gradients_are_finite() -> None:

@@ -17,10 +17,10 @@ from core.files import InputError
 from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
 from kg.embeddings import EmbeddingTable
-from models.encoders import load_bert, through_layers
+from models.encoders import knowledge_layer, load_bert, through_layers
 from models.smedbert import SMedBERT
 from models.smedbert.attention import SpanProjection
-from models.smedbert.encoder import SMedBERTEncoder, knowledge_layer
+from models.smedbert.encoder import SMedBERTEncoder
 from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders
 from tests.models.test_smedbert.test_attention import gelu, layer_norm, slow_attention
