@@ -4,7 +4,8 @@
     kepl pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file (make kg-cmekg_transr)
 
 Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline has profiles, each with
-its stages, and one `training` whose variants differ in the configs that are laid over it.
+its stages, and one `training` whose variants differ in the configs that are laid over it. `data_of` names a pipeline whose
+profiles, and their folder, it takes: what is compared with a paper is trained on the same data.
 
     python -m experiments.pretrain zh --profile small       as a stage of another pipeline
 """
@@ -55,6 +56,8 @@ def pipeline_of(name: str) -> dict[str, Any]:
         raise InputError(f"no paper {name!r}; {nearest(name, papers())}Choose from: {', '.join(papers())}")
     file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
     pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
+    if "data_of" in pipeline:
+        pipeline["profiles"] = pipeline_of(pipeline["data_of"])["profiles"]
     return pipeline
 
 
@@ -210,9 +213,10 @@ def pretrain(
     """
     inputs = inputs or Inputs()
     choice = inputs.choice()
-    work = runs_folder() / "data" / f"{paper.replace('/', '-')}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
-    stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     pipeline = pipeline_of(paper)
+    folder = pipeline.get("data_of", paper).replace("/", "-")
+    work = runs_folder() / "data" / f"{folder}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     if plan:
         return "\n".join(f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages)
     if estimate := pipeline["profiles"][profile].get("estimate"):

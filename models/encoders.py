@@ -7,19 +7,24 @@ the second of two texts.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.utils import logging
 
-from core.files import InputError
+from core.files import InputError, verified
 from kg.pretrained import pretrained
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 #: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the export's model.safetensors
 IN_FINE_TUNED = "kepl_in_fine_tuned"
@@ -91,6 +96,8 @@ def set_dropout(module: nn.Module, p: float) -> None:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = p
+        elif isinstance(part, nn.MultiheadAttention):
+            part.dropout = p
 
 
 def start_as_bert(std: float, *modules: nn.Module) -> None:
@@ -193,15 +200,52 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
     return layer_at(bert.encoder.layer[last], states, attention_mask, places)
 
 
-def knowledge_layer(wanted: int | None, layers: int) -> int:
-    """After how many layers knowledge comes in: `wanted`, or the paper's 10 of 12 as a share of `layers`.
+def knowledge_layer(wanted: int | None, layers: int, of_twelve: int = 10) -> int:
+    """After how many layers knowledge comes in: `wanted`, or the paper's `of_twelve` of 12 as a share of `layers`.
 
     Raises InputError when an encoder has no such layer.
     """
-    place = max(1, round(layers * 10 / 12)) if wanted is None else wanted
+    place = max(1, round(layers * of_twelve / 12)) if wanted is None else wanted
     if not 0 < place <= layers:
         raise InputError(f"knowledge_after {place}: wanted 1 to {layers}, the encoder's layers")
     return place
+
+
+def write_export(
+    folder: str | Path, paper: str, encoder: nn.Module, settings: dict[str, Any], further: dict[str, nn.Module] | None = None
+) -> None:
+    """Write an encoder's BERT as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`.
+
+    The rest is <paper>.safetensors, with the modules `further` under their names, and <paper>.json, `settings`.
+    """
+    bert: Any = encoder.bert
+    bert.save_pretrained(folder)
+    state = {k: v for k, v in encoder.state_dict().items() if not k.startswith("bert.")}
+    for name, module in (further or {}).items():
+        state |= {f"{name}.{k}": v for k, v in module.state_dict().items()}
+    save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / f"{paper}.safetensors")
+    (Path(folder) / f"{paper}.json").write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def read_export(
+    folder: str | Path, paper: str, title: str, settings: Sequence[str], make: Callable[..., ModuleT]
+) -> ModuleT:
+    """The encoder that :func:`write_export` wrote: `make` (bert, entity vectors, each of `settings`), filled.
+
+    Raises InputError when a file or a weight is missing, or is not as it was written.
+    """
+    folder = Path(folder)
+    for name in (f"{paper}.safetensors", f"{paper}.json", "config.json"):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder / name}: missing; this is no {title} export. Export the run again.")
+    verified(folder)
+    state = load_file(folder / f"{paper}.safetensors")
+    known = json.loads((folder / f"{paper}.json").read_text())
+    encoder = make(load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings})
+    missing = [k for k in encoder.load_state_dict(state, strict=False).missing_keys if not k.startswith("bert.")]
+    if missing:
+        raise InputError(f"{folder}/{paper}.safetensors: missing {missing}. Export the run again.")
+    return encoder
 
 
 class BertEncoder(nn.Module):

@@ -24,6 +24,15 @@ def span_states(hidden: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
     return hidden[spans[:, :1], place.clamp_max(hidden.shape[1] - 1)], inside
 
 
+def in_rows(spans: Tensor, rows: int) -> Tensor:
+    """(rows, S) bool: which places the spans (M, 3) take when each row has its own in S, the most of a row, at least 1.
+
+    Spans are in order of their rows: what is of them, (M, ...), fills the places of a (rows, S, ...) that are True.
+    """
+    counts = torch.bincount(spans[:, 0], minlength=rows)
+    return torch.arange(max(1, int(counts.max())), device=spans.device) < counts[:, None]
+
+
 class SpanPooling(nn.Module):
     """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a softmax inside the span."""
 

@@ -24,21 +24,29 @@ Deviations from the printed paper and its released code, each pinned by a test:
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel
 
-from core.files import InputError, verified
+from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
-from models.encoders import attention_mask_4d, layer_at, load_bert, start_as_bert, states_at, through_layers
+from models.encoders import (
+    attention_mask_4d,
+    layer_at,
+    load_bert,
+    read_export,
+    start_as_bert,
+    states_at,
+    through_layers,
+    write_export,
+)
 from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_ranks, entity_softmax
@@ -181,20 +189,8 @@ class KeBioLMEncoder(nn.Module):
 
     @classmethod
     def from_export(cls, folder: str | Path) -> KeBioLMEncoder:
-        """The encoder in an export folder (:meth:`KeBioLM.export`)."""
-        folder = Path(folder)
-        for name in ("kebiolm.safetensors", "kebiolm.json", "config.json"):
-            if not (folder / name).is_file():
-                raise InputError(f"{folder / name}: missing; this is no KeBioLM export. Export the run again.")
-        verified(folder)
-        state = load_file(folder / "kebiolm.safetensors")
-        settings = json.loads((folder / "kebiolm.json").read_text())
-        encoder = cls(load_bert(str(folder)), state["entity"], **{k: settings[k] for k in SETTINGS})
-        own = {k: v for k, v in state.items() if not k.startswith("head.")}
-        missing = [k for k in encoder.load_state_dict(own, strict=False).missing_keys if not k.startswith("bert.")]
-        if missing:
-            raise InputError(f"{folder}/kebiolm.safetensors: missing {missing}. Export the run again.")
-        return encoder
+        """The encoder in an export folder (:meth:`KeBioLM.export`). Raises InputError when a file or a weight is missing."""
+        return read_export(folder, "kebiolm", "KeBioLM", SETTINGS, cls)
 
 
 def masked_lm(folder: str | Path) -> MaskedLM:
@@ -446,10 +442,6 @@ class KeBioLM(PaperModule):
         return int(self.trainer.datamodule.tokenizer.mask_token_id)  # type: ignore[attr-defined]
 
     def export(self, folder: str | Path) -> None:
-        """Write the text encoder as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`."""
+        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and the masked-LM head."""
         assert self.encoder is not None
-        self.encoder.bert.save_pretrained(folder)
-        state = {k: v for k, v in self.encoder.state_dict().items() if not k.startswith("bert.")}
-        state |= {f"head.{k}": v for k, v in self.head.state_dict().items()}
-        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / "kebiolm.safetensors")
-        (Path(folder) / "kebiolm.json").write_text(json.dumps(self.settings, indent=1) + "\n")
+        write_export(folder, "kebiolm", self.encoder, self.settings, {"head": self.head})

@@ -30,12 +30,10 @@ Deviations from the printed paper and its released code, each pinned by a test:
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from core.files import InputError
@@ -43,9 +41,10 @@ from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head, start_as_bert
+from models.encoders import load_bert, load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead
 from models.metrics import reciprocal_ranks
+from models.ordered import order_head, text_losses
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
@@ -139,9 +138,7 @@ class SMedBERT(PaperModule):
         self.encoder = SMedBERTEncoder(bert, table.entity, **self.settings)
         self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
         load_mlm_head(self.source, self.head)
-        self.order = nn.Sequential(
-            nn.Linear(config.hidden_size, config.hidden_size), nn.Tanh(), nn.Linear(config.hidden_size, 2)
-        )
+        self.order = order_head(config.hidden_size)
         self.context = SpanProjection(
             config.hidden_size, table.entity.shape[1], config.layer_norm_eps
         )  # Eq. (12), (20)
@@ -187,14 +184,9 @@ class SMedBERT(PaperModule):
         """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq. (21)."""
         assert self.encoder is not None
         states = self.states(batch) if states is None else states
-        predicted = batch.mlm_labels != -100
-        logits = self.head(states[predicted], self.encoder.bert.embeddings.word_embeddings.weight)
-        language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
-        order = nn.functional.cross_entropy(
-            self.order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum"
-        )
+        text = text_losses(states, batch, self.head, self.order, self.encoder.bert.embeddings.word_embeddings.weight)
         if not self.knowledge_losses:
-            return torch.stack([language, order, language.new_zeros(()), language.new_zeros(())])
+            return torch.cat([text, text.new_zeros(2)])
         score = self.neighbour_scores(states, batch.unmasked, batch.candidates)
         near = sampled_softmax(score, batch.log_q, batch.candidates >= 0, self.correction).sum()  # Eq. (15)
         with torch.no_grad():
@@ -202,7 +194,7 @@ class SMedBERT(PaperModule):
             wanted = self.context(words.to(states.dtype), batch.masked.span)  # Y_m, Eq. (20)
         found = self.context(states, batch.masked.span)  # Eq. (12)
         fit = (found.float() - wanted.float()).square().sum()  # Eq. (21)
-        return torch.stack([language, order, near, fit])
+        return torch.cat([text, torch.stack([near, fit])])
 
     def training_step(self, batch: SMedBERTBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)  # Eq. (22)
@@ -247,10 +239,6 @@ class SMedBERT(PaperModule):
         self.log_dict(found, batch_size=1)
 
     def export(self, folder: str | Path) -> None:
-        """Write the text encoder as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`."""
+        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and what turns mentions into entities."""
         assert self.encoder is not None
-        self.encoder.bert.save_pretrained(folder)
-        state = {k: v for k, v in self.encoder.state_dict().items() if not k.startswith("bert.")}
-        state |= {f"context.{k}": v for k, v in self.context.state_dict().items()}
-        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / "smedbert.safetensors")
-        (Path(folder) / "smedbert.json").write_text(json.dumps(self.encoder.settings, indent=1) + "\n")
+        write_export(folder, "smedbert", self.encoder, self.encoder.settings, {"context": self.context})

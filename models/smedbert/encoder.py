@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel
 
-from core.files import InputError
 from datamodules.mentions import Mentions
-from models.encoders import attention_mask_4d, knowledge_layer, load_bert, start_as_bert, through_layers
+from models.encoders import attention_mask_4d, knowledge_layer, read_export, start_as_bert, through_layers
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 #: What an export says about the encoder it holds.
@@ -98,15 +95,4 @@ class SMedBERTEncoder(nn.Module):
     @classmethod
     def from_export(cls, folder: str | Path) -> SMedBERTEncoder:
         """The encoder in an export folder. Raises InputError when a file or a weight is missing."""
-        folder = Path(folder)
-        for name in ("smedbert.safetensors", "smedbert.json", "config.json"):
-            if not (folder / name).is_file():
-                raise InputError(f"{folder / name}: missing; this is no SMedBERT export. Export the run again.")
-        state = load_file(folder / "smedbert.safetensors")
-        settings = json.loads((folder / "smedbert.json").read_text())
-        encoder = cls(load_bert(str(folder)), state["entity"], **{k: settings[k] for k in SETTINGS})
-        own = {k: v for k, v in state.items() if not k.startswith("context.")}
-        missing = [k for k in encoder.load_state_dict(own, strict=False).missing_keys if not k.startswith("bert.")]
-        if missing:
-            raise InputError(f"{folder}/smedbert.safetensors: missing {missing}. Export the run again.")
-        return encoder
+        return read_export(folder, "smedbert", "SMedBERT", SETTINGS, cls)

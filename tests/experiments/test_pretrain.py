@@ -37,7 +37,7 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
     assert "kebiolm" in papers()
     for paper in papers():
         pipeline = pretrain.pipeline_of(paper)
-        assert set(pipeline) == {"training", "variants", "profiles", "report"}
+        assert set(pipeline) - {"data_of"} == {"training", "variants", "profiles", "report"}
         assert {"small", "paper"} <= set(pipeline["profiles"])
         for profile in pipeline["profiles"]:
             plan = commands(paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7")
@@ -99,7 +99,7 @@ def test_no_profile_takes_back_what_a_variant_is() -> None:
         for own in (layer for layer in files if "/pretrain_" in layer):
             ablations.add(paper)
             assert {key: whole[key] for key in read[own]} == read[own], (profile, variant)
-    assert ablations == set(papers()) - {"zh"}
+    assert ablations == set(papers()) - {"zh", "ernie", "knowbert"}  # what others are compared with
 
 
 def test_graph_embeddings_are_pipelines_without_a_report() -> None:

@@ -1,0 +1,74 @@
+"""Mentions of fine-tuning texts: linked by exact match with the names that an export holds, and placed on tokens.
+
+Each paper whose encoder takes mentions makes its own of these (`linker` in its encoder.yaml).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from core.arrays import read_table
+from core.files import InputError
+from datamodules.tokenizers import token_spans
+from kg.linking.matcher import DictionaryLinker
+
+FILES = ("entities.parquet", "names.parquet", "degree.npy")  #: what :meth:`datamodules.ordered.OrderedText.export` writes
+Linked = Callable[[list[str], list[list[tuple[int, int]]]], np.ndarray]
+
+
+def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) -> Linked:
+    """What finds the mentions of texts, by the names in the export `folder`.
+
+    hits     share of the mentions that are kept, chosen by text and place alone
+    further  files and folders that the export must hold besides FILES
+
+    The result takes texts and the character offsets of their tokens ((0, 0) for special tokens), and gives the mentions
+    (M, 4): text, first token, last token + 1, entity. A mention that a special token, or the end of a window, cuts is left out.
+
+    Raises InputError when the folder lacks a file, or for a share that cannot be.
+    """
+    folder = Path(folder)
+    for name in (*FILES, *further):
+        if not (folder / name).exists():
+            raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
+    if not 0 <= hits <= 1:
+        raise InputError(f"hits {hits}: wanted a share from 0 to 1")
+    ids = read_table(folder / "entities.parquet", ["id"])["id"].combine_chunks()
+    degree = np.load(folder / "degree.npy", allow_pickle=False)
+    dictionary = DictionaryLinker(read_table(folder / "names.parquet"), ids, degree)
+    index = {name: i for i, name in enumerate(ids.to_pylist())}
+
+    @lru_cache(1 << 17)  # an epoch's texts are linked once; a stream of new ones does not fill the memory
+    def found(text: str) -> np.ndarray:
+        """(m, 3) first character, last + 1, entity."""
+        rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
+        if hits < 1:
+            rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
+        return np.array(rows, np.int64).reshape(-1, 3)
+
+    def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
+        spans = []
+        for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
+            characters = np.array(places, np.int64).reshape(-1, 2)
+            real = np.flatnonzero(characters[:, 1] > characters[:, 0])
+            rows = found(text)
+            tokens = token_spans(characters[real], rows[:, :2])
+            whole = tokens[:, 1] > tokens[:, 0]
+            tokens, entity = tokens[whole], rows[whole, 2]
+            inside = characters[real]
+            if len(tokens):
+                covered = (inside[tokens[:, 0], 0] <= rows[whole, 0]) & (inside[tokens[:, 1] - 1, 1] >= rows[whole, 1])
+                first, last = real[tokens[:, 0]], real[tokens[:, 1] - 1]
+                chosen = covered & (last - first == tokens[:, 1] - 1 - tokens[:, 0])
+                # Two mentions inside one word share its tokens: the first keeps them.
+                chosen[1:] &= first[1:] > np.maximum.accumulate(last)[:-1]
+                number = np.full(int(chosen.sum()), row)
+                spans.append(np.stack([number, first[chosen], last[chosen] + 1, entity[chosen]], axis=1))
+        return np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
+
+    return linked

@@ -1,0 +1,164 @@
+"""What SMedBERT, ERNIE and KnowBERT are trained on alike: masked words, and the order of two segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import BertModel
+
+from kg.embeddings import EmbeddingTable
+from models.base import PaperModule
+from models.encoders import load_bert, load_mlm_head, set_dropout, start_as_bert, write_export
+from models.heads import MLMHead
+from models.metrics import reciprocal_ranks
+from models.sums import Sums, prefixed, ratio
+
+TERMS = ("mlm", "sop", "entity")
+#: Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its rank by frequency in the text
+RANKED = ("accuracy", "mrr", "mrr_frequency")
+
+
+class Text(Protocol):
+    """A batch's part that the losses of the text need (:class:`datamodules.ordered.OrderedBatch`)."""
+
+    @property
+    def mlm_labels(self) -> Tensor: ...  # (B, L)
+
+    @property
+    def order(self) -> Tensor: ...  # (B,)
+
+
+def order_head(hidden: int) -> nn.Sequential:
+    """[CLS] (B, H) -> (B, 2) logits of kept and swapped."""
+    return nn.Sequential(nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 2))
+
+
+def text_losses(states: Tensor, batch: Text, head: MLMHead, order: nn.Module, words: Tensor) -> Tensor:
+    """(2,) sums over the batch of the masked-LM and the sentence-order loss, from `states` (B, L, H); words (V, H)."""
+    predicted = batch.mlm_labels != -100
+    logits = head(states[predicted], words)
+    language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
+    told = nn.functional.cross_entropy(order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum")
+    return torch.stack([language, told])
+
+
+class OrderedLM(PaperModule):
+    """Pre-training with one objective besides: which of its candidates a mention means.
+
+    encoder      a BERT: folder or hub name, whose masked-LM head is carried on where it has one
+    entities     folder of the :class:`EmbeddingTable` of the graph's entities, which stay as they are
+    entity_weight  of the objective's loss
+    head_lr      learning rate of what starts from scratch; None: `lr`, as the paper
+    The rest as in :class:`PaperModule`. A subclass has `paper`, :meth:`new_encoder`, :meth:`new_parts` and :meth:`outputs`.
+    """
+
+    paper: str
+
+    def __init__(
+        self,
+        encoder: str,
+        entities: str,
+        entity_weight: float = 1.0,
+        attention: str = "sdpa",
+        dropout: float | None = None,
+        lr: float = 5e-5,
+        weight_decay: float = 0.01,
+        warmup_steps: float = 0.1,
+        head_lr: float | None = None,
+    ) -> None:
+        super().__init__(lr, weight_decay, warmup_steps)
+        self.source, self.entities, self.head_lr = encoder, entities, head_lr or lr
+        self.attention, self.dropout = attention, dropout
+        self.weights = (1.0, 1.0, entity_weight)
+        self.encoder: Any = None
+        kinds = {"loss": TERMS, "count": TERMS, "entity": RANKED}
+        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"])
+
+    def new_encoder(self, bert: BertModel, entity: Tensor) -> nn.Module:
+        """The paper's encoder over `bert` and the entity vectors (Z, d)."""
+        raise NotImplementedError
+
+    def new_parts(self, hidden: int, size: int) -> dict[str, nn.Module]:
+        """Modules of the objective that are no part of the encoder, by name."""
+        return {}
+
+    def outputs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """(states (B, L, H), logits (P, C), candidates (P, C) of the mentions); the first is meant, -1 and -inf for none."""
+        raise NotImplementedError
+
+    def configure_model(self) -> None:
+        """Read encoder and table; Lightning calls this before it needs parameters."""
+        if self.encoder is not None:
+            return
+        bert = load_bert(self.source, self.attention, self.dropout)
+        table, config = EmbeddingTable.load(self.entities).entity, bert.config
+        self.encoder = self.new_encoder(bert, table)
+        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        load_mlm_head(self.source, self.head)
+        self.order = order_head(config.hidden_size)
+        parts = self.new_parts(config.hidden_size, table.shape[1])
+        start_as_bert(config.initializer_range, self.order, *parts.values())
+        for name, part in parts.items():
+            self.add_module(name, part)
+        if self.dropout is not None:
+            set_dropout(self.encoder, self.dropout)
+        self.train()  # from_pretrained returns modules in evaluation mode, without dropout
+
+    def rate(self, name: str) -> float:
+        return self.lr if name.startswith("encoder.bert.") else self.head_lr
+
+    def loss_sums(self, batch: Any, states: Tensor, logits: Tensor) -> Tensor:
+        """(3,) sums over the batch of the masked-LM, the sentence-order and the entity loss."""
+        words = self.encoder.bert.embeddings.word_embeddings.weight
+        entity = -logits.float().log_softmax(1)[:, 0].sum()
+        return torch.cat([text_losses(states, batch, self.head, self.order, words), entity[None]])
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        states, logits, _ = self.outputs(batch)
+        return self.step_mean(self.loss_sums(batch, states, logits), batch.counts, batch_idx, TERMS, self.weights)
+
+    @property
+    def frequency(self) -> Tensor:
+        """(Z,) how often the training text mentions each entity."""
+        return torch.from_numpy(self.trainer.datamodule.frequency).float()  # type: ignore[attr-defined]
+
+    def on_validation_epoch_start(self) -> None:
+        self.sums.reset()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """The losses, the order's accuracy, and the rank of the entity that is meant among its candidates."""
+        states, logits, candidates = self.outputs(batch)
+        several = (candidates >= 0).sum(1) > 1  # one alone is right whatever the model
+        logits, candidates = logits[several], candidates[several]
+        there = candidates >= 0
+        rank = reciprocal_ranks(logits, there)
+        known = reciprocal_ranks(self.frequency.to(candidates.device)[candidates.clamp_min(0)], there)
+        self.sums.update(
+            prefixed("loss", TERMS, self.loss_sums(batch, states, logits))
+            | prefixed("count", TERMS, batch.counts)
+            | prefixed("entity", RANKED, ((rank == 1).sum(), rank.sum(), known.sum()))
+            | {"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()}
+        )
+
+    def on_validation_epoch_end(self) -> None:
+        sums = self.sums.compute()
+        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
+        every = torch.stack(list(means.values()))
+        self.log_dict(
+            {f"val/loss_{term}": means[term] for term in TERMS}
+            | {f"val/entity_{name}": ratio(sums[f"entity_{name}"], sums["count_entity"]) for name in RANKED}
+            | {
+                "val/loss": (every * every.new_tensor(self.weights)).sum(),
+                "val/order_accuracy": ratio(sums["order_right"], sums["count_sop"]),
+                "val/tokens": sums["count_mlm"],
+                "val/mentions": sums["count_entity"],
+            },
+            batch_size=1,
+        )
+
+    def export(self, folder: str | Path) -> None:
+        """Write the encoder into `folder` (:func:`models.encoders.write_export`)."""
+        write_export(folder, self.paper, self.encoder, self.encoder.settings)
