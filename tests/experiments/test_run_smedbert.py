@@ -144,8 +144,8 @@ def test_a_killed_run_resumes_exactly(
 
 
 def same_gradients(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """The four losses and all gradients, to 1e-4."""
-    assert len(wanted["gradients"]) > 50 and len(wanted["losses"]) >= 5
+    """The losses, their sum and all gradients, to 1e-4."""
+    assert len(wanted["gradients"]) > 50 and len(wanted["losses"]) >= 4
     assert wanted["losses"].keys() == found["losses"].keys() and wanted["gradients"].keys() == found["gradients"].keys()
     for part in ("losses", "gradients"):
         for key, value in wanted[part].items():
