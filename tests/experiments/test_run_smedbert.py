@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import os
 import subprocess
@@ -20,6 +21,9 @@ from torch import Tensor
 
 import benchmarks.finetune as benchmark
 from benchmarks.options import Files
+from benchmarks.papers.smedbert import figures
+from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
+from core.arrays import read_table
 from core.files import InputError, read_json
 from datamodules.mentions import Mentions
 from datamodules.tasks import Tagged, save_task
@@ -253,6 +257,38 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     assert len({r.folder for r in results.values()}) == 3
     with pytest.raises(InputError, match="HITS=0.5: minilm has no such option"):
         benchmark.own_settings(encoder("minilm"), {"hits": 0.5})
+
+
+def test_what_knowledge_does_to_names_layer_by_layer(export: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures(of="diagnosis", model="smedbert", names=12, out=tmp_path)
+    rows = list(csv.DictReader((tmp_path / "diagnosis.csv").open()))
+    assert "12 names that are linked" in capsys.readouterr().out
+    after = SMedBERTEncoder.from_export(export).knowledge_after
+    assert [int(row["layer"]) for row in rows] == list(range(4))  # three layers and the embeddings
+    for row in rows:  # before knowledge comes in all ways are one
+        alike = int(row["layer"]) <= after
+        assert all((float(row[to]) == pytest.approx(1, abs=1e-6)) == alike for to in ("to plain", "to foreign"))
+    known, plain = (embedder(encoder(export), LinkerOptions(pooling="text", knowledge=k)) for k in (True, False))
+    (found, count), link = diagnosed("smedbert", names=10_000), known.linker
+    assert link is not None
+    names = read_table(Path(export) / "names.parquet", ["name"])["name"].to_pylist()
+    offsets = known.tokenizer(names, return_offsets_mapping=True)["offset_mapping"]
+    linked = [n for n, own in zip(names, offsets, strict=True) if (link([n], [own]).neighbours >= 0).any()]
+    assert count == len(linked)
+    wanted = (known(linked) * plain(linked)).sum(1).mean().item()
+    assert found[-1].values["to plain"] == pytest.approx(wanted, abs=1e-5)
+    with pytest.raises(InputError, match="MODEL=minilm: it links no mentions"):
+        diagnosed("minilm")
+
+
+def test_measures_of_vectors() -> None:
+    """Two orthogonal pairs: in one direction they differ; three axes and their opposites: in three, with a mean cosine of -0.2."""
+    axes = torch.cat([torch.eye(3), -torch.eye(3)]) * 2
+    line = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [3.0, 0.0]])
+    found = measures(axes, axes, -axes)
+    assert found["dimensions"] == pytest.approx(3) and found["others"] == pytest.approx(-0.2) and found["norm"] == pytest.approx(2)
+    assert found["to plain"] == pytest.approx(1) and found["to foreign"] == pytest.approx(-1)
+    assert measures(line, line, line)["dimensions"] == pytest.approx(1)
 
 
 def test_names_are_embedded_with_their_neighbours_or_without(export: str) -> None:
