@@ -24,7 +24,7 @@ SMALL = {
     "kg.train": ["--dim", "8", "--relation_dim", "8", "--epochs", "4", "--held_out", "20", "--checkpoint_seconds", "0"],
 }
 #: start encoders; the other papers train from nothing
-ENCODERS = {"kebiolm": "en", "sapbert": "en", "smedbert": "zh", "embert": "zh"}
+ENCODERS = {"kebiolm": "en", "sapbert": "en"} | dict.fromkeys(("smedbert", "embert", "ernie", "knowbert"), "zh")
 #: which of a pipeline's data fine-tuning on names reads again
 PAIRED = {"sapbert": "pairs", "genbioel": "samples"}
 
