@@ -401,10 +401,10 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
 
 def evaluate(
     task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
-    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, *, protocol: Protocol, linker: LinkerOptions,
-    files: Files, work: Work,
+    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, chain: str | None = None,
+    threshold: float | None = None, *, protocol: Protocol, linker: LinkerOptions, files: Files, work: Work,
 ) -> None:  # fmt: skip
-    """Score a linker on a linking task, beside exact match and TF-IDF.
+    """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E) a chain, detection included.
 
     Args:
         task: Linking task.
@@ -414,11 +414,25 @@ def evaluate(
         folds: Folds of a task that has several. Default: all.
         backoff: An exact match comes before what the model finds.
         graph: Folder of a graph that replaces the task's dictionary.
+        chain: Of an end-to-end task: what detects mentions, finds candidates and ranks them again. Default: dictionary.
+        threshold: Of an end-to-end task: least score of a linked mention. Default: every mention that has a candidate is linked.
 
     Examples:
       make evaluate TASK=HPO-EL MODEL=sapbert
+      make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert" MIRROR=downloads/
       kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
     """
+    from benchmarks.tasks.linking import END_TO_END
+
+    if task in END_TO_END:
+        from benchmarks.linking import ends
+
+        chosen = chain or "dictionary"
+        found = ends.compute(task, chosen, split=split, graph=graph, nil=threshold, linker=linker, files=files, work=work)
+        print(ends.report(found))
+        return
+    if chain is not None or threshold is not None:
+        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} takes MODEL=")
     from benchmarks.linking.evaluate import compute, report
 
     results = compute(
@@ -594,15 +608,18 @@ def data(task: str, *, files: Files) -> None:
 
 
 def tasks() -> None:
-    """List the tasks: fine-tuning and linking."""
+    """List the tasks: fine-tuning, linking, and both ends of linking."""
     from benchmarks.tasks import tasks as all_tasks
+    from benchmarks.tasks.linking import END_TO_END
     from benchmarks.tasks.linking import tasks as linking_tasks
 
     for task in all_tasks().values():
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
-        print(f"{task.name:<20}{task.suite:<14}{task.kind:<10}{task.metric}{also}")
+        print(f"{task.name:<24}{task.suite:<14}{task.kind:<10}{task.metric}{also}")
     for name in linking_tasks():
-        print(f"{name:<20}{'linking':<14}{'linking':<10}acc@1")
+        print(f"{name:<24}{'linking':<14}{'linking':<10}acc@1")
+    for name in END_TO_END:
+        print(f"{name:<24}{'linking':<14}{'text':<10}f1")
 
 
 def sweep(

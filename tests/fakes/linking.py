@@ -47,6 +47,12 @@ def _spans(title: str, abstract: str, mentions: list) -> list[tuple[int, int]]:
     return [(text.index(m[0]), text.index(m[0]) + len(m[0])) for m in mentions]
 
 
+def _disease(mention: tuple) -> tuple:
+    """The mention as BC5CDR types it."""
+    text, kind, *rest = mention
+    return (text, "Chemical" if kind == "Chemical" else "Disease", *rest)
+
+
 def pubtator(path: Path, documents: list) -> Path:
     with written(path) as handle:
         for name, title, abstract, mentions in documents:
@@ -132,11 +138,12 @@ def write(folder: Path) -> Path:
         pubtator(folder / f"MedMentions-EL/medmentions/{split}.txt", documents)
         if split != "test":
             chemical = ("aspirin", "Chemical", "D101", None)
-            extra = [(n, t, a + " More aspirin.", [*m, chemical][: len(m) + 1]) for n, t, a, m in documents]
+            extra = [(n, t, a + " More aspirin.", [*map(_disease, m), chemical]) for n, t, a, m in documents]
             pubtator(folder / f"BC5CDR-EL/bc5cdr_pubtator/{split}_corpus.txt", extra)
     compressed(folder / "NCBI-EL/medic_06Jul2012.txt.gz",
                "D001||Retinal Tumor|Tumor of Retina\nD003|600001||Heart Attack\n"
                "D004||Renal Failure\nD002||Pineal Tumor\n")  # fmt: skip
+    compressed(folder / "BC5CDR-EL/medic_06Jul2012.txt.gz", "D003|600001||Heart Attack|fever\nD004||Renal Failure\n")
     compressed(folder / "BC5CDR-EL/mesh_id_label_synonyms.tsv.gz",
                "D003\tMyocardial Infarction\tHeart Attack|Infarction, Myocardial\n"
                "D004\tRenal Failure\t\nD101\tAspirin\tASA\n")  # fmt: skip

@@ -1,0 +1,251 @@
+"""Detection and linking scored together: text in, entities out, against annotated text.
+
+    kepl evaluate NCBI-E2E --chain dictionary --mirror downloads/
+    make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert"
+
+The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated mentions of the task (*-EL tasks
+of the same name link them given); a mention of several concepts counts once for each.
+
+    f1          strict: a mention counts with start, end and concept right
+    overlap     start and end may differ as long as the two overlap; each gold mention and each found one counts once
+    detection   strict, whatever the concept;  detection, overlap  the same for overlaps
+    documents   the set of concepts of each text, as BioCreative V scored disease mentions
+
+A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are is told. Errors are of the
+gold mentions: missed (nothing overlaps), boundaries (found elsewhere with the right concept), linked to nothing, linked to another
+concept; and of the found ones: no mention is there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.linking.evaluate import folds_of
+from benchmarks.options import Files
+from benchmarks.results import OVERALL, Model, Result, folder_of, grouped, log_result, others, save, stored
+from benchmarks.tasks.linking import END_TO_END, task
+from core.files import InputError, digest, read_json, written
+from datamodules.linking import Dictionary, Mention
+from inference.chain import Linked, Pipeline
+from inference.options import LinkerOptions, Work
+from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.sources.medic import bare
+from models.metrics import score
+
+METRIC = "f1"
+MEASURES = (METRIC, "overlap", "detection", "detection, overlap", "documents")
+AT_ONCE = 32  # texts
+
+
+class Place(NamedTuple):
+    """A concept at a place of a text; of a gold one any of `concepts` is right."""
+
+    start: int
+    end: int
+    concepts: frozenset[str]
+
+
+def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str, list[Place]]:
+    """{document: its places}, one for each concept of a mention; of one that the dictionary lacks the id with a `?`."""
+    found: dict[str, list[Place]] = defaultdict(list)
+    for mention in mentions:
+        if mention.start is None or mention.end is None:
+            raise InputError(f"mention {mention.id!r}: no place in a text; expected a task whose mentions have one")
+        for ids in mention.gold:
+            concepts = dictionary.concepts_of(ids) or frozenset(f"?{one}" for one in ids)
+            found[mention.document].append(Place(mention.start, mention.end, concepts))
+    return found
+
+
+def graph_of(dictionary: Dictionary, folder: Path) -> Path:
+    """The dictionary as a graph of names, in `folder`; kept when it is the same."""
+    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json").get("dictionary") == dictionary.digest:
+        return folder
+    ids = list(dict.fromkeys(dictionary.ids))
+    preferred: dict[str, str] = {}
+    for one, name in zip(dictionary.ids, dictionary.names, strict=True):
+        preferred.setdefault(one, name)
+    kinds = ["preferred" if preferred[i] == n else "synonym" for i, n in zip(dictionary.ids, dictionary.names, strict=True)]
+    same = {key: [value] * len(kinds) for key, value in (("language", "en"), ("source", "task"))}
+    KnowledgeGraph(
+        table("entities", {"id": ids, "name": [preferred[i] for i in ids], "type": [""] * len(ids)}),
+        table("names", {"id": dictionary.ids, "name": dictionary.names, "kind": kinds} | same),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": [], "relation": [], "tail": []}),
+        {"source": "task", "version": "", "licence": "of the task's data", "dictionary": dictionary.digest},
+    ).save(folder)
+    return folder
+
+
+# scores
+
+
+def matched(found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool) -> int:
+    """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps it; the same concept, or any.
+
+    The most that can be matched at once (a maximum matching), so the order of neither decides.
+    """
+
+    def fits(a: Place, b: Place) -> bool:
+        near = a.start < b.end and b.start < a.end if overlap else (a.start, a.end) == (b.start, b.end)
+        return near and (not concepts or bool(a.concepts & b.concepts))
+
+    owner: dict[int, int] = {}  # found -> gold
+
+    def assigned(number: int, tried: set[int]) -> bool:
+        for i, place in enumerate(found):
+            if i not in tried and fits(place, gold[number]):
+                tried.add(i)
+                if i not in owner or assigned(owner[i], tried):
+                    owner[i] = number
+                    return True
+        return False
+
+    return sum(assigned(number, set()) for number in range(len(gold)))
+
+
+def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:
+    """{measure: (right, found, gold)} of one text."""
+    spans, gold_spans = (list({(p.start, p.end): p for p in places}.values()) for places in (found, gold))
+    said, wanted = {c for p in found for c in p.concepts}, {p.concepts for p in gold}
+    right = sum(bool(concepts & said) for concepts in wanted)
+    linked = [p for p in found if p.concepts]
+    return {
+        METRIC: (matched(linked, gold, False, True), len(linked), len(gold)),
+        "overlap": (matched(linked, gold, True, True), len(linked), len(gold)),
+        "detection": (matched(spans, gold_spans, False, False), len(spans), len(gold_spans)),
+        "detection, overlap": (matched(spans, gold_spans, True, False), len(spans), len(gold_spans)),
+        "documents": (right, len(said), len(wanted)),
+    }
+
+
+def error_of(place: Place, found: Sequence[Place]) -> str:
+    """What became of a gold place: right, or why not."""
+    over = [p for p in found if p.start < place.end and place.start < p.end]
+    same = [p for p in over if (p.start, p.end) == (place.start, place.end)]
+    if any(p.concepts & place.concepts for p in same):
+        return "right"
+    if any(p.concepts & place.concepts for p in over):
+        return "boundaries"
+    if not over:
+        return "missed"
+    if all(c.startswith("?") for c in place.concepts):
+        return "concept not in the dictionary"
+    return "linked to another concept" if any(p.concepts for p in over) else "linked to nothing"
+
+
+def precision_recall(counts: np.ndarray) -> dict[str, float]:
+    """Precision, recall and F1 of (n, 3) counts; 0 where nothing is found or gold."""
+    right, found, gold = counts.sum(0)
+    return {
+        "precision": float(right / max(1, found)), "recall": float(right / max(1, gold)), METRIC: score(counts),
+        "examples": len(counts),
+    }  # fmt: skip
+
+
+class Measured(NamedTuple):
+    """What a chain found in the documents, and how long it took."""
+
+    found: dict[str, list[Linked]]
+    seconds: float  # of linking
+    start: float  # before the first text
+
+
+def measured(
+    graph: Path, chain: str, texts: Mapping[str, str], options: LinkerOptions, work: Work, nil: float | None
+) -> tuple[Pipeline, Measured]:
+    """(the chain, what it found in the texts)."""
+    began = time.perf_counter()
+    pipeline = Pipeline(graph, chain, nil, 1, work, **asdict(options))
+    pipeline.prepare()
+    started = time.perf_counter()
+    names = list(texts)
+    found: dict[str, list[Linked]] = {}
+    for begin in range(0, len(names), AT_ONCE):
+        some = names[begin : begin + AT_ONCE]
+        found |= zip(some, pipeline.link([texts[name] for name in some]), strict=True)
+    return pipeline, Measured(found, time.perf_counter() - started, started - began)
+
+
+def places(found: Iterable[Linked], dictionary: Dictionary) -> list[Place]:
+    """Each mention with the concept of its entity, or with none where it is linked to nothing."""
+
+    def concepts(entity: str | None) -> frozenset[str]:
+        return frozenset() if entity is None else dictionary.concepts_of([bare(entity)]) or frozenset([entity])
+
+    return [Place(m.start, m.end, concepts(m.entity)) for m in found]
+
+
+def compute(
+    name: str, chain: str = "dictionary", *, split: str | None = None, graph: Path | None = None, nil: float | None = None,
+    linker: LinkerOptions | None = None, files: Files | None = None, work: Work | None = None,
+) -> Result:  # fmt: skip
+    """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for what cannot be done."""
+    definition, options, files = task(END_TO_END[name]), linker or LinkerOptions(), files or Files()
+    split, (fold,) = folds_of(definition, files, split, (), graph)
+    texts = {m.document: fold.documents[m.document] for m in fold.splits[split]}
+    gold = gold_places(fold.splits[split], fold.dictionary)
+    own = graph or graph_of(fold.dictionary, fold.folder / "graph")
+    pipeline, made = measured(own, chain, texts, options, work or Work(), nil)
+    found = {document: places(mentions, fold.dictionary) for document, mentions in made.found.items()}
+    rows = [tallies_of(found[document], gold[document]) for document in texts]
+    tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
+    errors = Counter(error_of(place, found[document]) for document in texts for place in gold[document])
+    alone = sum(not any(p.start < g.end and g.start < p.end for g in gold[d]) for d in texts for p in found[d])
+    protocol = {
+        "task": name, "split": split, "documents": len(texts), "gold": sum(map(len, gold.values())),
+        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in gold.values() for p in own),
+        "mentions_digest": digest([[m.document, m.start, m.end, m.gold] for m in fold.splits[split]])[:16],
+        "dictionary": fold.dictionary.digest[:16], "graph": fingerprint(own)[:16],
+    }  # fmt: skip
+    shown = {} if nil is None else {"threshold": nil}
+    result = Result(
+        kind="linking", task=name, split=split, metric=METRIC, protocol=protocol, options=shown,
+        model=Model(chain, "", digest(pipeline.identities)),
+        scores={OVERALL if m == METRIC else m: precision_recall(t) for m, t in tallies.items()}, tallies=tallies,
+        data={"mentions": str(protocol["mentions_digest"]), "dictionary": str(protocol["dictionary"])},
+        details={
+            "linker": {"chain": chain, "models": pipeline.identities, "options": pipeline.settings["options"]},
+            "errors": dict(errors.most_common()), "no mention is there": alone, "seconds": round(made.seconds, 2),
+            "start_seconds": round(made.start, 2), "texts_a_second": round(len(texts) / max(made.seconds, 1e-9), 1),
+        },
+    )  # fmt: skip
+    folder = folder_of(result)
+    with written(folder / "predictions.jsonl") as handle:
+        for document, mentions in made.found.items():
+            line = {
+                "id": document, "gold": [[p.start, p.end, sorted(p.concepts)] for p in gold[document]],
+                "found": [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in mentions],
+            }  # fmt: skip
+            handle.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return save(replace(result, mlflow_run=log_result(result, name, folder)), folder)
+
+
+def report(result: Result) -> str:
+    """The scores as a table, errors, the protocol, and other chains of the same protocol."""
+    mine = grouped([result])[result.label]
+    lines = [f"{result.label} on {result.task}, {result.split}, {result.protocol['documents']:,} texts",
+             f"{'':<22}{'P':>8}{'R':>8}{'F1':>8}   95 % interval"]  # fmt: skip
+    for measure in MEASURES:
+        own = result.scores[OVERALL if measure == METRIC else measure]
+        low, high = mine.interval(measure) or (0.0, 0.0)
+        title = "strict" if measure == METRIC else measure
+        numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
+        lines.append(f"{title:<22}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
+    told = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
+    lines.append(f"gold mentions: {told}")
+    lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
+    lines += [f"{result.details['texts_a_second']:g} texts a second, after {result.details['start_seconds']:g} s", "", "protocol"]
+    lines += [f"  {k:<30}{v}" for k, v in result.protocol.items()]
+    lines.append(f"predictions: {result.folder}/predictions.jsonl")
+    pool = [r for r in stored("linking", result.task) if r.folder != result.folder]
+    return "\n".join([*lines, *others(mine, pool, METRIC)])
+

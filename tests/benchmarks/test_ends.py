@@ -1,0 +1,119 @@
+"""Detection and linking scored together: counts by hand, a chain on a task of fake files, and the command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.cli import main
+from benchmarks.linking.ends import (
+    MEASURES,
+    Place,
+    compute,
+    error_of,
+    gold_places,
+    matched,
+    precision_recall,
+    tallies_of,
+)
+from benchmarks.options import Files
+from benchmarks.results import stored
+from core.files import InputError
+from datamodules.linking import Dictionary, Mention
+from tests.fakes import linking as fakes
+
+
+def place(start: int, end: int, *concepts: str) -> Place:
+    return Place(start, end, frozenset(concepts))
+
+
+def test_matching_is_the_best_there_is() -> None:
+    """Against every assignment, tried one by one; a found place counts for one gold mention at most."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        found, gold = (
+            [place(s := int(rng.integers(6)), s + int(rng.integers(1, 4)), "ab"[rng.integers(2)]) for _ in range(rng.integers(5))]
+            for _ in range(2)
+        )
+        for overlap, concepts in itertools.product((False, True), repeat=2):
+
+            def fits(a: Place, b: Place, overlap: bool = overlap, concepts: bool = concepts) -> bool:
+                span = a.start < b.end and b.start < a.end if overlap else a[:2] == b[:2]
+                return span and (not concepts or a.concepts == b.concepts)
+
+            padded = [*found, *([None] * len(gold))]
+            best = max(
+                sum(p is not None and fits(p, g) for p, g in zip(order, gold, strict=True))
+                for order in itertools.permutations(padded, len(gold))
+            )
+            assert matched(found, gold, overlap, concepts) == best
+
+
+def test_counts_of_a_text() -> None:
+    gold = [place(0, 5, "A"), place(10, 20, "B", "B2"), place(10, 20, "C"), place(30, 35, "?X")]
+    found = [place(0, 5, "A"), place(12, 20, "B2"), place(30, 35), place(40, 45, "A")]
+    assert tallies_of(found, gold) == {
+        "f1": (1, 3, 4),  # A; a mention that is linked to nothing is not found
+        "overlap": (2, 3, 4),  # and B2 under another id
+        "detection": (2, 4, 3),
+        "detection, overlap": (3, 4, 3),
+        "documents": (2, 2, 4),
+    }
+    errors = ["right", "boundaries", "linked to another concept", "concept not in the dictionary"]
+    assert [error_of(p, found) for p in gold] == errors
+    assert error_of(place(30, 35, "D"), found) == "linked to nothing" and error_of(place(50, 55, "A"), found) == "missed"
+    assert precision_recall(np.array([[1, 3, 4], [1, 1, 0]])) == {
+        "precision": 0.5, "recall": 0.5, "f1": 0.5, "examples": 2,
+    }  # fmt: skip
+    assert precision_recall(np.array([[0, 0, 2]]))["precision"] == 0
+
+
+def test_gold_of_several_concepts_and_of_none_in_the_dictionary() -> None:
+    dictionary = Dictionary(["C1", "C3"], ["heart attack", "renal failure"], {"C3": ["X3"]})
+    mentions = [Mention("m", "d", 0, 4, "both", ["both"], [["C1"], ["X3"]]), Mention("n", "d", 5, 9, "none", ["none"], [["C9"]])]
+    assert gold_places(mentions, dictionary) == {"d": [place(0, 4, "C1"), place(0, 4, "C3"), place(5, 9, "?C9")]}
+    with pytest.raises(InputError, match="mention 'p': no place in a text"):
+        gold_places([Mention("p", "d", None, None, "x", ["x"], [["C1"]])], dictionary)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write(tmp_path_factory.mktemp("data"))
+
+
+def test_a_chain_is_scored(data: Path, runs: Path) -> None:
+    result = compute("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    lines = [json.loads(line) for line in (Path(result.folder) / "predictions.jsonl").read_text().splitlines()]
+    counted = {measure: np.zeros(3, int) for measure in MEASURES}
+    for line in lines:
+        gold = [place(s, e, *c) for s, e, c in line["gold"]]
+        found = [place(s, e, *([entity] if entity else [])) for s, e, _, entity, *_ in line["found"]]
+        for measure, counts in tallies_of(found, gold).items():
+            counted[measure] += counts
+    for measure in MEASURES:
+        assert np.asarray(result.tallies[measure]).sum(0).tolist() == counted[measure].tolist(), measure
+    right, found_, gold_ = counted["f1"]
+    assert 0 < right <= min(found_, gold_) and result.value() == pytest.approx(2 * right / (found_ + gold_))
+    assert sum(result.details["errors"].values()) == gold_ == result.protocol["gold"]
+    assert result.details["errors"]["right"] == right
+    again = compute("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    assert again.folder == result.folder and again.scores == result.scores and len(stored("linking", "NCBI-E2E")) == 1
+
+
+def test_the_command(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place_ = [f"DATA={data / 'BC5CDR-EL'}"]
+    assert main(["evaluate", "BC5CDR-disease-E2E", *place_]) == 0
+    said = capsys.readouterr().out
+    assert "dictionary on BC5CDR-disease-E2E, dev" in said and "strict" in said and "texts a second" in said
+    assert main(["evaluate", "BC5CDR-disease-E2E", "CHAIN=dictionary > names", "THRESHOLD=2", *place_]) == 0
+    said = capsys.readouterr().out
+    assert "dictionary > names THRESHOLD=2.0 on" in said and "linked to nothing" in said and "against dictionary (" in said
+    assert main(["evaluate", "NCBI-EL", "CHAIN=dictionary", *place_]) == 2
+    assert "CHAIN= and THRESHOLD= are of end-to-end tasks (NCBI-E2E," in capsys.readouterr().err
+    assert main(["evaluate", "NCBI-E2", *place_]) == 2
+    assert "did you mean NCBI-E2E" in capsys.readouterr().err
+    assert main(["evaluate", "NCBI-E2E", "CHAIN=nothing", *place_]) == 2
