@@ -8,10 +8,11 @@ never found, nor an entity found that stands for none: how many there are is pri
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
@@ -29,6 +30,13 @@ from inference.options import LinkerOptions, Work, checked_device
 
 LOG = logging.getLogger(__name__)
 NEAREST = 10 * DEPTH  # entities looked at: several may stand for one concept, or for none
+
+
+class Reading(NamedTuple):
+    """Tokens that are read at once, with [CLS] and [SEP], and what stands among them."""
+
+    ids: list[int]
+    spans: list[tuple[int, int, int]]  # number of the mention, its first token, its last one + 1
 
 
 class EntityReader:
@@ -80,30 +88,66 @@ class EntityReader:
         ]
         return ids, start, start + len(own)
 
+    def readings(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Reading]:
+        """What is to be read so that every mention is: a text that several stand in once, where it fits, else windows of it.
+
+        A mention that shares a token with what is beside it, is longer than a quarter of a window or has no token has a reading of
+        its own. Of several windows a mention is read in that with the most around it.
+        """
+        texts: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # (mention, first character, last + 1)
+        found: list[Reading] = []
+        for number, (mention, context) in enumerate(zip(mentions, contexts, strict=True)):
+            left, right = sides(mention, context)
+            texts[left + mention + right].append((number, len(left), len(left) + len(mention)))
+        room = self.max_length - 2
+        shared = room // 4  # tokens at least that windows have in common: a mention is whole in one, with something beside it
+        if not texts:  # which the tokenizer does not take
+            return []
+        every = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        for own, ids, offsets in zip(texts.values(), every["input_ids"], every["offset_mapping"], strict=True):
+            windows: dict[int, Reading] = {}  # by the first token
+            count = 1 + max(0, -(-(len(ids) - room) // (room - shared)))
+            begins = [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)] if count > 1 else [0]
+            starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
+            for number, start, end in own:
+                first, last = bisect_left(starts, start), bisect_right(ends, end)
+                whole = first < last and last - first <= shared
+                if not whole or (first and ends[first - 1] > start) or (last < len(ids) and starts[last] < end):
+                    ids_, a, b = self.inputs(mentions[number], contexts[number])
+                    found.append(Reading(ids_, [(number, a, b)]))
+                    continue
+                begin = max(begins, key=lambda b: min(first - b if b else room, b + room - last if b + room < len(ids) else room))
+                if begin not in windows:
+                    part = ids[begin : begin + room]
+                    windows[begin] = Reading([self.tokenizer.cls_token_id, *part, self.tokenizer.sep_token_id], [])
+                windows[begin].spans.append((number, first - begin + 1, last - begin + 1))
+            found += windows.values()
+        return found
+
     @torch.inference_mode()
     def nearest(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[list[tuple[int, float]]]:
-        """[(row of the table, its dot product), best first] of each mention, in batches of similar length."""
-        asked = [self.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
-        order = sorted(range(len(asked)), key=lambda i: (-len(asked[i][0]), i))
-        result: list[list[tuple[int, float]]] = [[] for _ in asked]
+        """[(row of the table, its dot product), best first] of each mention, in batches of readings of similar length."""
+        asked = sorted(self.readings(mentions, contexts), key=lambda one: (-len(one.ids), one.spans))
+        result: list[list[tuple[int, float]]] = [[] for _ in mentions]
         start = 0
-        with tqdm(total=len(asked), desc="linking mentions", unit="mention", disable=None, leave=False) as bar:
-            while start < len(order):
-                longest = len(asked[order[start]][0])
-                batch = order[start : start + max(1, self.tokens // longest)]
+        with tqdm(total=len(mentions), desc="linking mentions", unit="mention", disable=None, leave=False) as bar:
+            while start < len(asked):
+                longest = len(asked[start].ids)
+                batch = asked[start : start + max(1, self.tokens // longest)]
                 ids = torch.full((len(batch), longest), int(self.tokenizer.pad_token_id))  # type: ignore[call-overload]
                 mask = torch.zeros(len(batch), longest, dtype=torch.long)
-                for row, i in enumerate(batch):
-                    ids[row, : len(asked[i][0])] = torch.tensor(asked[i][0])
-                    mask[row, : len(asked[i][0])] = 1
-                spans = torch.tensor([(row, *asked[i][1:]) for row, i in enumerate(batch)], device=self.device)
+                for row, one in enumerate(batch):
+                    ids[row, : len(one.ids)] = torch.tensor(one.ids)
+                    mask[row, : len(one.ids)] = 1
+                spans = [(row, first, last) for row, one in enumerate(batch) for _, first, last in one.spans]
                 with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
                     text, _ = self.model.text_states(ids.to(self.device), mask.to(self.device))
-                scores, rows = self.model.nearest(text, spans, NEAREST)
-                for i, s, r in zip(batch, scores.tolist(), rows.tolist(), strict=True):
-                    result[i] = list(zip(r, s, strict=True))
+                scores, rows = self.model.nearest(text, torch.tensor(spans, device=self.device), NEAREST)
+                numbers = [number for one in batch for number, *_ in one.spans]
+                for number, s, r in zip(numbers, scores.tolist(), rows.tolist(), strict=True):
+                    result[number] = list(zip(r, s, strict=True))
                 start += len(batch)
-                bar.update(len(batch))
+                bar.update(len(numbers))
         return result
 
 

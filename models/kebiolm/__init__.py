@@ -134,8 +134,11 @@ class KeBioLMEncoder(nn.Module):
     def nearest(self, text: Tensor, mention: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """((M, k) dot products of Eq. (3), best first, (M, k) their entities) of mentions (M, 3)."""
         query = self.mention_projection(boundary_states(text, mention).float())
-        best = entity_softmax(query, self.entity, k=min(k, len(self.entity)))[2]
-        return torch.einsum("md,mkd->mk", query, self.entity[best].float()), best
+        table, k = self.entity.float(), min(k, len(self.entity))
+        at_once = max(1, 2**24 // len(table))  # mentions: no more than 64 MB of products
+        found = [(part @ table.T).topk(k) for part in query.split(at_once)]
+        scores, best = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return scores, best
 
     def fused_states(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor) -> Tensor:
         """h^f (B, L, H), from the text states and each mention's entity mixture (M, d).

@@ -9,7 +9,17 @@ import pytest
 from transformers import BertConfig, BertModel
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import decode, finetune_batches, linking, miner, neighbours, probe, pubmed_link, sapbert_step
+from benchmarks.speed import (
+    decode,
+    finetune_batches,
+    kebiolm_link,
+    linking,
+    miner,
+    neighbours,
+    probe,
+    pubmed_link,
+    sapbert_step,
+)
 from kg.sources import hpo
 from kg.trie import Ragged, Trie
 from tests.fakes import hpo as fake_hpo
@@ -170,6 +180,14 @@ def test_neighbours_by_hand():
     outgoing, incoming = neighbours.lists(np.array([[0, 5, 1], [2, 6, 0], [0, 7, 3]]))
     rows = neighbours.sorted_anew([0, 4], outgoing, incoming, {1: 0.1, 2: 0.3, 3: 0.2})
     assert rows[0, :4].tolist() == [[2, 6, -1], [3, 7, 1], [1, 5, 1], [-1, 0, 0]] and (rows[1, :, 0] == -1).all()
+
+
+def test_kebiolm_link_prints_its_result(capsys, monkeypatch):
+    """Small: same entities where texts fit."""
+    monkeypatch.setattr(kebiolm_link, "reader", lambda real=kebiolm_link.reader: real(50, 32, 2))
+    assert speed.main(["kebiolm_link", "--json", "--texts", "2"]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and [s["same"] for s in found["settings"][:2]] == [1.0, 1.0] and len(found["settings"]) == 3
 
 
 def test_probe_prints_its_result(capsys, monkeypatch):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.cli import main
 from benchmarks.tasks.linking import task
@@ -26,6 +31,21 @@ from tests.fakes.kebiolm import Folders
 
 TEXT = "the patient shows renal failure and a rare cardiac lesion under onset"
 NAMES = {"E1": ["renal failure"], "E2": ["cardiac lesion", "heart lesion"], "E3": ["nasal spasm"], "E4": []}
+
+
+class Words:
+    """A tokenizer whose tokens are words."""
+
+    cls_token_id, sep_token_id, unk_token_id = 1, 2, 3
+
+    def __call__(self, texts: str | list[str], **_: object) -> dict[str, list]:  # type: ignore[type-arg]
+        if isinstance(texts, str):
+            return {"input_ids": [10 + int(w[1:]) for w in texts.split()]}
+        offsets = [[m.span() for m in re.finditer(r"\S+", text)] for text in texts]
+        return {"input_ids": [[10 + int(w[1:]) for w in text.split()] for text in texts], "offset_mapping": offsets}
+
+
+WORDS = Words()
 
 
 @pytest.fixture
@@ -65,6 +85,44 @@ def test_the_same_whatever_the_batch(model: KeBioLMEncoder, fake_kebiolm: Folder
     for one, other in zip(whole, single, strict=True):
         assert [r for r, _ in one] == [r for r, _ in other]
         assert np.allclose([s for _, s in one], [s for _, s in other], atol=1e-4)
+
+
+def test_a_text_is_read_once_for_all_its_mentions(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+    """And each is found as in a window of its own, where the text fits."""
+    one = reader(model, fake_kebiolm)
+    mentions = ["renal failure", "cardiac lesion", "onset"]
+    (reading,) = one.readings(mentions, [context(m) for m in mentions])
+    for number, first, last in reading.spans:
+        ids, start, end = one.inputs(mentions[number], context(mentions[number]))
+        assert reading.ids == ids and (first, last) == (start, end)
+    assert [number for number, *_ in reading.spans] == [0, 1, 2]
+    part = TEXT.replace("failure", "START failur ENDe")
+    alone = one.readings(["failur", "renal failure", "\x00"], [part, context("renal failure"), None])
+    assert sorted(len(r.spans) for r in alone) == [1, 1, 1]  # a part of a word, and what has no token, is read by itself
+    assert one.readings([], []) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.integers(1, 60), room=st.integers(8, 40), at=st.data())
+def test_windows_hold_every_mention_with_something_beside_it(words: int, room: int, at: st.DataObject) -> None:
+    """Each mention is in one reading, whole; windows are no longer than allowed, and as few as share a quarter."""
+    one = SimpleNamespace(tokenizer=WORDS, max_length=room + 2)
+    one.inputs = lambda m, c: EntityReader.inputs(one, m, c)  # type: ignore[arg-type]
+    text = " ".join(f"w{i}" for i in range(words))
+    chosen = at.draw(st.lists(st.integers(0, words - 1), min_size=1, max_size=8, unique=True))
+    mentions = [f"w{i}" for i in chosen]
+    contexts = [re.sub(rf"\b{m}\b", f"START {m} END", text) for m in mentions]
+    found = EntityReader.readings(one, mentions, contexts)  # type: ignore[arg-type]
+    seen = {}
+    for reading in found:
+        assert len(reading.ids) <= room + 2 and reading.ids[0] == 1 and reading.ids[-1] == 2
+        for number, first, last in reading.spans:
+            seen[number] = reading.ids[first:last]
+            sides_ = first - 1, len(reading.ids) - 1 - last
+            whole = (chosen[number], words - 1 - chosen[number])
+            assert all(side >= min(own, room // 4 // 2 - 1) for side, own in zip(sides_, whole, strict=True))
+    assert seen == {n: [10 + i] for n, i in enumerate(chosen)}
+    assert len(found) <= 1 + max(0, math.ceil((words - room) / (room - room // 4)))
 
 
 def test_inputs_are_cut_around_the_mention_and_never_lose_it(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
