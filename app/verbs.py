@@ -225,7 +225,7 @@ def predict(
 
 def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
-    nil: float | None = None, top: int = 5, format: Format | None = None,
+    nil: float | None = None, top: int = 5, types: Sequence[str] = (), format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
     max_document: int = 16, json: bool = False, *, linker: LinkerOptions, work: Work,
 ) -> None:  # fmt: skip
@@ -239,6 +239,7 @@ def link(
         output: File for the result of --input; a killed run is resumed by the same command.
         nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
         top: Candidates that are kept for each mention.
+        types: Only mentions of these types, as the graph (or the detector) calls them. Default: all.
         format: Format of --input. Default: by the file's name.
         to: Format of --output. Default: by the file's name.
         encoding: Encoding of text files.
@@ -251,6 +252,7 @@ def link(
       kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
       echo "Marfan syndrome" | kepl link --graph graph --json
       kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert" --nil 0.8
+      kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
       kepl link --graph graph --input notes/ --output links.jsonl --workers 8
     """
     from dataclasses import asdict
@@ -265,7 +267,7 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
-    pipeline = Pipeline(graph, chain, nil, top, work, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, work, types, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
@@ -300,8 +302,8 @@ def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool
 
 def serve(
     graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
-    max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (), *,
-    linker: LinkerOptions,
+    max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (),
+    types: Sequence[str] = (), *, linker: LinkerOptions,
 ) -> None:  # fmt: skip
     """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
 
@@ -316,6 +318,7 @@ def serve(
         max_seconds: Limit of a request, from its first byte to its answer.
         max_connections: Limit of open connections.
         names: Host names, besides the machine's own, that clients may use; those of a proxy, for example.
+        types: Only mentions of these types. Default: all.
 
     Examples:
       kepl serve --graph graph
@@ -330,7 +333,7 @@ def serve(
 
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
-    pipeline = Pipeline(graph, chain, nil, top, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, None, types, **asdict(linker))
     pipeline.prepare()
     limits = Limits(bytes=max_bytes, seconds=max_seconds)
     app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names])

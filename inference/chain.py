@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
+from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
 from inference.options import LinkerOptions, Options, Work, check_nil
@@ -112,6 +113,7 @@ class Pipeline:
     nil         the least score of a linked mention; None: every mention is linked that has a candidate
     top         candidates that are kept for each mention
     work        who encodes the graph's names, where a model needs their vectors
+    types       mentions of other types than these, in whatever case, are left out; none: all are kept
     options     how the models link, by keyword: beams=10, device="cuda" (inference.options.LinkerOptions)
     identities  {step that is a model: the identity of its weights}
 
@@ -120,7 +122,7 @@ class Pipeline:
 
     def __init__(
         self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
-        **options: Unpack[Options],
+        types: Sequence[str] = (), **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
@@ -131,6 +133,11 @@ class Pipeline:
         self.types = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True))
         self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
         self.identities: dict[str, str] = {}
+        self.only = frozenset(map(str.casefold, types))
+        known = sorted({*self.types.values()} - {""})
+        if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
+            near = nearest(unknown[0], known)
+            raise InputError(f"types: no entity of {self.folder} is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finders = [self._linker(name) for name in self.steps[1:] if name]
 
@@ -139,12 +146,13 @@ class Pipeline:
         """Everything that decides what is linked: an output is only resumed with the same."""
         return {
             "graph": fingerprint(self.folder), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
+            **({"types": sorted(self.only)} if self.only else {}),
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
         }  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        return _read_again, (self.folder, self.chain, self.nil, self.top, self.work, self.options, self.settings)
+        return _read_again, (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.options, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -209,7 +217,9 @@ class Pipeline:
         ranked = self._ranked(texts, asked)
         found: list[list[Linked]] = [[] for _ in texts]
         for one, ranking in zip(asked, ranked, strict=True):
-            found[one.text].append(self._linked(texts[one.text], one, ranking[: self.top]))
+            linked = self._linked(texts[one.text], one, ranking[: self.top])
+            if not self.only or (linked.type or "").casefold() in self.only:
+                found[one.text].append(linked)
         return found
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
@@ -240,10 +250,11 @@ class Pipeline:
 
 
 def _read_again(
-    graph: Path, chain: str, nil: float | None, top: int, work: Work, options: LinkerOptions, settings: dict[str, Any]
-) -> Pipeline:
+    graph: Path, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], options: LinkerOptions,
+    settings: dict[str, Any],
+) -> Pipeline:  # fmt: skip
     """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""
-    pipeline = Pipeline(graph, chain, nil, top, work, **asdict(options))
+    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), **asdict(options))
     if pipeline.settings != settings:
         raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
     return pipeline

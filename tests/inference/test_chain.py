@@ -92,6 +92,20 @@ def test_below_the_threshold_a_mention_means_nothing(small: str) -> None:
     assert Pipeline(small, nil=1.0).link([TEXT])[0][0].entity == "D1"
 
 
+def test_only_mentions_of_some_types(small: str) -> None:
+    """Whatever the case; one that is linked to nothing has no type."""
+    text = TEXT + " after foozin"
+    (every,), (drugs,), (two,) = (Pipeline(small, types=types).link([text]) for types in ((), ("DRUG",), ("drug", "Disease")))
+    assert [m.text for m in drugs] == ["foozin"] and two == every and len(every) == 5
+    assert Pipeline(small, nil=1.5, types=["drug"]).link([text]) == [[]]
+    made = Pipeline(small, types=["drug"])
+    assert made.settings["types"] == ["drug"] and "types" not in Pipeline(small).settings
+    again, given = made.__reduce__()
+    assert again(*given).link([text]) == [drugs]
+    with pytest.raises(InputError, match="no entity of .* is of type 'diseas'; did you mean disease.*Choose from: disease, drug"):
+        Pipeline(small, types=["diseas"])
+
+
 def test_a_reranker_orders_candidates_and_adds_none() -> None:
     a, b, c = (Candidate(x, x, s) for x, s in (("a", 0.9), ("b", 0.8), ("c", 0.7)))
     order = [Candidate("x", "x", 5.0), Candidate("c", "c", 4.0), Candidate("a", "a", 3.0)]
