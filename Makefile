@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune predict link embed evaluate compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
+VERBS := finetune predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
 .PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -49,6 +49,7 @@ predict: $(STAMP)  ## a fine-tuned model on new text (MODEL=TASK/encoder TEXT= I
 link: $(STAMP)  ## entities of a graph in text (GRAPH= CHAIN= TEXT= INPUT= OUTPUT=)
 embed: $(STAMP)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)
 evaluate: $(STAMP)  ## score an entity linker beside both baselines (TASK= MODEL= SPLIT= MIRROR=)
+peers: $(STAMP)  ## chains beside other people's linkers on an end-to-end task (TASK=NCBI-E2E CHAINS= PEERS= SPLIT= MIRROR=)
 compare: $(STAMP)  ## every system scored on a task, with paired tests (TASK=<task>|synonyms BASE=)
 table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE=; RUN=1 SEEDS= first makes the missing results)
 figures: $(STAMP)  ## a paper's figures (PAPER= OUT=)

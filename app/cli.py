@@ -51,13 +51,13 @@ class Verb(NamedTuple):
 
 #: A command is a function of app.verbs; these are the options that its plain words give.
 POSITIONS = {
-    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "compare": ("task",),
-    "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",), "counts": ("task",),
-    "data": ("task",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
+    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "peers": ("task",),
+    "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",),
+    "counts": ("task",), "data": ("task",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
 }  # fmt: skip
 NAMES = (
-    "graph", "pretrain", "finetune", "predict", "link", "serve", "embed", "evaluate", "compare", "table", "figures", "cases",
-    "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
+    "graph", "pretrain", "finetune", "predict", "link", "serve", "embed", "evaluate", "peers", "compare", "table", "figures",
+    "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
 )  # fmt: skip
 
 

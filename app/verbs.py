@@ -445,6 +445,33 @@ def evaluate(
     print(report(results))
 
 
+def peers(
+    task: str, chains: str = "", peers: Sequence[str] = (), split: Literal["dev", "test"] | None = None,
+    graph: Path | None = None, threshold: float | None = None, *, linker: LinkerOptions, files: Files,
+) -> None:  # fmt: skip
+    """Chains of this project beside other people's linkers on an end-to-end task: scores, speed, memory; one table.
+
+    What is missing is trained or installed first: taggers and encoders of the chains, peers in environments of their own.
+
+    Args:
+        task: End-to-end task (-E2E).
+        chains: Our chains, separated by semicolons. Default: the dictionary; a tagger with names, and with SapBERT.
+        peers: gilda, phrases (spaCy's PhraseMatcher), scispacy, scispacy-tagger, medcat. Default: all.
+        split: Split to score. Default: test, or dev where there is no test.
+        graph: Folder of a graph that replaces the task's dictionary.
+        threshold: Least score of a linked mention of our chains. Default: every mention that has a candidate is linked.
+
+    Examples:
+      make peers TASK=NCBI-E2E MIRROR=downloads/
+      make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
+      kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases --mirror downloads/
+    """
+    from benchmarks.peers import compute, report
+
+    wanted = [chain.strip() for chain in chains.split(";") if chain.strip()]
+    print(report(*compute(task, wanted, peers, split=split, graph=graph, nil=threshold, linker=linker, files=files)))
+
+
 def compare(
     task: str, profile: Profile = "small", base: str | None = None, samples: Path | None = None,
     split: Literal["dev", "test"] | None = None,

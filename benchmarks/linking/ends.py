@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from benchmarks.options import Files
 from benchmarks.results import OVERALL, Model, Result, folder_of, grouped, log_result, others, save, stored
 from benchmarks.tasks.linking import END_TO_END, task
 from core.files import InputError, digest, read_json, written
-from datamodules.linking import Dictionary, Mention
+from datamodules.linking import Dictionary, Linking, Mention
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Work
 from kg.graph import KnowledgeGraph, fingerprint, table
@@ -151,6 +151,24 @@ def precision_recall(counts: np.ndarray) -> dict[str, float]:
     }  # fmt: skip
 
 
+class Annotated(NamedTuple):
+    """The texts of a task's split, what is gold in them, and the dictionary."""
+
+    task: str
+    split: str
+    fold: Linking
+    texts: dict[str, str]
+    gold: dict[str, list[Place]]
+
+
+def annotated(name: str, split: str | None, files: Files, graph: Path | None = None) -> Annotated:
+    """The texts of an end-to-end task. Raises InputError for a split that there is not, and for files that are missing."""
+    split, (fold,) = folds_of(task(END_TO_END[name]), files, split, (), graph)
+    mentions = fold.splits[split]
+    texts = {m.document: fold.documents[m.document] for m in mentions}
+    return Annotated(name, split, fold, texts, gold_places(mentions, fold.dictionary))
+
+
 class Measured(NamedTuple):
     """What a chain found in the documents, and how long it took."""
 
@@ -175,13 +193,43 @@ def measured(
     return pipeline, Measured(found, time.perf_counter() - started, started - began)
 
 
-def places(found: Iterable[Linked], dictionary: Dictionary) -> list[Place]:
-    """Each mention with the concept of its entity, or with none where it is linked to nothing."""
+def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -> Place:
+    """A found mention with the concept of its entity, or with none where it is linked to nothing."""
+    if entity is None:
+        return Place(start, end, frozenset())
+    return Place(start, end, dictionary.concepts_of([bare(entity)]) or frozenset([entity]))
 
-    def concepts(entity: str | None) -> frozenset[str]:
-        return frozenset() if entity is None else dictionary.concepts_of([bare(entity)]) or frozenset([entity])
 
-    return [Place(m.start, m.end, concepts(m.entity)) for m in found]
+def result_of(
+    data: Annotated, found: Mapping[str, Sequence[Place]], graph: Path, model: Model, options: dict[str, Any],
+    details: dict[str, Any],
+) -> Result:  # fmt: skip
+    """The scores of what was found in each text. options: what tells a linker from the same used otherwise."""
+    fold, gold = data.fold, data.gold
+    rows = [tallies_of(found[document], gold[document]) for document in data.texts]
+    tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
+    errors = Counter(error_of(place, found[document]) for document in data.texts for place in gold[document])
+    alone = sum(not any(p.start < g.end and g.start < p.end for g in gold[d]) for d in data.texts for p in found[d])
+    protocol = {
+        "task": data.task, "split": data.split, "documents": len(data.texts), "gold": sum(map(len, gold.values())),
+        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in gold.values() for p in own),
+        "mentions_digest": digest([[m.document, m.start, m.end, m.gold] for m in fold.splits[data.split]])[:16],
+        "dictionary": fold.dictionary.digest[:16], "graph": fingerprint(graph)[:16],
+    }  # fmt: skip
+    return Result(
+        kind="linking", task=data.task, split=data.split, metric=METRIC, protocol=protocol, options=options, model=model,
+        scores={OVERALL if m == METRIC else m: precision_recall(t) for m, t in tallies.items()}, tallies=tallies,
+        data={"mentions": str(protocol["mentions_digest"]), "dictionary": str(protocol["dictionary"])},
+        details=details | {"errors": dict(errors.most_common()), "no mention is there": alone},
+    )  # fmt: skip
+
+
+def write_predictions(folder: Path, data: Annotated, found: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+    """predictions.jsonl in `folder`: each text's gold places, and what was found."""
+    with written(folder / "predictions.jsonl") as handle:
+        for document, mentions in found.items():
+            gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
+            handle.write(json.dumps({"id": document, "gold": gold, "found": mentions}, ensure_ascii=False) + "\n")
 
 
 def compute(
@@ -189,43 +237,21 @@ def compute(
     linker: LinkerOptions | None = None, files: Files | None = None, work: Work | None = None,
 ) -> Result:  # fmt: skip
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for what cannot be done."""
-    definition, options, files = task(END_TO_END[name]), linker or LinkerOptions(), files or Files()
-    split, (fold,) = folds_of(definition, files, split, (), graph)
-    texts = {m.document: fold.documents[m.document] for m in fold.splits[split]}
-    gold = gold_places(fold.splits[split], fold.dictionary)
-    own = graph or graph_of(fold.dictionary, fold.folder / "graph")
-    pipeline, made = measured(own, chain, texts, options, work or Work(), nil)
-    found = {document: places(mentions, fold.dictionary) for document, mentions in made.found.items()}
-    rows = [tallies_of(found[document], gold[document]) for document in texts]
-    tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
-    errors = Counter(error_of(place, found[document]) for document in texts for place in gold[document])
-    alone = sum(not any(p.start < g.end and g.start < p.end for g in gold[d]) for d in texts for p in found[d])
-    protocol = {
-        "task": name, "split": split, "documents": len(texts), "gold": sum(map(len, gold.values())),
-        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in gold.values() for p in own),
-        "mentions_digest": digest([[m.document, m.start, m.end, m.gold] for m in fold.splits[split]])[:16],
-        "dictionary": fold.dictionary.digest[:16], "graph": fingerprint(own)[:16],
+    data = annotated(name, split, files or Files(), graph)
+    dictionary = data.fold.dictionary
+    own = graph or graph_of(dictionary, data.fold.folder / "graph")
+    pipeline, made = measured(own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil)
+    found = {d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions] for d, mentions in made.found.items()}
+    details = {
+        "linker": {"chain": chain, "models": pipeline.identities, "options": pipeline.settings["options"]},
+        "seconds": round(made.seconds, 2), "start_seconds": round(made.start, 2),
+        "texts_a_second": round(len(data.texts) / max(made.seconds, 1e-9), 1),
     }  # fmt: skip
-    shown = {} if nil is None else {"threshold": nil}
-    result = Result(
-        kind="linking", task=name, split=split, metric=METRIC, protocol=protocol, options=shown,
-        model=Model(chain, "", digest(pipeline.identities)),
-        scores={OVERALL if m == METRIC else m: precision_recall(t) for m, t in tallies.items()}, tallies=tallies,
-        data={"mentions": str(protocol["mentions_digest"]), "dictionary": str(protocol["dictionary"])},
-        details={
-            "linker": {"chain": chain, "models": pipeline.identities, "options": pipeline.settings["options"]},
-            "errors": dict(errors.most_common()), "no mention is there": alone, "seconds": round(made.seconds, 2),
-            "start_seconds": round(made.start, 2), "texts_a_second": round(len(texts) / max(made.seconds, 1e-9), 1),
-        },
-    )  # fmt: skip
+    model = Model(chain, "", digest(pipeline.identities))
+    result = result_of(data, found, own, model, {} if nil is None else {"threshold": nil}, details)
     folder = folder_of(result)
-    with written(folder / "predictions.jsonl") as handle:
-        for document, mentions in made.found.items():
-            line = {
-                "id": document, "gold": [[p.start, p.end, sorted(p.concepts)] for p in gold[document]],
-                "found": [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in mentions],
-            }  # fmt: skip
-            handle.write(json.dumps(line, ensure_ascii=False) + "\n")
+    shown = {d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms] for d, ms in made.found.items()}
+    write_predictions(folder, data, shown)
     return save(replace(result, mlflow_run=log_result(result, name, folder)), folder)
 
 

@@ -24,40 +24,26 @@ from kg.linking.mentions import Mention
 EXTRA = ("spacy", "scispacy", "nmslib")
 
 
-class ScispacyLinker:
-    """NER spans linked to the entity of the nearest name, by the cosine of TF-IDF vectors over character 3-grams.
+class NearestNames:
+    """The entity of the nearest name of a graph, by scispaCy's candidates: cosine of TF-IDF vectors over character 3-grams.
 
-    pipeline: a folder or the name of an installed spaCy pipeline with a component that sets `doc.ents`.
     names: table of the graph's names.  degree: entity id -> number of its triples.
     threshold: least similarity of a link. 0.85 is the project's choice; scispaCy's own linker takes 0.7.
     k: nearest names to look at (scispaCy: 30).
     threads: for building the index; with more than one, neighbours may differ a little from run to run.
 
     Of several entities the most similar one is taken; then the one with the better kind of name (kg.graph.KINDS), the
-    one with most triples, the smallest id. Raises InputError when the extra or the pipeline is missing, or no name is
-    given.
+    one with most triples, the smallest id. Raises InputError when the extra is missing, or no name is given.
     """
 
     def __init__(
-        self,
-        pipeline: str | Path,
-        names: pa.Table,
-        degree: dict[str, int] | None = None,
-        *,
-        threshold: float = 0.85,
-        k: int = 30,
-        threads: int = 1,
+        self, names: pa.Table, degree: dict[str, int] | None = None, *, threshold: float = 0.85, k: int = 30, threads: int = 1
     ) -> None:
-        if missing := [module for module in EXTRA if find_spec(module) is None]:
-            raise InputError(
-                f"the scispaCy linker wants {', '.join(missing)}, not installed here. "
-                "Install the extra: pip install -e '.[scispacy]'"
-            )
+        check_extra()
         if not 0 < threshold <= 1 or k < 1:
             raise InputError(f"threshold: wanted a number in (0, 1], got {threshold}; k: wanted at least 1, got {k}")
         self.threshold, self.k = threshold, k
         self._degree = degree or {}
-        self._pipeline = _pipeline(pipeline)
         self._kind: dict[tuple[str, str], int] = {}
         rank = {kind: i for i, kind in enumerate(KINDS)}
         for entity, name, kind in zip(*(names[c].to_pylist() for c in ("id", "name", "kind")), strict=True):
@@ -67,16 +53,14 @@ class ScispacyLinker:
         self._candidates = _candidate_generator(list(self._kind), threads)
 
     @classmethod
-    def from_graph(cls, graph: KnowledgeGraph, pipeline: str | Path, **options: Any) -> ScispacyLinker:
-        """The linker over all names of `graph`; options as in the class."""
-        degree = dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True))
-        return cls(pipeline, graph.names, degree, **options)
+    def of(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
+        """All names of `graph`; options as in the class."""
+        return cls(graph.names, dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True)), **options)
 
-    def link(self, text: str) -> list[Mention]:
-        """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""
-        spans = [span for span in self._pipeline(text).ents if span.text.strip()]
-        mentions = []
-        for span, candidates in zip(spans, self._candidates([s.text for s in spans], self.k), strict=True):
+    def best(self, strings: list[str]) -> list[tuple[str, float] | None]:
+        """(entity, similarity) of each string; None where no name is near enough."""
+        found: list[tuple[str, float] | None] = []
+        for candidates in self._candidates(strings, self.k) if strings else []:
             ranked = []
             for candidate in candidates:
                 score = round(float(min(max(candidate.similarities), 1.0)), 4)  # equal names differ in the last bits
@@ -84,10 +68,41 @@ class ScispacyLinker:
                 kind = min(self._kind[alias, candidate.concept_id] for alias in near)
                 entity = candidate.concept_id
                 ranked.append((-score, kind, -self._degree.get(entity, 0), entity))
-            if ranked and -min(ranked)[0] >= self.threshold:
-                score, _, _, entity = min(ranked)
-                mentions.append(Mention(span.start_char, span.end_char, entity, -score))
-        return mentions
+            near_enough = ranked and -min(ranked)[0] >= self.threshold
+            found.append((min(ranked)[3], -min(ranked)[0]) if near_enough else None)
+        return found
+
+
+class ScispacyLinker:
+    """NER spans linked to the entity of the nearest name (:class:`NearestNames`).
+
+    pipeline: a spaCy pipeline with a component that sets `doc.ents`; :meth:`from_graph` loads it from a folder, or by the name of
+    an installed one, and raises InputError when the extra or the pipeline is missing, or no name is given.
+    """
+
+    def __init__(self, pipeline: Any, names: NearestNames) -> None:
+        self._pipeline, self.names = pipeline, names
+
+    @classmethod
+    def from_graph(cls, graph: KnowledgeGraph, pipeline: str | Path, **options: Any) -> ScispacyLinker:
+        """The linker over all names of `graph`; options as in :class:`NearestNames`."""
+        check_extra()
+        return cls(_pipeline(pipeline), NearestNames.of(graph, **options))
+
+    def link(self, text: str) -> list[Mention]:
+        """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""
+        spans = [span for span in self._pipeline(text).ents if span.text.strip()]
+        found = zip(spans, self.names.best([s.text for s in spans]), strict=True)
+        return [Mention(span.start_char, span.end_char, *one) for span, one in found if one is not None]
+
+
+def check_extra() -> None:
+    """Raise InputError where spaCy, scispaCy or nmslib is not installed."""
+    if missing := [module for module in EXTRA if find_spec(module) is None]:
+        raise InputError(
+            f"the scispaCy linker wants {', '.join(missing)}, not installed here. "
+            "Install the extra: pip install -e '.[scispacy]'"
+        )
 
 
 def _pipeline(pipeline: str | Path) -> Any:

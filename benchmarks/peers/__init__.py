@@ -1,0 +1,287 @@
+"""Chains of this project and other people's linkers on one end-to-end task: the same graph, texts, machine and scores.
+
+    make peers TASK=NCBI-E2E MIRROR=downloads/
+    make peers TASK=BC5CDR-disease-E2E SPLIT=dev CHAINS="dictionary; dictionary > sapbert" PEERS="gilda phrases" MIRROR=downloads/
+
+Every linker runs in a process of its own (benchmarks.peers.worker) with one thread; it gets the names of the task's dictionary
+and no downloaded model. Peers that this project's environment does not hold are installed into one of their own
+(.cache/peers/<peer>), by pip, at the versions of PEERS. A peer that cannot be installed, or that fails, is a row with the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.finetune import compute as fine_tune
+from benchmarks.linking.ends import METRIC, Annotated, annotated, graph_of, place_of, result_of, write_predictions
+from benchmarks.options import Files
+from benchmarks.results import OVERALL, STYLES, Group, Model, Result, difference, folder_of, grouped, log_result, save
+from benchmarks.tasks.linking import END_TO_END
+from core.files import InputError, digest, read_json, write_json, written
+from core.settings import nearest
+from core.tracking import ROOT, runs_folder
+from datamodules.blurb import sentence_starts
+from experiments.encoders import NotTrained, encoder, folder_name, is_task, trained
+from experiments.pretrain import pretrain
+from inference.chain import DETECTORS, Pipeline, steps_of
+from inference.options import LinkerOptions
+from kg.graph import KnowledgeGraph, fingerprint
+
+LOG = logging.getLogger(__name__)
+AT_ONCE = 32  # texts that are linked together
+CACHE = ROOT / ".cache" / "peers"  # environments of peers
+WORKER = Path(__file__).parent / "worker.py"
+DETECTOR = "{detector}"  # in a peer's options: the task's own
+
+
+class Peer(NamedTuple):
+    """Another linker: its program, what pip installs for it (nothing: this environment has it), the program's options."""
+
+    title: str
+    program: str
+    packages: tuple[str, ...] = ()
+    options: Mapping[str, Any] = {}
+    size: str = ""  # of the installed packages
+
+
+PEERS = {
+    "gilda": Peer("gilda", "gilda", ("gilda==1.6.1",), size="about 400 MB"),
+    "phrases": Peer("spaCy PhraseMatcher", "phrases"),
+    "scispacy": Peer("dictionary > scispaCy's candidates", "scispacy", options={"detector": "dictionary", "threshold": 0.7}),
+    "scispacy-tagger": Peer("tagger > scispaCy's candidates", "scispacy", options={"detector": DETECTOR, "threshold": 0.7}),
+    "medcat": Peer("MedCAT", "medcat", ("medcat==2.9.0", "gensim>=4.3"), size="about 1.3 GB with the CPU build of torch"),
+}  # fmt: skip
+TAGGERS = {
+    "NCBI-E2E": "NCBI/minilm", "BC5CDR-disease-E2E": "BC5-disease/minilm", "BC5CDR-E2E": "BC5-chem/minilm + BC5-disease/minilm",
+}  # fmt: skip  # the tagger of a task's mentions
+
+
+class Run(NamedTuple):
+    """What a linker did: its scores, or why there are none, and what it took."""
+
+    title: str
+    ours: bool
+    result: Result | None
+    reason: str = ""
+
+
+def chains_of(task: str) -> list[str]:
+    """The chains that are compared where none is named."""
+    tagger = TAGGERS.get(task)
+    return ["dictionary", *([f"{tagger} > names", f"{tagger} > sapbert"] if tagger else ["dictionary > sapbert"])]
+
+
+# what is needed first
+
+
+def train_missing(chains: Sequence[str], files: Files) -> None:
+    """Train the taggers and encoders of chains that have not been trained yet; each says how long it takes."""
+    for chain in chains:
+        for word in dict.fromkeys(w.strip() for step in chain.split(">") for w in step.split("+")):
+            task, _, model = word.partition("/")
+            if is_task(word) and "@" not in word and not {model, folder_name(model)} & set(trained(task)):
+                LOG.info(f"{word} is missing: it is fine-tuned first")
+                fine_tune(task, model or None, files=files)
+            elif word not in (*DETECTORS, "names") and not is_task(word):
+                try:
+                    encoder(word)
+                except NotTrained as error:
+                    LOG.info(f"{error}\nIt is pre-trained first, with PROFILE=small")
+                    pretrain(error.paper)
+        steps_of(chain)
+
+
+def environment(name: str, peer: Peer) -> str:
+    """The interpreter that has a peer's packages, installed first where they are not. Raises InputError where pip fails."""
+    if not peer.packages:
+        return sys.executable
+    folder = CACHE / name
+    python, done = folder / "bin" / "python", folder / "installed.json"
+    if done.is_file() and read_json(done) == list(peer.packages):
+        return str(python)
+    LOG.info(f"{peer.title}: installed into {folder}, a few minutes, {peer.size}")
+    torch = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+    commands = ([sys.executable, "-m", "venv", "--clear", str(folder)], [str(python), "-m", "pip", "install", "--quiet",
+                "--disable-pip-version-check", *(torch if name == "medcat" else []), *peer.packages])  # fmt: skip
+    for command in commands:
+        ended = subprocess.run(command, capture_output=True, text=True)
+        if ended.returncode:
+            raise InputError(f"not installed: {_last(ended.stderr or ended.stdout)}")
+    write_json(done, list(peer.packages))
+    return str(python)
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it ended without a word"
+
+
+# one linker in a process
+
+
+def in_a_process(python: str, program: str, names: Path, texts: Path, options: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """The answer of benchmarks.peers.worker. Raises InputError with the last line of a process that failed."""
+    request = out.with_suffix(".request.json")
+    write_json(request, {"program": program, "names": str(names), "texts": str(texts), "out": str(out), "at_once": AT_ONCE,
+                         "options": dict(options)})  # fmt: skip
+    one_thread = {key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    path = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {"PYTHONPATH": ""}
+    out.unlink(missing_ok=True)
+    environ = {**os.environ, **one_thread, **path}
+    ended = subprocess.run([python, str(WORKER), str(request)], capture_output=True, text=True, env=environ)
+    if ended.returncode or not out.is_file():
+        raise InputError(f"failed: {_last(ended.stderr)}")
+    return dict(read_json(out))
+
+
+def write_lines(path: Path, rows: Sequence[Sequence[Any]]) -> Path:
+    with written(path) as handle:
+        handle.writelines(json.dumps(list(row), ensure_ascii=False) + "\n" for row in rows)
+    return path
+
+
+def names_of(graph: Path) -> list[tuple[str, str, str, str]]:
+    """(concept, name, kind, the concept's preferred name) of all names of a graph."""
+    loaded = KnowledgeGraph.load(graph)
+    preferred = dict(zip(loaded.ids.to_pylist(), loaded.entities["name"].to_pylist(), strict=True))
+    columns = (loaded.names[c].to_pylist() for c in ("id", "name", "kind"))
+    return [(entity, name, kind, preferred[entity]) for entity, name, kind in zip(*columns, strict=True)]
+
+
+def scored(data: Annotated, graph: Path, title: str, identity: str, answer: Mapping[str, Any]) -> Result:
+    """The result of what a process found, saved and logged."""
+    dictionary = data.fold.dictionary
+    found = {d: [place_of(a, b, entity, dictionary) for a, b, entity in answer["found"][d]] for d in data.texts}
+    sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
+    details = {
+        "seconds": round(answer["seconds"], 2), "start_seconds": round(answer["start_seconds"], 2),
+        "sentences_a_second": round(sentences / max(answer["seconds"], 1e-9), 1), "memory": round(answer["memory"]),
+        "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
+    }  # fmt: skip
+    result = result_of(data, found, graph, Model(title, "", identity), {}, details)
+    folder = folder_of(result)
+    write_predictions(folder, data, {d: answer["found"][d] for d in data.texts})
+    return save(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
+
+
+# the table
+
+
+def compute(
+    task: str, chains: Sequence[str] = (), peers: Sequence[str] = (), *, split: str | None = None, graph: Path | None = None,
+    nil: float | None = None, linker: LinkerOptions | None = None, files: Files | None = None,
+) -> tuple[Annotated, list[Run]]:  # fmt: skip
+    """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does not exist."""
+    if task not in END_TO_END:
+        raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
+    for name in peers:
+        if name not in PEERS:
+            raise InputError(f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}")
+    files, linker = files or Files(), linker or LinkerOptions()
+    wanted = list(chains) or chains_of(task)
+    data = annotated(task, split, files, graph)
+    train_missing(wanted, files)
+    own = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
+    place = runs_folder() / "peers" / task / data.split
+    place.mkdir(parents=True, exist_ok=True)
+    names = write_lines(place / "names.jsonl", names_of(own))
+    texts = write_lines(place / "texts.jsonl", list(data.texts.items()))
+    others = [[d, text] for d, text in data.fold.documents.items() if d not in data.texts]
+    train = write_lines(place / "others.jsonl", others)
+    settings = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(linker).items()}
+    runs: list[Run] = []
+    for chain in wanted:
+        pipeline = Pipeline(own, chain, nil, 1, None, **asdict(linker))  # says what is wrong here, and makes the vectors of names
+        pipeline.prepare()
+        LOG.info(f"linking by {chain}")
+        options = {"graph": str(own), "chain": chain, "nil": nil, "linker": settings}
+        answer = in_a_process(sys.executable, "chain", names, texts, options, place / "chain.json")
+        runs.append(Run(chain, True, scored(data, own, chain, digest(pipeline.identities), answer)))
+    for name in peers or PEERS:
+        peer = PEERS[name]
+        LOG.info(f"linking by {peer.title}")
+        options = {"graph": str(own), "train": str(train), **peer.options}
+        try:
+            if options.get("detector") == DETECTOR:
+                options["detector"] = _tagger(task, wanted)
+            python = environment(name, peer)
+            answer = in_a_process(python, peer.program, names, texts, options, place / f"{name}.json")
+            identity = digest([peer.packages, {k: v for k, v in options.items() if k not in ("graph", "train")}, fingerprint(own)])
+            runs.append(Run(peer.title, False, scored(data, own, f"peer {name}", identity, answer)))
+        except InputError as error:
+            runs.append(Run(peer.title, False, None, str(error)))
+    return data, runs
+
+
+def _tagger(task: str, chains: Sequence[str]) -> str:
+    """The detector of the chains that is no dictionary. Raises InputError where there is none."""
+    for chain in chains:
+        if (detect := steps_of(chain).detect) != "dictionary":
+            return detect
+    raise InputError(f"no chain of {task} has a tagger; give one: CHAINS=\"TASK/encoder > names\"")
+
+
+COLUMNS = ("", "strict P", "R", "F1", "95 % interval", "overlap F1", "documents F1", "sentences/s", "start, s", "memory, MB")
+
+
+def rows_of(runs: Sequence[Run]) -> list[list[str]]:
+    """A row for each linker, ours first, in percent; one without scores has its reason."""
+    rows = []
+    for run in runs:
+        if run.result is None:
+            rows.append([run.title, run.reason, *[""] * (len(COLUMNS) - 2)])
+            continue
+        own, details = run.result.scores, run.result.details
+        low, high = grouped([run.result])[run.result.label].interval(METRIC) or (0.0, 0.0)
+        strict = own[OVERALL]
+        rows.append([
+            run.title, *(f"{100 * strict[k]:.1f}" for k in ("precision", "recall", METRIC)), f"{100 * low:.1f} to {100 * high:.1f}",
+            f"{100 * own['overlap'][METRIC]:.1f}", f"{100 * own['documents'][METRIC]:.1f}",
+            f"{details['sentences_a_second']:,.0f}", f"{details['start_seconds']:.1f}", f"{details['memory']:,}",
+        ])  # fmt: skip
+    return rows
+
+
+def comparisons(runs: Sequence[Run]) -> list[str]:
+    """The best chain against each peer, and the dictionary's speed beside the fastest peer of no lower F1 than it."""
+    groups: dict[str, Group] = {r.title: grouped([r.result])[r.result.label] for r in runs if r.result}
+    strict = {r.title: r.result.scores[OVERALL][METRIC] for r in runs if r.result}
+    ours, theirs = ([r.title for r in runs if r.result and r.ours is mine] for mine in (True, False))
+    if not ours or not theirs:
+        return []
+    best = max(ours, key=strict.__getitem__)
+    lines = [f"{best}, strict F1, against {t}: {difference(groups[best], groups[t], METRIC, STYLES['linking'])}" for t in theirs]
+    if "dictionary" in ours:
+        speed = {r.title: r.result.details["sentences_a_second"] for r in runs if r.result}
+        fastest = max(theirs, key=speed.__getitem__)
+        lines.append(
+            f"dictionary beside the fastest peer, {fastest}: {speed['dictionary'] / speed[fastest]:.1f} times the sentences a "
+            f"second, {100 * (strict['dictionary'] - strict[fastest]):+.1f} points"
+        )
+    return lines
+
+
+def report(data: Annotated, runs: Sequence[Run]) -> str:
+    """The table as Markdown, and as runs/tables/peers_<task>_<split>.csv."""
+    rows = [list(COLUMNS), *rows_of(runs)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(COLUMNS))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    out = runs_folder() / "tables" / f"peers_{data.task}_{data.split}.csv"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with written(out) as handle:
+        handle.write(text.getvalue())
+    gold = sum(map(len, data.gold.values()))
+    title = f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one thread"
+    return "\n".join([title, "", *lines, "", *comparisons(runs), "", f"written to {out}"])
