@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve dashboard tasks migrate seal sync
+VERBS := finetune predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
 .PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -61,6 +61,7 @@ counts: $(STAMP)  ## sizes of every available split beside the papers' (TASK= MI
 data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
 sweep: $(STAMP)  ## a grid or a search of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE=)
 serve: $(STAMP)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
+demo: $(STAMP)  ## linked text on a page in one command (WHAT=hpo|medic|cmekg CHAIN= PORT=)
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 tasks: $(STAMP)  ## list the tasks
 migrate: $(STAMP)  ## convert the scores of earlier versions into results, once

@@ -53,11 +53,11 @@ class Verb(NamedTuple):
 POSITIONS = {
     "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "peers": ("task",),
     "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",),
-    "counts": ("task",), "data": ("task",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
+    "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
 }  # fmt: skip
 NAMES = (
-    "graph", "pretrain", "finetune", "predict", "link", "serve", "embed", "evaluate", "peers", "compare", "table", "figures",
-    "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
+    "graph", "pretrain", "finetune", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
+    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
 )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
     about = command.function.__doc__ or ""
     more = about.partition("Examples:")[2]
     more = f"Examples:{more.rstrip()}" if more else ""
-    if "chain" in options_of(command.function):
+    if {"chain", "chains"} & set(options_of(command.function)):
         more += f"\n\n{CHAINS}"
     text = help_text(f"kepl {verb}", about.partition("Examples:")[0], options_of(command.function, extra), command.positions, more)
     if verb == "finetune" and command.function is verbs.finetune:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -36,6 +37,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.entities import Entities
 from app.guards import UNTIL, BodyLimit, HostCheck, guarded, refused
+from core.files import InputError
 from inference.chain import Linked, Pipeline, as_record
 from inference.detectors import BATCH
 
@@ -167,12 +169,13 @@ class Batches:
 
 
 def create_app(
-    pipeline: Pipeline, token: str | None = None, limits: Limits = Limits(), names: Sequence[str] = ()  # noqa: B008  never changed
-) -> FastAPI:
+    pipeline: Pipeline, token: str | None = None, limits: Limits = Limits(), names: Sequence[str] = (),  # noqa: B008  never changed
+    examples: Sequence[str] = (),
+) -> FastAPI:  # fmt: skip
     """The server of a chain.
 
     token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides the machine's own, that it is
-    asked as.
+    asked as.  examples: sentences that the page offers.
     """
     batches, entities = Batches(pipeline, limits), Entities(pipeline.graph)
     measures = Measures(batches.waiting.qsize)
@@ -227,7 +230,7 @@ def create_app(
     def health() -> dict[str, Any]:
         """Whether the server answers, and with what."""
         return {"status": "ok", "chain": " > ".join(s for s in pipeline.steps if s), "entities": len(pipeline.types),
-                "token": token is not None}  # fmt: skip
+                "token": token is not None, "examples": list(examples)}  # fmt: skip
 
     @app.get("/metrics", dependencies=[Depends(allowed)])
     def metrics() -> Response:
@@ -266,6 +269,22 @@ def create_app(
     app.add_middleware(Measured, measures=measures)
     app.add_middleware(HostCheck, names=names)
     return app
+
+
+def start(
+    pipeline: Pipeline, host: str, port: int, limits: Limits = Limits(), connections: int = 1000, names: Sequence[str] = (),  # noqa: B008
+    examples: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Serve a chain until a signal; KEPL_TOKEN is asked of every client. Raises InputError for an address that cannot be had."""
+    pipeline.prepare()
+    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples)
+    try:
+        listening = socket.create_server((host, port), backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--host {host} --port {port}: {error}. Choose another port, or --port 0.") from error
+    address, number = listening.getsockname()[:2]
+    print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
+    run(app, listening, limits.seconds, connections)
 
 
 def run(app: FastAPI, listening: socket.socket, seconds: float, connections: int) -> None:

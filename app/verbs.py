@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsons
 import logging
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -325,25 +324,43 @@ def serve(
       KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
       curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan syndrome"]}'
     """
-    import socket
     from dataclasses import asdict
 
-    from app.serve import Limits, create_app, run
+    from app.serve import Limits, start
     from inference.chain import Pipeline
 
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
     pipeline = Pipeline(graph, chain, nil, top, None, types, **asdict(linker))
-    pipeline.prepare()
-    limits = Limits(bytes=max_bytes, seconds=max_seconds)
-    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names])
-    try:
-        listening = socket.create_server((host, port), backlog=2048)
-    except (OSError, OverflowError) as error:
-        raise InputError(f"--host {host} --port {port}: {error}. Choose another port, or --port 0.") from error
-    address, number = listening.getsockname()[:2]
-    print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
-    run(app, listening, max_seconds, max_connections)
+    start(pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names)
+
+
+def demo(
+    what: Literal["hpo", "medic", "cmekg"] = "hpo", chain: str = "dictionary", host: str = "127.0.0.1", port: int = 8000, *,
+    linker: LinkerOptions, files: Files,
+) -> None:  # fmt: skip
+    """A page with linked text in one command: builds a graph that is at hand, and serves a chain over it.
+
+    Args:
+        what: hpo (phenotypes, with diseases and genes; from an installed package), medic (diseases; MIRROR= or a download) or cmekg
+            (Chinese; from an installed package).
+        chain: What detects mentions, finds candidates and ranks them again; see the end.
+        host: Address; the default is this machine alone.
+        port: Port; 0 takes a free one and prints it.
+
+    Examples:
+      make demo
+      kepl demo cmekg --port 8080
+      kepl demo medic --chain "NCBI/minilm > sapbert" --mirror downloads/
+    """
+    from dataclasses import asdict
+
+    from app.demos import DEMOS, demo_graph
+    from app.serve import start
+    from inference.chain import Pipeline
+
+    pipeline = Pipeline(demo_graph(what, files), chain, **asdict(linker))
+    start(pipeline, host, port, examples=DEMOS[what].examples)
 
 
 def embed(

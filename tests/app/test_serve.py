@@ -79,7 +79,7 @@ def test_an_entity_is_told(client: TestClient, folder: str) -> None:
 
 
 def test_health_page_and_interface(client: TestClient) -> None:
-    assert client.get("/health").json() == {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False}
+    assert client.get("/health").json() == {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False, "examples": []}
     page = client.get("/")
     assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
     for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
@@ -351,6 +351,8 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
     )
     assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()  # or a label's display would win
     assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
+    legend = shown.partition('<fieldset id="legend">')[2].partition("</fieldset>")[0]
+    assert re.findall(r'<span class="type"[^>]*>(.*?)</span> (\d+)', legend) == [("disease", "2"), ("drug", "1")]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")

@@ -1,0 +1,58 @@
+"""`kepl demo`: graphs that are at hand, and sentences to try them on."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.options import Files
+from core.tracking import runs_folder
+
+LOG = logging.getLogger(__name__)
+
+
+class Demo(NamedTuple):
+    """A graph of kg.build.
+
+    source    its reader;  dataset, file  where the file lies that it reads, if no installed package carries one
+    examples  sentences in its language, of this project
+    """
+
+    source: str
+    examples: tuple[str, ...]
+    dataset: str = ""
+    file: str = ""
+
+
+DEMOS = {
+    "hpo": Demo("hpo", (
+        "The boy had seizures, a small head and long fingers; his sister has Marfan syndrome.",
+        "Arachnodactyly, ectopia lentis and aortic root dilatation suggested a disorder of connective tissue.",
+        "She was seen for muscle weakness, ptosis and difficulty swallowing.",
+    )),
+    "medic": Demo("medic", (
+        "Ataxia telangiectasia (AT) raises the risk of breast cancer; AT patients are sensitive to radiation.",
+        "Chronic kidney disease followed years of diabetes mellitus and high blood pressure.",
+        "Two brothers with Duchenne muscular dystrophy died of heart failure.",
+    ), "NCBI-EL", "medic_06Jul2012.txt.gz"),
+    "cmekg": Demo("cmekg", (
+        "患者有糖尿病和高血压，长期服用二甲双胍。",
+        "肺炎常见的症状是发热、咳嗽和呼吸困难。",
+        "类风湿关节炎可以用甲氨蝶呤治疗。",
+    )),
+}  # fmt: skip
+
+
+def demo_graph(what: str, files: Files) -> Path:
+    """The folder of a demo's graph, built first where it is missing. Raises InputError for a file that cannot be had."""
+    from datamodules.sources import fetched, place
+    from kg.build import build
+
+    demo = DEMOS[what]
+    path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
+    folder = runs_folder() / "data" / f"demo-{what}"
+    graph, there = build(demo.source, path, folder)
+    counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
+    LOG.info(f"{folder}: {'' if there else 'built: '}{counts}")
+    return folder
