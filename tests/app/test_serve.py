@@ -79,7 +79,8 @@ def test_an_entity_is_told(client: TestClient, folder: str) -> None:
 
 
 def test_health_page_and_interface(client: TestClient) -> None:
-    assert client.get("/health").json() == {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False, "examples": []}
+    expected = {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False, "examples": []}
+    assert client.get("/health").json() == expected
     page = client.get("/")
     assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
     for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
