@@ -2,7 +2,7 @@
 
 A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts for each mention. A
 concept counts once, at its best name. Of equal scores the name that sorts first comes first, and of one name's concepts
-the id that sorts first.
+those that it is the preferred name of, then the id that sorts first.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ class Names:
     def __init__(self, dictionary: Dictionary, rules: str) -> None:
         self.dictionary, self.rules, self.normalised = dictionary, rules, normaliser(rules)
         owners: dict[str, set[str]] = defaultdict(set)
+        preferred: dict[str, str] = {}
         for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
-            owners[self.normalised(name)].add(concept)
+            own = self.normalised(name)
+            owners[own].add(concept)
+            preferred.setdefault(concept, own)
         self.strings = sorted(owners)
-        self.concepts = {name: sorted(owners[name]) for name in self.strings}
+        self.concepts = {name: sorted(owners[name], key=lambda c: (preferred[c] != name, c)) for name in self.strings}
 
     @cached_property
     def digest(self) -> str:

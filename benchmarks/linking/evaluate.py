@@ -50,7 +50,7 @@ from kg.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 METRIC = "acc@1"
-TIES = "names of equal score in order, concepts of one name by id; a concept once, at its best name"
+TIES = "names of equal score in order; concepts of one name: those that prefer it, then by id; a concept once, at its best name"
 
 
 class Tuned(NamedTuple):

@@ -63,8 +63,9 @@ def scores(ranks: np.ndarray) -> dict[str, float]:
 def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Names) -> dict[str, np.ndarray]:
     """{name: which mentions belong to it}. Strings are compared normalised, concepts by their gold ids.
 
-    direct match: each string is a name of one of the mention's gold concepts in the dictionary; top 100: one of its
-    ids is among the 100 that train has most often (of equally frequent ones those that sort first).
+    direct match: each string is a name of one of the mention's gold concepts in the dictionary; shared name: a string is a name
+    of several concepts; top 100: one of its ids is among the 100 that train has most often (of equally frequent ones those
+    that sort first).
     """
     normalised = names.normalised
     strings = {normalised(m.mention) for m in train}
@@ -78,11 +79,12 @@ def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Na
         seen = normalised(m.mention) in strings
         several = len(m.mention.split()) > 1
         known = bool(ids & set(frequent))
-        rows.append((not several, several, seen, not seen, known, not known, direct, not direct, bool(ids & top),
+        shared = any(len(names.concepts.get(normalised(p), ())) > 1 for p in m.parts)
+        rows.append((not several, several, seen, not seen, known, not known, direct, not direct, shared, bool(ids & top),
                      len(m.parts) > 1))  # fmt: skip
-    table = np.array(rows, dtype=bool).reshape(-1, 10)
     titles = ("single word", "multi-word", "seen mention", "unseen mention", "seen concept", "unseen concept",
-              "direct match", "not direct match", "top 100", "composite")  # fmt: skip
+              "direct match", "not direct match", "shared name", "top 100", "composite")  # fmt: skip
+    table = np.array(rows, dtype=bool).reshape(-1, len(titles))
     return {title: table[:, i] for i, title in enumerate(titles)}
 
 

@@ -54,7 +54,8 @@ class Mention(NamedTuple):
 
 @dataclass(eq=False)
 class Dictionary:
-    """Names to link to: parallel lists of ids and names; a concept's other ids, and the concepts right above it."""
+    """Names to link to: parallel lists of ids and names, a concept's preferred name before its others; a concept's other ids, and
+    the concepts right above it."""
 
     ids: list[str]
     names: list[str]

@@ -146,6 +146,15 @@ def test_names_collapse_and_ties():
     assert [(c.concept, c.name) for c in found] == [("C1", "heart attack"), ("C2", "heart attack"), ("C4", "fever")]
 
 
+def test_a_shared_name_means_the_concept_that_prefers_it():
+    rows = [("C1", "Coma, hepatic"), ("C1", "Coma"), ("C2", "Coma"), ("C2", "Deep coma"), ("C0", "deep coma"), ("C3", "coma")]
+    names = Names(Dictionary(*map(list, zip(*rows, strict=True))), PLAIN)
+    assert names.concepts["coma"] == ["C2", "C3", "C1"] and names.concepts["deep coma"] == ["C0", "C2"]
+    assert [[c.concept for c in found] for found in Exact(names).link(["COMA"], [None])] == [["C2", "C3", "C1"]]
+    tested = [mention(("coma",), (("C1",),)), mention(("hepatic coma",), (("C1",),))]
+    assert s.populations(tested, [], names)["shared name"].tolist() == [True, False]
+
+
 def test_ranked_asks_for_more_until_there_are_enough_concepts():
     many = Dictionary([f"C{i // 30:02d}" for i in range(900)], [f"{i:03d}" for i in range(900)])
     names = Names(many, "none")
