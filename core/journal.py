@@ -125,7 +125,7 @@ class Journal:
 
     def history(self, key: str) -> list[tuple[int, float]]:
         """(step, value) of a metric, in the order they were recorded."""
-        return [(line["step"], line["value"]) for line, _ in _lines(self.path) if line.get("metric") == metric_name(key)]
+        return history(self.folder, key)
 
     # --- delivery
 
@@ -297,6 +297,14 @@ def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
             except ValueError as error:
                 raise InputError(f"{path}: byte {place}: not a line of a journal. Move the file away.") from error
             yield line, place
+
+
+def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
+    """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises InputError without a journal."""
+    path = Path(folder) / NAME
+    if not path.is_file():
+        raise InputError(f"{path}: no journal of a run here; expected the folder of one")
+    return [(line["step"], line["value"]) for line, _ in _lines(path) if line.get("metric") == metric_name(key)]
 
 
 def waiting(folder: str | Path | None = None) -> list[Path]:

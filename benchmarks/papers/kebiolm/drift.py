@@ -1,0 +1,56 @@
+"""Cosine of the entity vectors to their start over the steps of pre-training, from what runs logged."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.files import InputError, written
+from core.journal import history
+from core.tracking import runs_folder
+
+LOG = logging.getLogger(__name__)
+KEYS = {"entities/cosine_to_start": "all", "entities/cosine_to_start_unseen": "never mentioned"}
+COLUMNS = ("run", "entities", "step", "cosine")
+
+
+def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
+    """Draw a line for each run, and one for its entities that the text never mentions; returns the PNG. Raises InputError."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    base = runs_folder() / "kebiolm"
+    folders = [Path(one) for one in runs] or sorted(file.parent for file in base.glob("*/*/seed*/journal.jsonl"))
+    named = {str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders}
+    rows = [
+        (name, entities, step, value)
+        for name, folder in named.items() for key, entities in KEYS.items() for step, value in history(folder, key)
+    ]  # fmt: skip
+    without = [name for name in named if name not in {row[0] for row in rows}]
+    if not rows:
+        raise InputError(f"no run with {next(iter(KEYS))} in {', '.join(map(str, folders)) or base}. Run `make pretrain-kebiolm`.")
+    if without:
+        LOG.warning(f"without such a curve, so not drawn: {', '.join(without)}")
+    out = out or runs_folder() / "figures" / "kebiolm"
+    with written(out / "cosine_to_start.csv") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerows([COLUMNS, *((*row[:3], f"{row[3]:.6f}") for row in rows)])
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    for number, name in enumerate(dict.fromkeys(row[0] for row in rows)):
+        for entities, style in zip(KEYS.values(), ("-", ":"), strict=True):
+            own = [(step, value) for n, e, step, value in rows if (n, e) == (name, entities)]
+            if own:
+                label = name if entities == "all" else f"{name}, {entities}"
+                axis.plot(*zip(*own, strict=True), style, color=f"C{number % 10}", label=label)
+    axis.set(xlabel="step", ylabel="mean cosine to the start", title="Entity vectors of KeBioLM")
+    axis.set_ylim(min(0, axis.get_ylim()[0]), 1.02)
+    axis.legend(fontsize="small")
+    picture = out / "cosine_to_start.png"
+    with written(picture, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=110)
+    print(picture)
+    return picture
