@@ -232,6 +232,7 @@ def read_export(
 ) -> ModuleT:
     """The encoder that :func:`write_export` wrote: `make` (bert, entity vectors, each of `settings`), filled.
 
+    A setting that came after the export was written has its default, which is what the encoder did then.
     Raises InputError when a file or a weight is missing, or is not as it was written.
     """
     folder = Path(folder)
@@ -241,7 +242,7 @@ def read_export(
     verified(folder)
     state = load_file(folder / f"{paper}.safetensors")
     known = json.loads((folder / f"{paper}.json").read_text())
-    encoder = make(load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings})
+    encoder = make(load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings if k in known})
     missing = [k for k in encoder.load_state_dict(state, strict=False).missing_keys if not k.startswith("bert.")]
     if missing:
         raise InputError(f"{folder}/{paper}.safetensors: missing {missing}. Export the run again.")

@@ -26,6 +26,8 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D8  Negatives that are neighbours of the mention are no negatives.
     D9  With `infused` (data) a share of the unmasked mentions takes knowledge in, too, and predicts nothing: under D6 alone
         knowledge first meets real characters, not [MASK], in fine-tuning. The paper's profile has none of it.
+    D10 With `without_neighbours` a linked mention whose entity has no neighbour is infused, too, with what Eq. (7) makes of an empty
+        sum; the paper does not say what becomes of it. Left as it is, its vector cannot be compared with an infused one's.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ class SMedBERT(PaperModule):
         type_attention: bool = True,
         type_state: Literal["sum", "mean"] = "sum",
         type_place: Literal["pre", "post"] = "pre",
+        without_neighbours: bool = False,
         knowledge_losses: bool = True,
         freeze_entities: bool = True,
         scale: float = 10.0,
@@ -106,6 +109,7 @@ class SMedBERT(PaperModule):
             "type_attention": type_attention,
             "type_state": type_state,
             "type_place": type_place,
+            "without_neighbours": without_neighbours,
             "freeze_entities": freeze_entities,
         }
         self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm

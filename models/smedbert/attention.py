@@ -73,9 +73,11 @@ class HybridAttention(nn.Module):
     def forward(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
         """h-bar of every mention (M, d_2), Eq. (4-7).
 
-        mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M, K) bool, at least one
-        of every mention.
+        mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M, K) bool. Of a mention
+        without a neighbour the sum of Eq. (6) is empty, and Eq. (7) of 0 is left.
         """
+        some = there.any(1, keepdim=True)
+        there = there | ~some  # or a softmax over nothing: what comes of it is multiplied by 0
         alpha = self.type_weights(mention, vectors, types, there)
         logits = (self.query(mention)[:, None] @ self.key(vectors).transpose(1, 2))[:, 0] / math.sqrt(vectors.shape[-1])
         if self.type_place == "pre":
@@ -83,7 +85,7 @@ class HybridAttention(nn.Module):
         beta = logits.float().masked_fill(~there, -torch.inf).softmax(1).to(vectors.dtype)  # Eq. (5)
         if self.type_place == "post":
             beta = beta * alpha
-        mixed = (beta[:, None] @ self.value(vectors))[:, 0]  # Eq. (6)
+        mixed = (beta[:, None] @ self.value(vectors))[:, 0] * some  # Eq. (6)
         result: Tensor = self.norm(mixed + self.outer(nn.functional.gelu(self.inner(mixed))))  # Eq. (7)
         return result
 

@@ -13,7 +13,7 @@ from models.encoders import attention_mask_4d, knowledge_layer, read_export, sta
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 #: What an export says about the encoder it holds.
-SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place")
+SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place", "without_neighbours")
 
 
 class SMedBERTEncoder(nn.Module):
@@ -23,6 +23,8 @@ class SMedBERTEncoder(nn.Module):
     entity            (Z, d_2) vectors of the graph's entities, Gamma_ent
     knowledge_after   layers before the knowledge module (the paper's 10 of 12); None: the same share of this encoder's
     hybrid_attention  False: no knowledge module at all (the ablation "- Hybrid Att.")
+    without_neighbours  whether a linked mention that has no neighbour is infused, too, with what Eq. (7) makes of none; False: it
+                      stays as it is
     freeze_entities   keep the entity vectors as they are
     The rest as in :class:`HybridAttention`.
     """
@@ -38,6 +40,7 @@ class SMedBERTEncoder(nn.Module):
         type_attention: bool = True,
         type_state: Literal["sum", "mean"] = "sum",
         type_place: Literal["pre", "post"] = "pre",
+        without_neighbours: bool = False,
         freeze_entities: bool = True,
     ) -> None:
         super().__init__()
@@ -52,6 +55,7 @@ class SMedBERTEncoder(nn.Module):
             "type_attention": type_attention,
             "type_state": type_state,
             "type_place": type_place,
+            "without_neighbours": without_neighbours,
         }
         self.entity = nn.Parameter(entity.clone().float(), requires_grad=not freeze_entities)
         if hybrid_attention:
@@ -65,14 +69,13 @@ class SMedBERTEncoder(nn.Module):
         self.bert.resize_token_embeddings(size)
 
     def infused(self, states: Tensor, mentions: Mentions) -> Tensor:
-        """States (B, L, H) with the knowledge of the mentions that have a neighbour."""
-        there = mentions.neighbours >= 0
-        known = there.any(1)
-        there, span = there[known], mentions.span[known]
-        vectors = self.entity[mentions.neighbours[known].clamp_min(0)]
-        own = self.mention(states, span)
-        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type[known], there)
-        result: Tensor = self.infusion(states, span, knowledge, own)
+        """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or of all."""
+        if not self.settings["without_neighbours"]:
+            mentions = Mentions(*(part[(mentions.neighbours >= 0).any(1)] for part in mentions))
+        vectors = self.entity[mentions.neighbours.clamp_min(0)]
+        own = self.mention(states, mentions.span)
+        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type, mentions.neighbours >= 0)
+        result: Tensor = self.infusion(states, mentions.span, knowledge, own)
         return result
 
     def forward(
