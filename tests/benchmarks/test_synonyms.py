@@ -66,8 +66,8 @@ def test_scores_are_written_and_compared(
     def fake(model: str, *_: Any) -> Any:
         if model == "perfect":
             table = {f"慢性肝炎{chr(0x4E00 + i)}型": np.eye(64)[i // 2] for i in range(40)}
-            return Model("perfect"), {}, {"m": model}, lambda names: np.array([table[n] for n in names])
-        return Model("noise"), {}, {"m": model}, lambda names: rng.normal(size=(len(names), 8))
+            return Model("perfect"), {}, {"m": model}, lambda names: np.array([table[n] for n in names]), None
+        return Model("noise"), {}, {"m": model}, lambda names: rng.normal(size=(len(names), 8)), None
 
     def score(model: str, frequent: int = 2) -> Result:
         return compute(model, samples=made, linked_text=place, frequent=frequent)
@@ -90,11 +90,32 @@ def test_scores_are_written_and_compared(
     assert "against" not in report(score("perfect", 3))  # another Dataset-3: nothing to compare with
 
 
+def test_questions_by_where_knowledge_is_taken_in(
+    folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, place = folders
+    known = synonyms.load(made)
+    with_knowledge = {known[0].query_name, known[0].candidate_names[0], known[2].query_name}
+
+    def vectors(names: Sequence[str], knowledge: bool = True) -> np.ndarray:
+        rows = np.array([np.random.default_rng(sum(map(ord, name))).normal(size=4) for name in names])
+        return rows + np.array([[knowledge and name in with_knowledge] for name in names])
+
+    monkeypatch.setattr(synonyms, "vectors_of", lambda *_: (Model("x"), {}, {}, vectors, lambda names: vectors(names, False)))
+    groups = synonyms.sides(known, vectors, lambda names: vectors(names, False))
+    counts = [sum(n in with_knowledge for n in (s.query_name, s.candidate_names[0])) for s in known]
+    for group, number in zip(synonyms.SIDES, (2, 1, 0), strict=True):
+        assert groups[group].tolist() == [c == number for c in counts] and groups[group].any()
+    result = compute("x", samples=made, linked_text=place)
+    shares = [result.scores[group]["acc@1"] * counts.count(n) for group, n in zip(synonyms.SIDES, (2, 1, 0), strict=True)]
+    assert sum(shares) == pytest.approx(6 * result.scores["D1"]["acc@1"]) and "D1, knowledge on one side" in report(result)
+
+
 def test_a_dataset_without_samples_has_no_score(
     folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = folders
-    vectors = (Model("x"), {}, {}, lambda names: np.random.default_rng(0).normal(size=(len(names), 4)))
+    vectors = (Model("x"), {}, {}, lambda names: np.random.default_rng(0).normal(size=(len(names), 4)), None)
     monkeypatch.setattr(synonyms, "vectors_of", lambda *_: vectors)
     asked = [s._replace(shared=False) for s in synonyms.load(made)]
     monkeypatch.setattr(synonyms, "load", lambda _: asked)

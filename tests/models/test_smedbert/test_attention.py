@@ -41,11 +41,11 @@ def slow_attention(module: HybridAttention, mention: Tensor, vectors: Tensor, ty
     for e, tau in zip(vectors, types, strict=True):
         product = (module.query.weight @ mention) @ (module.key.weight @ e) / math.sqrt(d)
         logits.append(product * alpha[tau] if module.type_place == "pre" else product)  # Eq. (4)
-    beta = torch.stack(logits).exp() / torch.stack(logits).exp().sum()  # Eq. (5)
-    if module.type_place == "post":
+    beta = torch.stack(logits).exp() / torch.stack(logits).exp().sum() if logits else torch.zeros(0)  # Eq. (5)
+    if module.type_place == "post" and types:
         beta = beta * torch.stack([alpha[t] for t in types])
     mixed = sum(
-        b * (module.value.weight @ e + module.value.bias) for b, e in zip(beta, vectors, strict=True)
+        (b * (module.value.weight @ e + module.value.bias) for b, e in zip(beta, vectors, strict=True)), torch.zeros(d)
     )  # Eq. (6)
     inner = gelu(module.inner.weight @ mixed + module.inner.bias)
     return layer_norm(mixed + module.outer.weight @ inner, module.norm)  # Eq. (7)
@@ -63,7 +63,7 @@ def test_hybrid_attention_is_the_equations(
     module = HybridAttention(5, type_attention, type_state, type_place)
     mention, vectors, types = torch.randn(4, 5), torch.randn(4, k, 5), torch.randint(kinds, (4, k))
     there = torch.rand(4, k) < 0.6
-    there[:, 0] = True
+    there[1:, 0], there[0] = True, False  # a mention without a neighbour: an empty sum
     ours = module(mention, vectors, types.masked_fill(~there, -1), there)
     for row in range(4):
         chosen = there[row]

@@ -62,7 +62,7 @@ def slow_losses(model: SMedBERT, batch: SMedBERTBatch) -> Tensor:
         tokens = list(h[0])
         for m, (r, start, end) in enumerate(batch.infused.span.tolist()):
             there = batch.infused.neighbours[m] >= 0
-            if r != row or not there.any():
+            if r != row or not (there.any() or encoder.settings["without_neighbours"]):
                 continue
             own = projected(encoder.mention, h[0, start:end])  # Eq. (2)
             vectors = encoder.entity[batch.infused.neighbours[m][there]]
@@ -104,9 +104,14 @@ def slow_losses(model: SMedBERT, batch: SMedBERTBatch) -> Tensor:
     return torch.stack([language, order, near, fit])
 
 
-@pytest.mark.parametrize("infused", [0.0, 0.5])  # D9
-def test_losses_and_gradients_equal_the_equations(fake_smedbert: Folders, infused: float) -> None:
-    model, batch = module(fake_smedbert, freeze_entities=False), first_batch(fake_smedbert, infused=infused)
+@pytest.mark.parametrize(("infused", "every"), [(0.0, False), (0.5, False), (0.5, True)])  # D9, D10
+def test_losses_and_gradients_equal_the_equations(fake_smedbert: Folders, infused: float, every: bool) -> None:
+    model = module(fake_smedbert, freeze_entities=False, without_neighbours=every)
+    batch = first_batch(fake_smedbert, infused=infused)
+    if every:
+        assert len(batch.infused.span) > 4
+        for part in (batch.infused.neighbours, batch.infused.type):
+            part[::3] = -1
     assert len(batch.masked.span) > 3 and len(batch.candidates) > 20 and (batch.order >= 0).any()
     assert (len(batch.infused.span) > len(batch.masked.span)) == bool(infused)
     ours, slow = model.loss_sums(batch), slow_losses(model, batch)
@@ -143,6 +148,20 @@ def test_a_mention_without_neighbours_leaves_its_tokens_as_they_are(fake_smedber
     plain = model.encoder(batch.input_ids, batch.attention_mask, None, batch.second)
     assert torch.equal(model.encoder(batch.input_ids, batch.attention_mask, lonely, batch.second), plain)
     assert not torch.equal(model.states(batch), plain) and plain.isfinite().all()
+
+
+def test_d10_a_mention_without_neighbours_may_be_infused(fake_smedbert: Folders) -> None:
+    model, batch = module(fake_smedbert, without_neighbours=True).eval(), first_batch(fake_smedbert)
+    assert model.encoder is not None
+    lonely = batch.masked._replace(
+        neighbours=torch.full_like(batch.masked.neighbours, -1), type=torch.full_like(batch.masked.type, -1)
+    )
+    states = torch.randn(*batch.input_ids.shape, model.encoder.hidden_size)
+    changed = (model.encoder.infused(states, lonely) != states).any(-1)
+    inside = torch.zeros_like(changed)
+    for row, start, end in lonely.span.tolist():
+        inside[row, start:end] = True
+    assert torch.equal(changed, inside) and inside.any()
 
 
 def test_knowledge_comes_in_after_five_sixths_of_the_layers(fake_smedbert: Folders) -> None:
@@ -267,7 +286,7 @@ def test_first_losses_are_those_on_record(fake_smedbert: Folders) -> None:
 
 
 def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_path: Path) -> None:
-    model, batch = module(fake_smedbert, type_state="mean").eval(), first_batch(fake_smedbert)
+    model, batch = module(fake_smedbert, type_state="mean", without_neighbours=True).eval(), first_batch(fake_smedbert)
     model.export(tmp_path)
     data(fake_smedbert).export(tmp_path)
     assert model.encoder is not None
@@ -278,6 +297,10 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
     wanted = model.encoder(batch.input_ids, batch.attention_mask)
     torch.testing.assert_close(text(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)
     assert not list(tmp_path.rglob("*.bin")) and not list(tmp_path.rglob("*.pt"))
+    about = json.loads((tmp_path / "smedbert.json").read_text())
+    assert about.pop("without_neighbours") is True  # an export from before there was this setting
+    (tmp_path / "smedbert.json").write_text(json.dumps(about))
+    assert SMedBERTEncoder.from_export(tmp_path).settings["without_neighbours"] is False
     (tmp_path / "smedbert.safetensors").unlink()
     with pytest.raises(InputError, match=r"smedbert\.safetensors"):
         SMedBERTEncoder.from_export(tmp_path)
