@@ -1,13 +1,14 @@
 """Batches for SMedBERT's pre-training (Zhang et al., ACL 2021, Sections 3.4, 3.5 and Appendix B).
 
 The text is that of :mod:`datamodules.ordered`. A masked mention takes in the knowledge of its neighbours in the graph; an
-unmasked one predicts them among negatives, or, a share of them, takes them in as it will in fine-tuning. As everywhere, a
-batch is a function of (seed, step, example).
+unmasked one predicts them among negatives; a share of these takes half of them in, as it will all in fine-tuning, and predicts the
+others. As everywhere, a batch is a function of (seed, step, example).
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ class SMedBERTExample(NamedTuple):
     text: Ordered
     unmasked: np.ndarray  # (m, 3) first token, last token + 1, entity
     masked: np.ndarray  # likewise
-    told: np.ndarray  # likewise, unmasked ones that take knowledge in
+    told: np.ndarray  # likewise, unmasked ones that take half of their neighbours in
     rng: np.random.Generator  # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
     held_out: bool  # other entities to rank its neighbours among are drawn, too
 
@@ -61,13 +62,26 @@ class SMedBERTExample(NamedTuple):
         return self._replace(text=blank(self.text), **none)
 
 
+def halves(told: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Mentions]:
+    """The mentions with half of their neighbours (rounded down), those of the least `noise` (a list of (m, K)), and the rest."""
+    there = told.neighbours.numpy() >= 0
+    order = np.where(there, np.concatenate(noise), 2.0).argsort(1).argsort(1)
+    first = torch.from_numpy(order < there.sum(1, keepdims=True) // 2)
+
+    def only(which: Tensor) -> Mentions:
+        none = {"neighbours": -1, "relation": 0, "direction": 0, "type": -1}
+        return told._replace(**{name: getattr(told, name).where(which, value) for name, value in none.items()})
+
+    return only(first), only(~first)
+
+
 class SMedBERTData(OrderedText):
     """Linked text with neighbours as masked batches.
 
     neighbours   folder of the :class:`NeighbourTable` (``python -m kg.pagerank``)
     k            neighbours a mention at most (the paper's 10)
-    infused      share of the unmasked mentions that take knowledge in and are not asked for their neighbours, which would give
-                 the answer away; 0: masked ones alone take it in, as in the paper
+    infused      share of the unmasked mentions that take half of their neighbours in and are asked for the others: the same ones
+                 would give the answer away; 0: masked ones alone take knowledge in, as in the paper
     n_negatives  negatives a pair (the released code's 35)
     n_ranked     entities that validation ranks the neighbour among at most, itself included: of its type, drawn by Q, and evenly
     The rest as in :class:`OrderedText`.
@@ -109,10 +123,15 @@ class SMedBERTData(OrderedText):
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
         unmasked, hidden_ones, told_ones = (self.linked(numbered(part, 3)) for part in (plain, hidden, told))
-        unmasked = Mentions(*(part[(unmasked.neighbours >= 0).any(1)] for part in unmasked))
-        near = unmasked.neighbours.numpy()
-        pair, place = (near >= 0).nonzero()
-        gold = near[pair, place]
+        every = torch.cat([unmasked.neighbours, told_ones.neighbours])
+        told_ones, rest = halves(told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)])
+        asked = Mentions(*(torch.cat(parts) for parts in zip(unmasked, rest, strict=True)))
+        order = torch.argsort(asked.span[:, 0], stable=True)  # negatives are drawn by sequence
+        order = order[(asked.neighbours[order] >= 0).any(1)]
+        unmasked, near = Mentions(*(part[order] for part in asked)), every[order].numpy()
+        gold_of = unmasked.neighbours.numpy()
+        pair, place = (gold_of >= 0).nonzero()
+        gold = gold_of[pair, place]
         row = unmasked.span[:, 0].numpy()[pair]
         own = [gold[row == r] for r in range(len(examples))]
         drawn = np.concatenate([self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)])

@@ -24,8 +24,8 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences, pairs, masked mentions);
         the paper prints sums.
     D8  Negatives that are neighbours of the mention are no negatives.
-    D9  With `infused` (data) a share of the unmasked mentions takes knowledge in, too, and predicts nothing: under D6 alone
-        knowledge first meets real characters, not [MASK], in fine-tuning. The paper's profile has none of it.
+    D9  With `infused` (data) a share of the unmasked mentions takes half of its neighbours in, and predicts the others: under D6
+        alone knowledge first meets real characters, not [MASK], in fine-tuning. The paper's profile has none of it.
     D10 With `without_neighbours` a linked mention of an entity without neighbours is infused, too, with what Eq. (7) makes of
         an empty sum; the paper does not say what becomes of it. Left as it is, its vector cannot be compared with an infused one's.
 """
