@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+DROPPED, DROPPING = 64 << 20, 3.0  # bytes and seconds of a refused body that are read all the same
 UNTIL = "kepl.until"  #: key of a request's scope: the time of the event loop at which it is given up
 
 
@@ -54,7 +55,11 @@ def _is_address(host: str) -> bool:
 
 
 class BodyLimit:
-    """Refuses bodies of more than `most` bytes before they are read whole, and those that take more than `seconds` to come."""
+    """Refuses bodies of more than `most` bytes before they are read whole, and those that take more than `seconds` to come.
+
+    What a refused client still sends is dropped for a moment: a connection that is closed with bytes unread is reset, and the
+    reset may reach the client before the answer does.
+    """
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
         self.app, self.most, self.seconds = app, most, seconds
@@ -68,7 +73,7 @@ class BodyLimit:
         too_slow = refused(408, f"the body did not come within {self.seconds:g} seconds", closed)
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.most:
-            await too_large(scope, receive, send)
+            await _refuse(too_large, scope, receive, send)
             return
         until = scope[UNTIL] = asyncio.get_running_loop().time() + self.seconds
         read, whole, wrong = 0, False, None
@@ -94,9 +99,31 @@ class BodyLimit:
             if wrong is None:
                 await send(message)
             elif message["type"] == "http.response.start":
-                await wrong(scope, receive, send)
+                if wrong is too_large:
+                    await _refuse(wrong, scope, receive, send)
+                else:
+                    await wrong(scope, receive, send)
 
         await self.app(scope, counted, answered)
+
+
+async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an answer, drop what the client sends meanwhile (DROPPED bytes, DROPPING seconds at most), and end."""
+
+    async def unended(message: Message) -> None:
+        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+
+    await answer(scope, receive, unended)
+    dropped = 0
+    try:
+        async with asyncio.timeout(DROPPING):
+            while dropped < DROPPED and (message := await receive())["type"] == "http.request":
+                dropped += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        pass  # it has had its answer
+    await send({"type": "http.response.body", "body": b""})
 
 
 def guarded(connections: int, seconds: float) -> type[H11Protocol]:

@@ -23,6 +23,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.entities import MOST, Entities
+from app.guards import BodyLimit
 from app.serve import PAGE, Limits, create_app
 from inference.chain import Linked, Pipeline
 from kg.graph import KnowledgeGraph
@@ -221,6 +222,41 @@ def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: s
                 (document,) = answer.json()["documents"]
                 assert document["text"] == f"foozin {i}" and document["mentions"][0]["entity"] == "foozin"
         assert asked.get("/health").json()["status"] == "ok"
+
+
+@pytest.mark.parametrize("length", [b"40", b""])
+def test_what_a_refused_client_still_sends_is_read_before_the_connection_ends(
+    length: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the connection is reset, and the answer may be lost on its way."""
+    sent: list[dict[str, object]] = []
+    chunks = [{"type": "http.request", "body": b"x" * 10, "more_body": i < 3} for i in range(4)]
+
+    async def receive() -> dict[str, object]:
+        if not chunks:
+            await asyncio.sleep(60)
+        return chunks.pop(0)
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append({**message, "left": len(chunks)})
+
+    async def reads_all(scope: object, receive: object, send: object) -> None:
+        while (await receive())["type"] == "http.request":  # type: ignore[operator]
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
+
+    def refused_by(most: int) -> list[dict[str, object]]:
+        scope = {"type": "http", "headers": [(b"content-length", length)] if length else []}
+        asyncio.run(BodyLimit(reads_all, most, 30)(scope, receive, send))  # type: ignore[arg-type]
+        return sent
+
+    start, body, end = refused_by(15)
+    assert start["status"] == 413 and body["more_body"] and b"more than 15 bytes" in body["body"]  # type: ignore[operator]
+    assert start["left"] == (4 if length else 2) and end["left"] == 0 and not end.get("more_body")
+    sent.clear()
+    chunks += [{"type": "http.request", "body": b"x" * 10, "more_body": True}] * 100  # it never ends
+    monkeypatch.setattr("app.guards.DROPPED", 200)
+    assert refused_by(15)[-1]["left"] == 100 - 20 - (0 if length else 2)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "10.0.0.7", "kepl.example.org"])
