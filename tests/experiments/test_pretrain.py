@@ -286,7 +286,8 @@ def test_variants_choose_among_trainings() -> None:
 
     assert results() == ["smedbert"] and results("plain", "smedbert") == ["smedbert", "plain"]
     assert results("losses", "type") == ["type", "losses"]  # in the pipeline's order
-    assert results(paper="kebiolm") == ["transe", "random"] and results(paper="kebiolm", profile="paper") == ["transe"]
+    assert results(paper="kebiolm") == ["transe"] and results("random", "transe", paper="kebiolm") == ["transe", "random"]
+    assert "denoising" in results(paper="genbioel") and "denoising" not in results(paper="genbioel", profile="paper")
     assert results("random", paper="kebiolm", profile="paper") == ["random"]
     before = [s.title for s in commands("smedbert", "small", Path("/w")) if not s.result]
     assert [s.title for s in commands("smedbert", "small", Path("/w"), variants=["k5"]) if not s.result] == before
