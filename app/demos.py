@@ -1,4 +1,4 @@
-"""`kepl demo`: graphs that are at hand, and sentences to try them on."""
+"""`kepl demo`: available graphs, and sentences to try them on."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def demo(
     what: Literal["hpo", "medic", "cmekg"] = "hpo", chain: str = "dictionary", host: str = "127.0.0.1", port: int = 8000, *,
     linker: LinkerOptions, files: Files,
 ) -> None:  # fmt: skip
-    """A page with linked text in one command: builds a graph that is at hand, and serves a chain over it.
+    """A page with linked text in one command: builds an available graph, and serves a chain over it.
 
     Args:
         what: hpo (phenotypes, with diseases and genes; from an installed package), medic (diseases; MIRROR= or a download) or cmekg

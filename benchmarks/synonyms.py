@@ -112,9 +112,15 @@ def compute(
     counts = mention_counts(linked)
     inside = members(known, counts, frequent)
     who, shown, identity, vectors, plain = vectors_of(model, ckpt, linker or LinkerOptions(), linked, seed)
-    found = hits(known, vectors)
+    names = list(dict.fromkeys(name for sample in known for name in (sample.query_name, *sample.candidate_names)))
+    row = dict(zip(names, vectors(names), strict=True))  # each name is encoded once
+
+    def vectors_again(some: Sequence[str]) -> np.ndarray:
+        return np.stack([row[name] for name in some])
+
+    found = hits(known, vectors_again)
     if plain is not None:
-        inside |= sides(known, vectors, plain)
+        inside |= sides(known, vectors_again, plain)
     tallies = {
         f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1) for name, rows in inside.items() if rows.any()
     }

@@ -22,8 +22,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-import pyarrow.compute as pc
-
 from core.files import InputError
 from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
@@ -162,9 +160,8 @@ class Pipeline:
         from datamodules.linking import Dictionary as Rows
         from inference.linkers import Names
 
-        rows = self.graph.names
-        first = pc.sort_indices(pc.not_equal(rows["kind"], "preferred"))  # stable
-        return Names(Rows(rows["id"].take(first).to_pylist(), rows["name"].take(first).to_pylist()), "lower")
+        rows = self.graph.preferred_first()
+        return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower")
 
     def _detector(self, name: str) -> Detector:
         if name == DICTIONARY:

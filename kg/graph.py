@@ -135,6 +135,10 @@ class KnowledgeGraph:
         columns = [self.index_of(self.triples["head"]), relation.to_numpy(), self.index_of(self.triples["tail"])]
         return np.stack([c.astype(np.int64) for c in columns], axis=1)
 
+    def preferred_first(self) -> pa.Table:
+        """The names, every entity's preferred one before its others; the order is otherwise that of the table."""
+        return self.names.take(pc.sort_indices(pc.not_equal(self.names["kind"], "preferred")))  # a stable sort
+
     def degree(self) -> np.ndarray:
         """(entities,) int64: the triples that each entity is head or tail of."""
         ends = [self.index_of(self.triples[column]) for column in ("head", "tail")]

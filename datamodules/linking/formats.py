@@ -304,7 +304,8 @@ def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
     graph = KnowledgeGraph.load(folder)
     rows = Rows(None)
     others: dict[str, list[str]] = graph.manifest.get("alternatives", {})
-    columns = [graph.names[c].to_pylist() for c in ("id", "name", "language")]
+    names = graph.preferred_first()
+    columns = [names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):
         if spoken == language:
             rows.add(str(folder), [bare(identifier), *others.get(identifier, ())], name)

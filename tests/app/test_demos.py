@@ -1,4 +1,4 @@
-"""`kepl demo`: a graph that is at hand, a page with sentences to try."""
+"""`kepl demo`: an available graph, a page with sentences to try."""
 
 from __future__ import annotations
 

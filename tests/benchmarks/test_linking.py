@@ -23,7 +23,9 @@ from benchmarks.results import differing, stored
 from benchmarks.tasks.linking import TASKS, prepared, task, tasks
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, load_linking
+from datamodules.linking.formats import graph_dictionary
 from datamodules.tokenizers import load_tokenizer
+from inference.chain import Pipeline
 from inference.encoders import Embedder, Encoded, index_made_of
 from inference.linkers import (
     BackOff,
@@ -144,6 +146,19 @@ def test_names_collapse_and_ties():
     assert names.concepts["heart attack"] == ["C1", "C2"]  # two concepts of one string: by id
     found = names.ranking([(1, 0.9), (2, 0.9), (0, 0.1)])
     assert [(c.concept, c.name) for c in found] == [("C1", "heart attack"), ("C2", "heart attack"), ("C4", "fever")]
+
+
+def test_a_graph_lists_preferred_names_first(tmp_path):
+    ids, names = ["A", "A", "B", "B"], ["alpha", "shared", "shared", "beta"]
+    rows = {"id": ids, "name": names, "kind": ["synonym", "preferred", "synonym", "preferred"]}
+    made = KnowledgeGraph(table("entities", {"id": ["A", "B"], "name": ["shared", "beta"], "type": ["t"] * 2}),
+                          table("names", rows | {"language": ["en"] * 4, "source": ["x"] * 4}),
+                          table("definitions", {"id": [], "text": []}),
+                          table("triples", {"head": [], "relation": [], "tail": []}), {})  # fmt: skip
+    made.save(tmp_path / "g")
+    for own in (graph_dictionary(tmp_path / "g"), Pipeline(tmp_path / "g").names.dictionary):
+        assert list(zip(own.ids, own.names, strict=True))[:2] == [("A", "shared"), ("B", "beta")]
+    assert Pipeline(tmp_path / "g").names.concepts["shared"] == ["A", "B"]
 
 
 def test_a_shared_name_means_the_concept_that_prefers_it():

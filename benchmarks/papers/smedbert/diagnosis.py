@@ -7,7 +7,7 @@ is. Its vector is the mean of its tokens' states without [CLS] and [SEP], as in 
 
     to plain    cosine of the name read with knowledge to the name read plainly
     to foreign  cosine of the name with its own to the name with another's knowledge: near 1, knowledge shifts all names alike
-    others      mean cosine among different names: near 1, names can hardly be told apart
+    others      mean cosine among different names: near 1, names can hardly be distinguished
     dimensions  (sum of eigenvalues)^2 / sum of their squares, of the covariance of the names' unit vectors: in how many directions
                 names differ; from 1 to the hidden size
     norm        mean length
