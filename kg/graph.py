@@ -136,8 +136,10 @@ class KnowledgeGraph:
         return np.stack([c.astype(np.int64) for c in columns], axis=1)
 
     def preferred_first(self) -> pa.Table:
-        """The names, every entity's preferred one before its others; the order is otherwise that of the table."""
-        return self.names.take(pc.sort_indices(pc.not_equal(self.names["kind"], "preferred")))  # a stable sort
+        """The names by entity, in the table's order, the preferred one of each before its others."""
+        entity = self.names["id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        other = pc.not_equal(self.names["kind"], "preferred").to_numpy()
+        return self.names.take(pa.array(np.lexsort((other, entity))))  # a stable sort
 
     def degree(self) -> np.ndarray:
         """(entities,) int64: the triples that each entity is head or tail of."""
