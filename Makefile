@@ -74,7 +74,7 @@ $(VERBS):
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
 
-scale: $(STAMP)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples)
+scale: $(STAMP)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
 	@$(VENV_PYTHON) -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
 
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build

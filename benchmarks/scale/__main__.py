@@ -117,7 +117,7 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.scale", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--sizes", default="10k,100k", help="numbers of items, smallest first (10k,100k)")
-    parser.add_argument("--only", help="documents, names or triples: the stages that count them; or one stage's name")
+    parser.add_argument("--only", help="documents, names, triples or concepts: the stages that count them; or one stage's name")
     parser.add_argument("--folder", type=Path, help="where data are made; they stay there (default: a temporary folder)")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args(words)

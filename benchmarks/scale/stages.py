@@ -1,7 +1,7 @@
 """What `python -m benchmarks.scale` measures: a function for each stage that prepares its input, and one that is measured.
 
-A stage counts its items: documents, names or triples. What one stage writes is the input of the next with the same items, in one
-folder for each number of them.
+A stage counts its items: documents, names, triples or concepts. What one stage writes is the input of the next with the same
+items, in one folder for each number of them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from benchmarks.made import graph_like, pubmed, umls_like
 from datamodules.corpus import Corpus
 from datamodules.corpus import build as build_corpus
 from datamodules.tokenizers import load_tokenizer
+from experiments.synthetic import umls
 from inference.encoders import Embedder, write_index
 from inference.options import Work
+from kg.build import main as build_graph
 from kg.graph import KnowledgeGraph
+from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus
 from kg.pretrained import pretrained
 from kg.search import Index
@@ -113,6 +116,26 @@ def _train(items: int, at: Path) -> None:
     train(str(at / "triples"), str(at / "transe"), dim=DIM, epochs=1, held_out=0, sparse=True)
 
 
+def _write_release(items: int, at: Path) -> None:
+    """UMLS's files in its proportions: 2.5 names and 6 relations a concept."""
+    umls(at / "release", 1.0, concepts=items, names=items * 5 // 2, relations=6 * items, definitions=items // 100)
+
+
+def _build_umls(items: int, at: Path) -> None:
+    assert build_graph(["umls", str(at / "release"), "--out", str(at / "umls")]) == 0
+
+
+def _link_umls(items: int, at: Path) -> None:
+    """The dictionary linker of all names, and a text of twenty."""
+    graph = KnowledgeGraph.load(at / "umls")
+    rows = np.linspace(0, len(graph.names) - 1, 20).astype(int)
+    assert DictionaryLinker.from_graph(graph).link(", ".join(graph.names["name"].take(rows).to_pylist()))
+
+
+def _train_umls(items: int, at: Path) -> None:
+    train(str(at / "umls"), str(at / "umls_transe"), dim=DIM, epochs=1, batch_size=8192, held_out=0, sparse=True)
+
+
 def _nothing(items: int, at: Path) -> None:
     pass
 
@@ -127,4 +150,7 @@ STAGES = (
     Stage("trie, load", "names", _nothing, _load_trie),
     Stage("graph, load", "triples", _write_triples, _load_graph),
     Stage("TransE, an epoch", "triples", _nothing, _train),
+    Stage("UMLS, build", "concepts", _write_release, _build_umls),
+    Stage("UMLS, load and link", "concepts", _nothing, _link_umls),
+    Stage("UMLS, a TransE epoch", "concepts", _nothing, _train_umls),
 )
