@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
+VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
 .PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -45,6 +45,7 @@ kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/k
 	@$(KEPL) pretrain kg/$* @make
 
 finetune: $(STAMP)  ## fine-tune and score an encoder or a linker on a task (TASK= MODEL= SEEDS= MIRROR=)
+rerank: $(STAMP)  ## a cross-encoder over a linker's candidates, trained and scored (TASK= MODEL= SPLIT= SEED= MIRROR=)
 predict: $(STAMP)  ## a fine-tuned model on new text (MODEL=TASK/encoder TEXT= INPUT= OUTPUT=)
 link: $(STAMP)  ## entities of a graph in text (GRAPH= CHAIN= TEXT= INPUT= OUTPUT=)
 embed: $(STAMP)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)

@@ -51,12 +51,13 @@ class Verb(NamedTuple):
 
 #: A command is a function of app.verbs; these are the options that its plain words give.
 POSITIONS = {
-    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "evaluate": ("task",), "peers": ("task",),
-    "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",), "overlap": ("task",),
-    "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",), "sync": ("folder",),
+    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "rerank": ("task",), "evaluate": ("task",),
+    "peers": ("task",), "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",),
+    "overlap": ("task",), "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",),
+    "sync": ("folder",),
 }  # fmt: skip
 NAMES = (
-    "graph", "pretrain", "finetune", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
+    "graph", "pretrain", "finetune", "rerank", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
     "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
 )  # fmt: skip
 
@@ -144,7 +145,7 @@ def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> t
 
 def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a task, paper or model that there is not, before anything slow is imported."""
-    if verb in ("finetune", "evaluate", "cases") and "task" in given:
+    if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
         from benchmarks.tasks import task as check
         from benchmarks.tasks.linking import END_TO_END
         from benchmarks.tasks.linking import task as check_linking
@@ -154,7 +155,7 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
         if verb != "evaluate" or given["task"] not in END_TO_END:
             (check_linking if linker else check)(given["task"])
     model = given.get("model")
-    if verb in ("finetune", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
+    if verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
         from experiments.encoders import NotTrained, encoder
 
         if ":" in model and model.partition(":")[0] in ("sgns", "glove"):

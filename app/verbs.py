@@ -139,6 +139,42 @@ def finetune_linker(
         print(report(results))
 
 
+def rerank(
+    task: str, model: str = "sapbert", ckpt: str | None = None, start: str | None = None,
+    split: Literal["dev", "test"] | None = None, folds: Sequence[int] = (), graph: Path | None = None, profile: Profile = "small",
+    epochs: int | None = None, seed: int = 0, fresh: bool = False, args: str = "", *, protocol: Protocol, linker: LinkerOptions,
+    files: Files, machine: Machine,
+) -> None:  # fmt: skip
+    """Train a cross-encoder that ranks a linker's candidates again, on a linking task's training mentions, and score it.
+
+    Args:
+        task: Linking task with training mentions.
+        model: Linker that finds the candidates: a paper's run, or an encoder.
+        ckpt: Folder of one exact run of it.
+        start: Encoder that the reranker starts from. Default: the linker's own.
+        split: Split to score. Default: test, or dev where there is no test.
+        folds: Folds of a task that has several. Default: all.
+        graph: Folder of a graph that replaces the task's dictionary.
+        profile: Settings for a laptop (small), or the paper's.
+        epochs: Passes over the training mentions. Default: as experiments/reranker/train.yaml says.
+        seed: Seed of training.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+
+    Examples:
+      make rerank TASK=NCBI-EL MODEL=sapbert SPLIT=dev MIRROR=downloads/
+      kepl rerank NCBI-EL --model sapbert --start minilm --seed 1 --mirror downloads/
+    """
+    from benchmarks.linking.evaluate import report
+    from benchmarks.linking.rerank import compute
+
+    for results in compute(
+        task, model, ckpt=ckpt, start=start, split=split, folds=folds, graph=graph, profile=profile, epochs=epochs, seed=seed,
+        fresh=fresh, args=args, protocol=protocol, linker=linker, files=files, machine=machine,
+    ):  # fmt: skip
+        print(report(results))
+
+
 # --- use --------------------------------------------------------------------------------------------------------------
 
 
@@ -421,8 +457,9 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
 
 def evaluate(
     task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
-    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, chain: str | None = None,
-    threshold: float | None = None, *, protocol: Protocol, linker: LinkerOptions, files: Files, work: Work,
+    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, rerank: str | None = None,
+    chain: str | None = None, threshold: float | None = None, *, protocol: Protocol, linker: LinkerOptions, files: Files,
+    work: Work,
 ) -> None:  # fmt: skip
     """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E) a chain, detection included.
 
@@ -434,6 +471,7 @@ def evaluate(
         folds: Folds of a task that has several. Default: all.
         backoff: An exact match comes before what the model finds.
         graph: Folder of a graph that replaces the task's dictionary.
+        rerank: Model that ranks the linker's candidates again: reranker, its folder, or another linker.
         chain: Of an end-to-end task: what detects mentions, finds candidates and ranks them again. Default: dictionary.
         threshold: Of an end-to-end task: least score of a linked mention. Default: every mention that has a candidate is linked.
 
@@ -448,6 +486,8 @@ def evaluate(
         from benchmarks.linking import ends
 
         chosen = chain or "dictionary"
+        if rerank is not None:
+            raise InputError(f"RERANK=: an end-to-end task has it as its chain's third step: CHAIN='{chosen} > sapbert > {rerank}'")
         found = ends.compute(task, chosen, split=split, graph=graph, nil=threshold, linker=linker, files=files, work=work)
         print(ends.report(found))
         return
@@ -457,7 +497,7 @@ def evaluate(
 
     results = compute(
         task, model, ckpt=ckpt, split=split, folds=folds, backoff=backoff, graph=graph, protocol=protocol, linker=linker,
-        files=files, work=work,
+        files=files, work=work, rerank=rerank,
     )  # fmt: skip
     print(report(results))
 

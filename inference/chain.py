@@ -3,14 +3,14 @@
     detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned tagger (NCBI/minilm, a folder);
                 kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that overlap the longer one
     candidates  names: the entities that have the mention as a name; or a model that links (sapbert, genbioel, kebiolm, any encoder)
-    rerank      a second model that puts the candidates in its own order
+    rerank      a second model that puts the candidates in its own order: a cross-encoder (reranker), or one that links
     nil         a mention whose best candidate scores below is linked to nothing
 
 A chain is written with >: "dictionary", "NCBI/minilm > sapbert", "kebiolm > sapbert > genbioel". The first step detects; the
 second finds candidates; the third ranks them again. Without a second step a dictionary's mention means the entity that it
 names, a KeBioLM's its nearest entities, and every other one the entities of its name. Scores are those of the last step: 1 for
-names, cosines of vectors, mean log probabilities of generated names, dot products of entities; a detector's own score is kept
-beside them.
+names, cosines of vectors, mean log probabilities of generated names, dot products of entities, a cross-encoder's probabilities
+(what is missing to 1 is NIL's); a detector's own score is kept beside them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the chains that need them: a dictionary links at once
-    from inference.linkers import Candidate, Linker, Names
+    from inference.linkers import Linker, Names
+    from inference.reranker import Ranker
 
 DETECTORS = (DICTIONARY, "kebiolm")  #: names that detect, beside fine-tuned taggers
 
@@ -139,7 +140,8 @@ class Pipeline:
             near = nearest(unknown[0], known)
             raise InputError(f"types: no entity of {self.folder} is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
         self.detectors = [self._detector(name) for name in self.steps.detectors]
-        self.finders = [self._linker(name) for name in self.steps[1:] if name]
+        self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
+        self.ranker = self._ranker(self.steps.rerank) if self.steps.rerank else None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -183,11 +185,18 @@ class Pipeline:
         self.identities[name] = model.identity
         return model.on(self.names, self.work)
 
+    def _ranker(self, name: str) -> Ranker:
+        from inference.reranker import reranking
+
+        model = reranking(name, self.options)
+        self.identities[name] = model.identity
+        return model.on(self.names, self.work)
+
     @cached_property
     def _first(self) -> Linker:
         """What finds the candidates: the second step; without one a KeBioLM's own nearest entities, else names."""
-        if self.finders:
-            return self.finders[0]
+        if self.finder:
+            return self.finder
         if len(self.detectors) == 1 and isinstance(self.detectors[0], EntityDetector):
             return self.detectors[0].reader.on(self.names, self.work)
         return self._linker("names")
@@ -197,7 +206,7 @@ class Pipeline:
         for detector in self.detectors:
             if isinstance(detector, Dictionary):
                 detector.detect(["x" * (FEW + 1)])
-        if self.finders or self.steps.detect != DICTIONARY:
+        if self.finder or self.steps.detect != DICTIONARY:
             _ = self._first
 
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
@@ -231,7 +240,7 @@ class Pipeline:
         return linked._replace(entity=best.entity, name=best.name, type=kind or self.types.get(best.entity), score=best.score)
 
     def _ranked(self, texts: Sequence[str], asked: Sequence[Asked]) -> list[list[Option]]:
-        if not self.finders and self.steps.detect == DICTIONARY:
+        if not self.finder and self.steps.detect == DICTIONARY:
             entities = [a.found.entity for a in asked]
             return [[] if entity is None else [Option(entity, self.preferred[entity], 1.0)] for entity in entities]
         if not asked:
@@ -241,9 +250,8 @@ class Pipeline:
         mentions = [a.string for a in asked]
         contexts = [marked(texts[a.text], a.found.start, a.found.end) for a in asked]
         first = self._first.link(mentions, contexts)
-        if len(self.finders) > 1:
-            order = self.finders[1].link(mentions, contexts)
-            first = [reordered(one, two) for one, two in zip(first, order, strict=True)]
+        if self.ranker:
+            first = self.ranker.rank(mentions, contexts, first)
         return [
             [Option(c.concept, self.preferred.get(c.concept, c.name), c.score) for c in ranking] for ranking in first
         ]
@@ -258,14 +266,6 @@ def _read_again(
     if pipeline.settings != settings:
         raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
     return pipeline
-
-
-def reordered(candidates: Sequence[Candidate], order: Sequence[Candidate]) -> list[Candidate]:
-    """`candidates` in the order, and with the scores, of another linker; those that it does not rank come last."""
-    allowed = {c.concept for c in candidates}
-    first = [c for c in order if c.concept in allowed]
-    ranked = {c.concept for c in first}
-    return [*first, *(c for c in candidates if c.concept not in ranked)]
 
 
 def as_record(mention: Linked) -> dict[str, Any]:

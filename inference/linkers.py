@@ -43,7 +43,7 @@ class Names:
     def __init__(self, dictionary: Dictionary, rules: str) -> None:
         self.dictionary, self.rules, self.normalised = dictionary, rules, normaliser(rules)
         owners: dict[str, set[str]] = defaultdict(set)
-        preferred: dict[str, str] = {}
+        preferred = self.preferred = dict[str, str]()  #: {concept: its first name, normalised}
         for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
             own = self.normalised(name)
             owners[own].add(concept)

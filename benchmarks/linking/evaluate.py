@@ -45,6 +45,7 @@ from experiments.encoders import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
+from inference.reranker import Reranked, reranking
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, normaliser, one_name
 
@@ -229,12 +230,12 @@ def protocol_record(
 def compute(
     name: str, model: str = "tfidf", *, ckpt: str | None = None, split: str | None = None, folds: Sequence[int] = (),
     backoff: bool = False, graph: Path | None = None, protocol: Protocol | None = None, linker: LinkerOptions | None = None,
-    files: Files | None = None, tuned: Tuned | None = None, work: Work | None = None,
+    files: Files | None = None, tuned: Tuned | None = None, work: Work | None = None, rerank: str | None = None,
 ) -> list[Result]:  # fmt: skip
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
     backoff: an exact match comes before what the model finds.  tuned: instead of `model`, where every fold has its own.
-    work: who encodes the dictionary's names.
+    work: who encodes the dictionary's names.  rerank: the model that ranks the candidates again.
     Raises InputError for a task, model or split that there is not, and when no mention can be scored.
     """
     definition = task(name)
@@ -243,9 +244,14 @@ def compute(
     scored, own = Model(model), dict[str, Any]()
     if tuned:
         scored, own = tuned.model, dict(tuned.options)
-    elif model not in BASELINES:
+    elif model in BASELINES:
+        if rerank:
+            raise InputError(f"RERANK={rerank}: it ranks what a model finds; MODEL={model} is a baseline. Take another MODEL=")
+    else:
         chosen = encoder(model, ckpt)
         linkers = [linkable_of(chosen, options)]
+        if rerank:
+            linkers = [Reranked(linkers[0], reranking(rerank, options), rerank)]
         scored = model_of(model, chosen)
     numbers = sorted(set(folds))
     split, loaded = folds_of(definition, files, split, numbers, graph)

@@ -12,10 +12,11 @@ from torch import nn
 from core.files import InputError, read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
-from inference.chain import Linked, Option, Pipeline, Steps, as_record, reordered, steps_of
+from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate
+from inference.reranker import Ordered
 from inference.taggers import Tagger, load
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
@@ -106,25 +107,27 @@ def test_only_mentions_of_some_types(small: str) -> None:
         Pipeline(small, types=["diseas"])
 
 
-def test_a_reranker_orders_candidates_and_adds_none() -> None:
+class Says:
+    """A linker that says the same of every mention."""
+
+    def __init__(self, ranking: Sequence[Candidate]) -> None:
+        self.ranking = list(ranking)
+
+    def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[list[Candidate]]:
+        return [self.ranking for _ in mentions]
+
+
+def test_a_linker_as_reranker_orders_candidates_and_adds_none() -> None:
     a, b, c = (Candidate(x, x, s) for x, s in (("a", 0.9), ("b", 0.8), ("c", 0.7)))
     order = [Candidate("x", "x", 5.0), Candidate("c", "c", 4.0), Candidate("a", "a", 3.0)]
-    assert reordered([a, b, c], order) == [order[1], order[2], b]
-    assert reordered([], order) == [] and reordered([a], []) == [a]
+    assert Ordered(Says(order)).rank(["m", "m"], [None, None], [[a, b, c], []]) == [[order[1], order[2], b], []]
+    assert Ordered(Says([])).rank(["m"], [None], [[a]]) == [[a]]
 
 
 def test_the_third_step_orders_what_the_second_found(small: str) -> None:
-    class Ranked:
-        """A linker that says the same of every mention."""
-
-        def __init__(self, *concepts: str) -> None:
-            self.ranking = [Candidate(c, c, float(-i)) for i, c in enumerate(concepts)]
-
-        def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[list[Candidate]]:
-            return [self.ranking for _ in mentions]
-
     pipeline = Pipeline(small, "dictionary > names")
-    pipeline.finders = [Ranked("D1", "D2"), Ranked("foozin", "D2", "D1")]
+    pipeline.finder = Says([Candidate("D1", "D1", 0.0), Candidate("D2", "D2", -1.0)])
+    pipeline.ranker = Ordered(Says([Candidate(c, c, float(-i)) for i, c in enumerate(("foozin", "D2", "D1"))]))
     (found,) = pipeline.link([TEXT])
     assert {tuple(c.entity for c in m.candidates) for m in found} == {("D2", "D1")} and found[0].score == -1.0
 

@@ -1,0 +1,250 @@
+"""Batches for the reranker: a mention in its text beside all its candidates (Sanz-Cruzado and Lever, BioNLP 2025).
+
+A folder of samples holds ``train.jsonl``, ``held_out.jsonl`` and a manifest; a line is a :class:`Sample`. The model reads
+
+    [CLS] mention [SEP] left mention right [SEP] candidate 1 [SEP] candidate 2 [SEP] ...
+
+with segment 1 from the first candidate on. Without context the second part is the mention alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
+from datamodules.contexts import balanced, sides
+from datamodules.rows import attention, padded
+from datamodules.steps import Flat, held_out_batches, length_order, make_batch, train_batches
+from datamodules.tokenizers import load_tokenizer
+
+FILE = "reranker_inputs.json"
+AGAIN = "Make the samples again."
+
+
+class Sample(NamedTuple):
+    """A mention to rank candidates for, best first; `right`: the numbers of those that are right, none where none is."""
+
+    mention: str
+    context: str | None  # as datamodules.contexts.marked makes it
+    candidates: list[str]
+    scores: list[float]  # of whatever found the candidates
+    right: list[int]
+
+
+def save_samples(folder: str | Path, samples: Mapping[str, Sequence[Sample]], **manifest: Any) -> Path:
+    """Write samples (train, held_out) to `folder`, with a manifest. Raises InputError where either has none."""
+    for part in ("train", "held_out"):
+        if not samples.get(part):
+            raise InputError(f"{folder}: no mention for {part}; a reranker needs more texts with linked mentions")
+    with written_folder(folder) as partial:
+        for part, rows in samples.items():
+            with written(partial / f"{part}.jsonl") as handle:
+                handle.writelines(json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in rows)
+        sums = {path.name: sha256(path) for path in sorted(partial.iterdir())}
+        counts = {part: len(rows) for part, rows in samples.items()}
+        counts["without a right candidate"] = sum(not row.right for row in samples["train"])
+        write_json(partial / "manifest.json", {**manifest, "kind": "reranker", "counts": counts, "sha256": sums})
+    return Path(folder)
+
+
+def load_samples(folder: str | Path) -> dict[str, list[Sample]]:
+    """{part: samples} of a folder that :func:`save_samples` wrote. Raises InputError where it is none, or damaged."""
+    folder = Path(folder)
+    manifest = read_object(folder / "manifest.json")
+    if manifest.get("kind") != "reranker":
+        raise InputError(f"{folder}/manifest.json: no samples of a reranker. {AGAIN}")
+    check_files(folder, manifest.get("sha256"), AGAIN)
+    found: dict[str, list[Sample]] = {}
+    for part in ("train", "held_out"):
+        found[part] = []
+        for where, record in json_lines(folder / f"{part}.jsonl", advice=AGAIN):
+            try:
+                found[part].append(Sample(**record))
+            except TypeError as error:
+                raise InputError(f"{where}: expected the fields {', '.join(Sample._fields)} ({error})") from error
+    return found
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much the model reads, in tokens without special ones.
+
+    candidates  most candidates; further ones are not looked at
+    mention, context, name  tokens of a mention, of the text around it (half on each side if both need it), of a candidate
+    """
+
+    candidates: int = 10
+    mention: int = 16
+    context: int = 32
+    name: int = 12
+
+    def __post_init__(self) -> None:
+        if min(self.candidates, self.mention, self.name) < 1 or self.context < 0:
+            raise InputError(f"{self}: expected at least 1 (context: 0)")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest input."""
+        return 3 + 2 * self.mention + self.context + self.candidates * (self.name + 1)
+
+
+class RerankerExample(NamedTuple):
+    """One mention as the model reads it."""
+
+    ids: list[int]
+    second: list[int]  # segment
+    owner: list[int]  # number of the candidate that a token belongs to; K for none
+    scores: np.ndarray  # (K,) less the first one; 0 where there is no candidate
+    there: np.ndarray  # (K + 1,) bool: candidates that exist; the last is NIL
+    right: np.ndarray  # (K + 1,) bool
+    counts: bool = True
+
+    def blank(self) -> RerankerExample:
+        return self._replace(counts=False)
+
+
+class RerankerBatch(NamedTuple):
+    """B mentions with at most K candidates, and NIL behind them; L tokens."""
+
+    input_ids: Tensor  # (B, L)
+    attention_mask: Tensor  # (B, L)
+    second: Tensor  # (B, L)
+    owner: Tensor  # (B, L)
+    scores: Tensor  # (B, K)
+    there: Tensor  # (B, K + 1) bool
+    right: Tensor  # (B, K + 1) bool; no entry in a row that does not count
+    counts: Tensor  # (1,) mentions
+
+
+class RerankerInputs:
+    """Samples into tokens.  tokenizer: the encoder's, a folder or hub name."""
+
+    def __init__(self, tokenizer: Any, sizes: Sizes) -> None:
+        self.tokenizer, self.sizes = tokenizer, sizes
+
+    @classmethod
+    def from_export(cls, folder: str | Path) -> RerankerInputs:
+        """As :meth:`export` wrote them."""
+        return cls(load_tokenizer(str(folder)), Sizes(**read_object(Path(folder) / FILE)))
+
+    def export(self, folder: str | Path) -> None:
+        self.tokenizer.save_pretrained(folder)
+        write_json(Path(folder) / FILE, asdict(self.sizes))
+
+    def tokens(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+        return ids
+
+    def example(self, sample: Sample, order: Sequence[int] | None = None) -> RerankerExample:
+        """A sample's best K candidates, in `order` or best first."""
+        sizes, sep = self.sizes, self.tokenizer.sep_token_id
+        most = min(sizes.candidates, len(sample.candidates))
+        chosen = list(range(most)) if order is None else [n for n in order if n < most]
+        mention = self.tokens(sample.mention)[: sizes.mention]
+        left, right = map(self.tokens, sides(sample.mention, sample.context))
+        before, after = balanced(len(left), len(right), sizes.context)
+        ids = [self.tokenizer.cls_token_id, *mention, sep, *left[len(left) - before :], *mention, *right[:after], sep]
+        owner, second = [sizes.candidates] * len(ids), [0] * len(ids)
+        scores, there, is_right = np.zeros(sizes.candidates, np.float32), *np.zeros((2, sizes.candidates + 1), bool)
+        for place, number in enumerate(chosen):
+            own = [*self.tokens(sample.candidates[number])[: sizes.name], sep]
+            ids += own
+            owner += [place] * len(own)
+            second += [1] * len(own)
+            scores[place] = sample.scores[number] - sample.scores[0]
+            there[place], is_right[place] = True, number in sample.right
+        there[-1], is_right[-1] = True, not is_right.any()
+        return RerankerExample(ids, second, owner, scores, there, is_right)
+
+    def batch(self, examples: Sequence[RerankerExample]) -> RerankerBatch:
+        counted = np.array([example.counts for example in examples])
+        arrays = (
+            padded([e.ids for e in examples], self.tokenizer.pad_token_id), attention([e.ids for e in examples]),
+            padded([e.second for e in examples], 0), padded([e.owner for e in examples], self.sizes.candidates),
+            np.stack([e.scores for e in examples]), np.stack([e.there for e in examples]),
+            np.stack([e.right for e in examples]) & counted[:, None], np.array([counted.sum()], np.float32),
+        )  # fmt: skip
+        return RerankerBatch(*(torch.from_numpy(array) for array in arrays))
+
+
+class RerankerData(pl.LightningDataModule):
+    """Samples as batches. A batch is a function of (seed, step, sample) alone.
+
+    samples      folder that :func:`save_samples` wrote
+    tokenizer    the encoder's: a folder or hub name
+    batch_size   mentions per optimiser step over all processes and accumulated batches
+    shuffle      candidates stand in a drawn order in training, so that places say nothing; their scores do
+    candidates, mention, context, name   as in :class:`Sizes`
+    """
+
+    def __init__(
+        self, samples: str, tokenizer: str, batch_size: int = 16, shuffle: bool = True, candidates: int = 10, mention: int = 16,
+        context: int = 32, name: int = 12, eval_batch_size: int = 32, num_workers: int = 0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.folder, self.tokenizer_name, self.batch_size, self.shuffle = samples, tokenizer, batch_size, shuffle
+        self.sizes = Sizes(candidates, mention, context, name)
+        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
+        self.inputs: RerankerInputs | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        if self.inputs is not None:
+            return
+        self.inputs = RerankerInputs(load_tokenizer(self.tokenizer_name), self.sizes)
+        parts = load_samples(self.folder)
+        self.samples = [*parts["train"], *parts["held_out"]]
+        self.train, self.held_out = np.split(np.arange(len(self.samples)), [len(parts["train"])])
+        self.lengths = np.array([len(self.inputs.example(sample).ids) for sample in self.samples])
+        if len(self.train) < self.batch_size:
+            raise InputError(
+                f"{self.folder}: {len(self.train)} mentions are fewer than one batch of {self.batch_size}. "
+                "Use more data or a smaller batch_size."
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the mentions; what is left over after whole batches waits its turn."""
+        return len(self.train) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) sample numbers of an epoch: shuffled, batches of similar length, in random order."""
+        return length_order(self.train, self.lengths, self.batch_size, np.random.default_rng([self.seed, epoch]))
+
+    def example(self, index: int, rng: np.random.Generator, held_out: bool) -> RerankerExample:
+        assert self.inputs is not None
+        sample = self.samples[index]
+        drawn = None if held_out or not self.shuffle else rng.permutation(len(sample.candidates)).tolist()
+        return self.inputs.example(sample, drawn)
+
+    def collate(self, examples: list[RerankerExample]) -> RerankerBatch:
+        assert self.inputs is not None
+        return self.inputs.batch(examples)
+
+    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> RerankerBatch:
+        """:func:`datamodules.steps.make_batch`."""
+        made: RerankerBatch = make_batch(self, indices, epoch, blank)
+        return made
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out mention once, over all processes; equally many batches for each."""
+        return held_out_batches(self, self.held_out, self.lengths, self.eval_batch_size)
+
+    def export(self, folder: str) -> None:
+        """Write the tokenizer and the sizes of inputs into `folder`."""
+        assert self.inputs is not None
+        self.inputs.export(folder)
