@@ -141,9 +141,9 @@ def finetune_linker(
 
 def rerank(
     task: str, model: str = "sapbert", ckpt: str | None = None, start: str | None = None,
-    split: Literal["dev", "test"] | None = None, folds: Sequence[int] = (), graph: Path | None = None, profile: Profile = "small",
-    epochs: int | None = None, seed: int = 0, fresh: bool = False, args: str = "", *, protocol: Protocol, linker: LinkerOptions,
-    files: Files, machine: Machine,
+    split: Literal["dev", "test"] | None = None, folds: Sequence[int] = (), graph: Path | None = None, epochs: int | None = None,
+    seed: int = 0, fresh: bool = False, args: str = "", *, protocol: Protocol, linker: LinkerOptions, files: Files,
+    machine: Machine,
 ) -> None:  # fmt: skip
     """Train a cross-encoder that ranks a linker's candidates again, on a linking task's training mentions, and score it.
 
@@ -155,7 +155,6 @@ def rerank(
         split: Split to score. Default: test, or dev where there is no test.
         folds: Folds of a task that has several. Default: all.
         graph: Folder of a graph that replaces the task's dictionary.
-        profile: Settings for a laptop (small), or the paper's.
         epochs: Passes over the training mentions. Default: as experiments/reranker/train.yaml says.
         seed: Seed of training.
         fresh: Train again what is finished.
@@ -169,8 +168,8 @@ def rerank(
     from benchmarks.linking.rerank import compute
 
     for results in compute(
-        task, model, ckpt=ckpt, start=start, split=split, folds=folds, graph=graph, profile=profile, epochs=epochs, seed=seed,
-        fresh=fresh, args=args, protocol=protocol, linker=linker, files=files, machine=machine,
+        task, model, ckpt=ckpt, start=start, split=split, folds=folds, graph=graph, epochs=epochs, seed=seed, fresh=fresh,
+        args=args, protocol=protocol, linker=linker, files=files, machine=machine,
     ):  # fmt: skip
         print(report(results))
 
@@ -487,7 +486,7 @@ def evaluate(
 
         chosen = chain or "dictionary"
         if rerank is not None:
-            raise InputError(f"RERANK=: an end-to-end task has it as its chain's third step: CHAIN='{chosen} > sapbert > {rerank}'")
+            raise InputError(f"RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary > sapbert > {rerank}'")
         found = ends.compute(task, chosen, split=split, graph=graph, nil=threshold, linker=linker, files=files, work=work)
         print(ends.report(found))
         return

@@ -186,8 +186,10 @@ class Pipeline:
         return model.on(self.names, self.work)
 
     def _ranker(self, name: str) -> Ranker:
-        from inference.reranker import reranking
+        from inference.reranker import Ordered, reranking
 
+        if name in (DICTIONARY, "names"):
+            return Ordered(self._linker(name))
         model = reranking(name, self.options)
         self.identities[name] = model.identity
         return model.on(self.names, self.work)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from core.files import digest
+from core.files import InputError, digest
 from datamodules.reranker import RerankerInputs, Sample
 from experiments.encoders import Encoder, encoder
 from inference.linkers import Candidate, Linker, Names, Ranking
@@ -141,6 +141,14 @@ def reranking_of(chosen: Encoder, options: LinkerOptions) -> Reranking:
         RerankerModel.from_export(chosen.folder), RerankerInputs.from_export(chosen.folder), chosen.identity,
         checked_device(options.device), options.precision == "bf16",
     )  # fmt: skip
+
+
+def finds_nothing(chosen: Encoder, options: LinkerOptions) -> Linkable:
+    """Raises InputError: a cross-encoder needs another linker's candidates."""
+    raise InputError(
+        f"{chosen.name}: a reranker finds no candidates. Make it a chain's third step "
+        f"('dictionary > sapbert > {chosen.name}'), or evaluate with MODEL=sapbert RERANK=reranker"
+    )
 
 
 class Reranked:

@@ -45,7 +45,7 @@ from experiments.encoders import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
-from inference.reranker import Reranked, reranking
+from inference.reranker import Reranked, reranking_of
 from kg.linking.abbreviations import long_forms, written_out
 from kg.names import BIOSYN, normaliser, one_name
 
@@ -251,7 +251,8 @@ def compute(
         chosen = encoder(model, ckpt)
         linkers = [linkable_of(chosen, options)]
         if rerank:
-            linkers = [Reranked(linkers[0], reranking(rerank, options), rerank)]
+            then = encoder(rerank)
+            linkers = [Reranked(linkers[0], reranking_of(then, options), then.name)]
         scored = model_of(model, chosen)
     numbers = sorted(set(folds))
     split, loaded = folds_of(definition, files, split, numbers, graph)

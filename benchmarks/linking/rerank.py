@@ -13,12 +13,9 @@ import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import yaml
+from typing import Any
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.linking.finetune import task_settings
 from benchmarks.options import Files, Protocol
 from benchmarks.results import Result, folder_name, model_of
 from benchmarks.tasks.linking import task
@@ -64,8 +61,8 @@ def samples_of(linker: Linkable, fold: scoring.Prepared, work: Work | None = Non
 def compute(
     name: str, model: str = "sapbert", *, ckpt: str | None = None, start: str | None = None, split: str | None = None,
     folds: Sequence[int] = (), graph: Path | None = None, protocol: Protocol | None = None, linker: LinkerOptions | None = None,
-    files: Files | None = None, profile: Literal["small", "paper"] = "small", epochs: int | None = None, seed: int = 0,
-    fresh: bool = False, args: str = "", machine: Machine | None = None,
+    files: Files | None = None, epochs: int | None = None, seed: int = 0, fresh: bool = False, args: str = "",
+    machine: Machine | None = None,
 ) -> list[list[Result]]:  # fmt: skip
     """Train on every fold; the results of evaluation (benchmarks.linking.evaluate) without and with the reranker.
 
@@ -79,7 +76,6 @@ def compute(
     resolved = scoring.resolved(given, definition)
     chosen = encoder(model, ckpt)
     first, own = linkable_of(chosen, linker), encoder(start).folder if start else chosen.folder
-    settings = task_settings(yaml.safe_load(CONFIG.read_text()), name, profile, epochs)
     split, loaded = scoring.folds_of(definition, files, split, folds, graph)
     tuned = []
     for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
@@ -100,7 +96,7 @@ def compute(
         words += ["--seed_everything", str(seed), "--data.init_args.samples", str(samples)]
         words += ["--model.init_args.encoder", own, "--data.init_args.tokenizer", own]
         words += ["--result", str(work / f"result-{seed}.json")]
-        words += [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        words += ["--trainer.max_epochs", str(epochs)] if epochs else []
         words += ["--fresh", "true"] if fresh else []
         run_stages([Stage(f"fold {number}", words + shlex.split(args), CONFIG.parent.name)], work)
         export = read_json(work / f"result-{seed}.json")["export"]

@@ -48,6 +48,10 @@ def test_a_reranker_is_trained_scored_and_used(
     again = next(r for r in stored("linking", "NCBI-EL") if r.options.get("rerank") == "reranker")
     assert again.scores == ours.scores
     assert main([*words, f"RERANK={export}"]) == 0
+    assert all("/" not in str(r.options.get("rerank", "")) for r in stored("linking", "NCBI-EL"))
+    capsys.readouterr()
+    assert main(["evaluate", "NCBI-EL", place, "MODEL=reranker"]) == 2
+    assert "a reranker finds no candidates" in capsys.readouterr().err
 
 
 def test_what_reranking_refuses(data: Path, tiny: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

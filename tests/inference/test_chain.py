@@ -132,6 +132,11 @@ def test_the_third_step_orders_what_the_second_found(small: str) -> None:
     assert {tuple(c.entity for c in m.candidates) for m in found} == {("D2", "D1")} and found[0].score == -1.0
 
 
+def test_names_may_be_the_third_step(small: str) -> None:
+    pipeline = Pipeline(small, "dictionary > names > names")
+    assert pipeline.link([TEXT]) == Pipeline(small, "dictionary > names").link([TEXT])
+
+
 @pytest.fixture
 def model(fake_kebiolm: Folders) -> KeBioLMEncoder:
     torch.manual_seed(1)
