@@ -7,7 +7,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.precision import Precision
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 
 def warmup_linear(step: int, warmup: int, total: int) -> float:
@@ -74,6 +76,19 @@ class PaperModule(pl.LightningModule):
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts are global already.
         return (sums / total * weight).sum() * accumulate * self.trainer.world_size
 
+    def configure_gradient_clipping(
+        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: Any = None
+    ) -> None:
+        """Clip gradients as Lightning does, but in bf16-mixed with a fused optimizer, too.
+
+        Lightning refuses that as it does in float16, although bfloat16 scales no loss.
+        """
+        if self.trainer.scaler is None and gradient_clip_val:
+            algorithm = {} if gradient_clip_algorithm is None else {"gradient_clip_algorithm": gradient_clip_algorithm}
+            Precision.clip_gradients(self.trainer.precision_plugin, optimizer, gradient_clip_val, **algorithm)
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
     def configure_optimizers(self) -> Any:
         groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
         for name, parameter in self.named_parameters():
@@ -85,7 +100,7 @@ class PaperModule(pl.LightningModule):
                 for (rate, decay), p in sorted(groups.items(), key=lambda g: g[0])
             ],
             betas=self.betas,
-            fused=True,
+            fused=self.trainer.scaler is None,  # float16 scales the loss, which a fused step would undo after clipping
         )
         total = int(self.trainer.estimated_stepping_batches)
         steps = self.warmup_steps

@@ -148,8 +148,39 @@ def test_the_rate_changes_with_every_step() -> None:
 
 def test_only_matrices_decay() -> None:
     model = Fitted(weight_decay=0.3, warmup_steps=None)
-    model._trainer = SimpleNamespace(estimated_stepping_batches=10)  # type: ignore[assignment]
+    model._trainer = SimpleNamespace(estimated_stepping_batches=10, scaler=None)  # type: ignore[assignment]
     names = {id(p): name for name, p in model.named_parameters()}
     groups = model.configure_optimizers()["optimizer"].param_groups
     decay = {names[id(p)]: group["weight_decay"] for group in groups for p in group["params"]}
     assert decay == {"linear.weight": 0.3, "linear.bias": 0.0, "norm.weight": 0.0, "norm.bias": 0.0}
+
+
+class Trained(Weighted):
+    """Trains on (x, counts), and keeps the norm of the gradients that a step takes."""
+
+    norm: Tensor
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        return self.sums(*batch).sum()
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.before = self.linear.weight.grad.norm()  # type: ignore[union-attr]
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        self.norm = self.linear.weight.grad.norm()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("limit", [0.0, 0.01])
+def test_gradients_are_clipped_in_every_precision(precision: Any, limit: float) -> None:
+    """PROFILE=paper trains in bf16-mixed, in which Lightning refuses to clip gradients for a fused optimizer."""
+    torch.manual_seed(0)
+    model, loader = Trained(), torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data(), COUNTS), 12)
+    trainer = pl.Trainer(
+        accelerator="cpu", max_steps=1, precision=precision, gradient_clip_val=limit, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, loader)
+    assert model.before > 1
+    assert float(model.norm) == pytest.approx(limit or float(model.before), rel=1e-3)

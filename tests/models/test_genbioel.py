@@ -32,7 +32,7 @@ def module(
     torch.manual_seed(0)
     model = GenBioEL(**{"encoder": fake.bart, "dropout": 0.0, "lr": 3e-3, "warmup_steps": 0, **arguments})  # type: ignore[arg-type]
     model._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50,
+        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50, scaler=None,
         strategy=SimpleNamespace(reduce=lambda value, reduce_op: value),
     )  # fmt: skip
     model.configure_model()

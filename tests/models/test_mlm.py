@@ -69,6 +69,7 @@ def test_beta2_is_adamws(fake_mlm: Folders) -> None:
     for settings, wanted in (({}, 0.999), ({"beta2": 0.98}, 0.98)):
         model, _ = module(fake_mlm, **settings)
         model._trainer.estimated_stepping_batches = 10  # type: ignore[misc]
+        model._trainer.scaler = None  # type: ignore[misc]
         optimizer = model.configure_optimizers()["optimizer"]
         assert {group["betas"] for group in optimizer.param_groups} == {(0.9, wanted)}
 

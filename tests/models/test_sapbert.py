@@ -272,7 +272,7 @@ def module(fake: Folders, groups: int = 4, **arguments: object) -> tuple[SapBERT
     torch.manual_seed(0)
     model = SapBERT(fake.bert, **{"dropout": 0.0, "lr": 1e-3, **arguments})  # type: ignore[arg-type]
     model._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50
+        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50, scaler=None
     )
     model.configure_model()
     return model, data
