@@ -102,20 +102,21 @@ def entity_ranks(
 
     among: (E,) bool, the rows that count besides the gold one; None: all. Of equal scores the gold one takes the middle place.
     """
-    query, table = query.float(), table.float()
-    chunks = [(begin, min(begin + chunk, len(table))) for begin in range(0, len(table), chunk)]
-    own, rank = query.new_empty(len(query), 1), query.new_ones(len(query), dtype=torch.double)
-    for begin, end in chunks:  # by the same product as the others' scores: equal rows have equal scores
-        here = ((gold >= begin) & (gold < end)).nonzero()[:, 0]
-        if len(here):
-            own[here] = (query @ table[begin:end].T)[here, gold[here] - begin, None]
-    for begin, end in chunks:
-        scores = query @ table[begin:end].T
-        counts = torch.arange(begin, end, device=table.device)[None] != gold[:, None]
-        if among is not None:
-            counts &= among[begin:end]
-        rank += ((scores > own) & counts).sum(1) + ((scores == own) & counts).sum(1) / 2
-    return rank
+    with torch.autocast(query.device.type, enabled=False):  # scores that round alike would share a rank
+        query, table = query.float(), table.float()
+        chunks = [(begin, min(begin + chunk, len(table))) for begin in range(0, len(table), chunk)]
+        own, rank = query.new_empty(len(query), 1), query.new_ones(len(query), dtype=torch.double)
+        for begin, end in chunks:  # by the same product as the others' scores: equal rows have equal scores
+            here = ((gold >= begin) & (gold < end)).nonzero()[:, 0]
+            if len(here):
+                own[here] = (query @ table[begin:end].T)[here, gold[here] - begin, None]
+        for begin, end in chunks:
+            scores = query @ table[begin:end].T
+            counts = torch.arange(begin, end, device=table.device)[None] != gold[:, None]
+            if among is not None:
+                counts &= among[begin:end]
+            rank += ((scores > own) & counts).sum(1) + ((scores == own) & counts).sum(1) / 2
+        return rank
 
 
 def multi_similarity(

@@ -203,7 +203,8 @@ def test_one_step_of_every_config(
     for stem in configs:
         layers = ("kebiolm/pretrain", *([f"kebiolm/{stem}"] if stem != "pretrain" else []), "common/tiny")
         monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, "argv", ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers), BLANK])
+        precision = ["--trainer.precision", "bf16-mixed"] if stem in ("pretrain_l4", "pretrain_mlm") else []  # as on a GPU
+        monkeypatch.setattr(sys, "argv", ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers), BLANK, *precision])
         result = train(built(CLI))
         assert result["steps"] == 1 and all(v == v for v in result["end"].values())
         folder = Path(result["folder"])
