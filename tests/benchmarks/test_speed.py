@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from transformers import BertConfig, BertModel
 
 from benchmarks.speed import __main__ as speed
@@ -15,6 +17,7 @@ from benchmarks.speed import (
     kebiolm_link,
     linking,
     miner,
+    names_embedding,
     neighbours,
     probe,
     pubmed_link,
@@ -188,6 +191,30 @@ def test_kebiolm_link_prints_its_result(capsys, monkeypatch):
     assert speed.main(["kebiolm_link", "--json", "--texts", "2"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     assert found["equal"] and [s["same"] for s in found["settings"][:2]] == [1.0, 1.0] and len(found["settings"]) == 3
+
+
+def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
+    """Figures of few names; a word is missing in each query."""
+    small = hpo.read(fake_hpo.write(tmp_path, 60))
+    monkeypatch.setattr(names_embedding.hpo, "read", lambda: small)
+    monkeypatch.setattr(names_embedding, "shortened", lambda names: [name[1:] for name in names])
+    assert speed.main(["names_embedding", "--json", "--names", "60"]) in (0, 1)
+    result = json.loads(capsys.readouterr().out)
+    (setting,) = result["settings"]
+    assert set(result) >= set(speed.KEYS) and result["equal"] == (setting["same"] >= 0.99)
+    assert 0 < setting["int8_same"] <= 1 and setting["queries"] == 60
+
+
+def test_queries_lack_a_word():
+    assert [len(q.split()) for q in names_embedding.shortened(["a b", "a b c", "d e f g"])] == [2, 3]
+
+
+def test_names_embedding_tells_vectors_that_differ(monkeypatch):
+    answers = iter([(2.0, torch.zeros(100)), (1.0, torch.arange(100) // 98), (1.0, torch.zeros(100))])
+    monkeypatch.setattr(names_embedding, "timed", lambda *_: next(answers))
+    own = SimpleNamespace(encoder=torch.nn.Linear(2, 2), bf16=False)
+    found = names_embedding.measured(own, ["a"] * 100, ["a"] * 100)
+    assert (found["ratio"], found["same"], found["equal"], found["int8_same"]) == (2.0, 0.98, False, 1.0) and not own.bf16
 
 
 def test_probe_prints_its_result(capsys, monkeypatch):
