@@ -1,4 +1,4 @@
-"""Entities out of text: detect mentions -> expand abbreviations -> find candidates -> rank them again -> leave out NIL.
+"""Entities out of text: detect mentions -> expand abbreviations, split composites -> find candidates -> rerank -> leave out NIL.
 
     detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned tagger (NCBI/minilm, a folder);
                 kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that overlap the longer one
@@ -29,6 +29,7 @@ from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary,
 from inference.options import LinkerOptions, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
+from kg.linking.composites import parts_of
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the chains that need them: a dictionary links at once
     from inference.linkers import Linker, Names
@@ -49,6 +50,8 @@ class Linked(NamedTuple):
     """A mention, and what it means: the best of `candidates`, or nothing (NIL).
 
     type: the detector's, else the entity's. score: the best candidate's; detector_score: the detector's, where it has one.
+    part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian cancer"); each part is a Linked
+    of its own, with the place of the whole.
     """
 
     start: int
@@ -61,15 +64,17 @@ class Linked(NamedTuple):
     candidates: tuple[Option, ...] = ()
     long_form: str | None = None
     detector_score: float | None = None
+    part: str | None = None
 
 
 class Asked(NamedTuple):
-    """A detected mention: its text's number, what the detector says of it, and the string that is looked for."""
+    """A detected mention, or a part of it: its text's number, what the detector says of it, and the string that is looked for."""
 
     text: int
     found: Detected
     string: str
     long_form: str | None
+    part: str | None = None
 
 
 class Steps(NamedTuple):
@@ -165,6 +170,9 @@ class Pipeline:
         rows = self.graph.preferred_first()
         return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower")
 
+    def _known(self, phrase: str) -> bool:
+        return self.names.normalised(phrase) in self.names.concepts
+
     def _detector(self, name: str) -> Detector:
         if name == DICTIONARY:
             return Dictionary(self.graph)
@@ -219,12 +227,15 @@ class Pipeline:
     def link(self, texts: Sequence[str]) -> list[list[Linked]]:
         """The mentions of each text, in order, with what they mean."""
         asked: list[Asked] = []
+        split = self.finder is not None or self.steps.detect != DICTIONARY  # a dictionary's mention is a name already
         for number, (text, mentions) in enumerate(zip(texts, self.detect(texts), strict=True)):
             forms = long_forms(text) if mentions and "(" in text else {}
             for mention in mentions:
                 own = text[mention.start : mention.end]
                 long = written_out(own, forms) if forms else own
-                asked.append(Asked(number, mention, long, long if long != own else None))
+                parts = parts_of(long, self._known) if split else [long]
+                for part in parts:
+                    asked.append(Asked(number, mention, part, long if long != own else None, part if len(parts) > 1 else None))
         ranked = self._ranked(texts, asked)
         found: list[list[Linked]] = [[] for _ in texts]
         for one, ranking in zip(asked, ranked, strict=True):
@@ -236,7 +247,7 @@ class Pipeline:
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
         options, (start, end, kind, score, _) = tuple(ranking), asked.found
         best = options[0] if options and (self.nil is None or options[0].score >= self.nil) else None
-        linked = Linked(start, end, text[start:end], None, None, kind, None, options, asked.long_form, score)
+        linked = Linked(start, end, text[start:end], None, None, kind, None, options, asked.long_form, score, asked.part)
         if best is None:
             return linked
         return linked._replace(entity=best.entity, name=best.name, type=kind or self.types.get(best.entity), score=best.score)

@@ -53,6 +53,21 @@ def test_a_chain_is_taken_apart() -> None:
         steps_of("sapbert")
 
 
+def test_a_composite_mention_is_linked_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both parts stand at the place of the whole; a mention that is a name, and what a dictionary finds, is not split."""
+    names = [("D1", "breast cancer", "exact", "en"), ("D2", "ovarian cancer", "exact", "en")]
+    folder = str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    text = "Breast and ovarian cancer; ovarian cancer"
+    places = [Detected(0, 25, None, 0.9, None), Detected(27, 41, None, 0.8, None)]
+    pipeline = Pipeline(folder, "dictionary > names")
+    monkeypatch.setattr(pipeline, "detect", lambda texts: [places])
+    (found,) = pipeline.link([text])
+    assert [(m.start, m.end, m.entity, m.part) for m in found] == [
+        (0, 25, "D1", "Breast cancer"), (0, 25, "D2", "ovarian cancer"), (27, 41, "D2", None),
+    ]  # fmt: skip
+    assert [m.entity for m in Pipeline(folder).link([text])[0]] == ["D2", "D2"]
+
+
 def test_a_dictionary_answers_the_same_before_and_after_it_has_its_automaton(small: str) -> None:
     pipeline = Pipeline(small)
     detector = pipeline.detectors[0]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.losses import entity_softmax
+from models.losses import entity_ranks, entity_softmax
 
 
 def plain(query: Tensor, table: Tensor, gold: Tensor | None, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,3 +86,11 @@ def test_bf16_autocast_does_not_change_the_answer() -> None:
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="wanted \\(M, d\\) and \\(E, d\\)"):
         entity_softmax(torch.zeros(2, 3), torch.zeros(5, 4))
+
+
+def test_ranks_are_of_float32_scores_whatever_the_precision() -> None:
+    """Scores that bfloat16 rounds alike do not share a rank."""
+    table = torch.eye(1, 8) * torch.linspace(1, 1.01, 200)[:, None]  # (200, 8): row k is the k-th best from the end
+    query, gold = torch.eye(1, 8).expand(3, 8), torch.tensor([0, 150, 199])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert entity_ranks(query, table, gold).tolist() == [200, 50, 1]

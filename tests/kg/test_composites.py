@@ -1,0 +1,37 @@
+"""Composite mentions: split where every part is known and the whole is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kg.linking.composites import expansions, parts_of
+
+KNOWN = {"breast cancer", "ovarian cancer", "breast", "head", "nausea", "vomiting", "head and neck cancer", "neck cancer",
+         "cancer of breast", "cancer of ovary", "type 1 diabetes", "type 2 diabetes", "lung cancer"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mention", "parts"),
+    [
+        ("breast and ovarian cancer", ["breast cancer", "ovarian cancer"]),
+        ("breast, lung, and ovarian cancer", ["breast cancer", "lung cancer", "ovarian cancer"]),
+        ("breast/ovarian cancer", ["breast cancer", "ovarian cancer"]),
+        ("breast and/or ovarian cancer", ["breast cancer", "ovarian cancer"]),
+        ("nausea and vomiting", ["nausea", "vomiting"]),
+        ("cancer of breast and ovary", ["cancer of breast", "cancer of ovary"]),
+        ("type 1 and 2 diabetes", ["type 1 and 2 diabetes"]),  # both ends are shared: left whole
+        ("head and neck cancer", ["head and neck cancer"]),  # a name itself
+        ("breast and nasal cancer", ["breast and nasal cancer"]),  # one part is no name
+        ("breast cancer", ["breast cancer"]),
+        ("nausea and nausea", ["nausea and nausea"]),
+        ("nausea,", ["nausea,"]),
+        ("and", ["and"]),
+    ],
+)
+def test_parts(mention: str, parts: list[str]) -> None:
+    assert parts_of(mention, KNOWN.__contains__) == parts
+
+
+def test_readings_in_order() -> None:
+    assert list(expansions("a b and c d")) == [["a b d", "c d"], ["a b", "a c d"], ["a b", "c d"]]
+    assert list(expansions("/".join("abcdefghi"))) == []  # longer than any coordination
