@@ -43,7 +43,7 @@ class ERNIEBatch(NamedTuple):
     asked: Tensor  # (P, 3) row, first token, last token + 1 of every mention
     candidates: Tensor  # (P, C) entities: its own, the sequence's others, drawn ones; -1 for none
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, P
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}

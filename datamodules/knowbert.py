@@ -46,7 +46,7 @@ class KnowBERTBatch(NamedTuple):
     order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
     mentions: Candidates  # those that are not masked
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, mentions with two candidates or more
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}

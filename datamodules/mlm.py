@@ -6,7 +6,7 @@ Text comes as a built corpus (``python -m datamodules.corpus``); its mentions ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ class MLMBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     labels: Tensor  # (B, L) original id where a token is predicted, else -100
     counts: Tensor  # (1,) predicted tokens
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}

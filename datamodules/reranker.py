@@ -125,7 +125,7 @@ class RerankerBatch(NamedTuple):
     there: Tensor  # (B, K + 1) bool
     right: Tensor  # (B, K + 1) bool; no entry in a row that does not count
     counts: Tensor  # (1,) mentions
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0}

@@ -44,6 +44,11 @@ class Layout(NamedTuple):
     tokens: Tensor  # (T,) the places of its tokens in the flattened mask
     places: Places
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is masked."""
+        return len(self.tokens) == self.mask.numel()
+
 
 class Packing(NamedTuple):
     """The T tokens of B sequences, one sequence behind the other, in place of an attention mask."""
@@ -73,11 +78,13 @@ def packed_attention(
         )
         return result
     _, offsets, longest = attention_mask
-    ragged = (
-        nested_tensor_from_jagged(x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest).transpose(1, 2)
-        for x in (query, key, value)
-    )
-    read = scaled_dot_product_attention(*ragged, dropout_p=dropout, scale=scaling)
+
+    def ragged(x: Tensor) -> Tensor:
+        rows = nested_tensor_from_jagged(x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest)
+        return rows.transpose(1, 2)
+
+    own = ragged(query), ragged(key), ragged(value)
+    read = scaled_dot_product_attention(*own, dropout_p=dropout, scale=scaling)
     return read.transpose(1, 2).values()[None], None
 
 
@@ -214,12 +221,14 @@ def _missing(name: str, error: Exception) -> InputError:
 def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | None:
     """The mask that the layers take, from a (B, L) one; None when nothing is masked. That of a :class:`Layout` is not read."""
     known = isinstance(attention_mask, Layout)
-    if known and len(attention_mask.tokens) == attention_mask.mask.numel():
-        return None
+    if isinstance(attention_mask, Layout):
+        if attention_mask.whole:
+            return None
+        attention_mask = attention_mask.mask
     mask: Tensor | None = create_bidirectional_mask(
         config=bert.config,
         inputs_embeds=states,
-        attention_mask=attention_mask.mask if known else attention_mask,
+        attention_mask=attention_mask,
         allow_is_bidirectional_skip=not known,  # transformers reads the whole mask to find out
     )  # type: ignore[assignment]  # flex attention's BlockMask is not used here
     return mask
@@ -230,8 +239,8 @@ def layers_mask(bert: BertModel, states: Tensor, attention_mask: Tensor | Layout
 
     Only of a training batch that has padding (:class:`Layout`); else the mask of :func:`attention_mask_4d`.
     """
-    packs = bert.config._attn_implementation == PACKED and isinstance(attention_mask, Layout)
-    if not packs or len(attention_mask.tokens) == attention_mask.mask.numel():
+    packs = bert.config._attn_implementation == PACKED
+    if not packs or not isinstance(attention_mask, Layout) or attention_mask.whole:
         return attention_mask_4d(bert, states, attention_mask)
     offsets = nn.functional.pad(attention_mask.mask.sum(1).cumsum(0), (1, 0))
     return Packing(attention_mask.tokens, offsets, attention_mask.mask.shape[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ class EMBERTBatch(NamedTuple):
     )
     hidden_ids: Tensor  # (T,) original ids
     counts: Tensor  # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective, sequences
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         sides = {name: self.hidden[:, 5] == number for number, name in enumerate(("atomic", "adjective"))}

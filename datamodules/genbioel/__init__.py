@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -41,7 +41,7 @@ class GenBioELBatch(NamedTuple):
     decoder_input_ids: Tensor  # (B, T); padding stands at the end, where no label looks back at it
     labels: Tensor  # (B, T) the token that follows each, of the name and its </s>; else -100
     counts: Tensor  # (1,) labels
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class KeBioLMBatch(NamedTuple):
     entity: Tensor  # (M,) row of the gold entity in the entity table
     known: Tensor  # (M,) how often the training text mentions the entity
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -69,7 +69,7 @@ class SapBERTBatch(NamedTuple):
     concept: Tensor  # (N,) in the groups' order
     query: Tensor  # (N,) bool: a held-out name that is searched for (validation only)
     counts: Tensor  # (1,) names
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         return {f"tokens{number}": mask > 0 for number, mask in enumerate(self.attention_mask)}

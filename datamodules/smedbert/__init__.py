@@ -47,7 +47,7 @@ class SMedBERTBatch(NamedTuple):
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
     ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
-    places: Places | None = None  # datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
         text = {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
