@@ -79,7 +79,8 @@ def layers(
     found: dict[str, Any] = {"tokens": int(lengths.sum()), "padded_tokens": rows * length}
     for way in ("sdpa", "packed", "compiled"):
         torch.manual_seed(0)
-        bert = new_bert(1000, count, hidden, heads, inner, length).to(device)
+        bert: Any = new_bert(1000, count, hidden, heads, inner, length)
+        bert.to(device)
         bert.set_attn_implementation("packed" if way == "packed" else "sdpa")
         if way == "compiled":
             for layer in bert.encoder.layer:
@@ -167,7 +168,8 @@ def command(name: str, device: str) -> list[str]:
 
 def done_part(name: str, device: str, where: Mapping[str, str]) -> dict[str, Any]:
     """Run a part: its record, with `ok`, `seconds`, and its result or why it failed."""
-    begun, record = time.monotonic(), {"part": name, **where}
+    begun = time.monotonic()
+    record: dict[str, Any] = {"part": name, **where}
     try:
         done = subprocess.run(command(name, device), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
         found = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else None
