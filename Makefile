@@ -20,7 +20,7 @@ $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eva
 KEPL := $(VENV_PYTHON) -m app.cli
 
 VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
-.PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
+.PHONY: help setup $(VERBS) gpu-check gpu-wheels speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -77,6 +77,15 @@ speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|re
 
 scale: $(STAMP)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
 	@$(VENV_PYTHON) -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
+
+# A bare CUDA machine has no network to build .venv with: PYTHON= is taken as it is, and .venv where there is one.
+GPU_PYTHON := $(if $(filter command% environment%,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(VENV_PYTHON)),$(PYTHON)))
+
+gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 PYTHON=python3)
+	@$(GPU_PYTHON) -m benchmarks.gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
+
+gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
+	@$(GPU_PYTHON) bin/wheels.py
 
 docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html

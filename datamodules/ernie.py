@@ -16,8 +16,10 @@ from torch import Tensor
 
 from core.files import InputError
 from datamodules.links import links
+from datamodules.masking import IGNORE
 from datamodules.ordered import Ordered, OrderedText, blank
-from datamodules.rows import numbered, padded
+from datamodules.rows import most, numbered, padded
+from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 
 
@@ -41,6 +43,13 @@ class ERNIEBatch(NamedTuple):
     asked: Tensor  # (P, 3) row, first token, last token + 1 of every mention
     candidates: Tensor  # (P, C) entities: its own, the sequence's others, drawn ones; -1 for none
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, P
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
+
+    def sizes(self) -> dict[str, Any]:
+        return {"most": most(self.mentions.span)}
 
 
 class ERNIEExample(NamedTuple):

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from core.files import InputError
 from datamodules.links import links
+from datamodules.masking import IGNORE
 from datamodules.ordered import Ordered, OrderedText, blank, save_array
-from datamodules.rows import numbered
+from datamodules.rows import longest, most, numbered
+from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import never_matches
 
@@ -44,6 +46,13 @@ class KnowBERTBatch(NamedTuple):
     order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
     mentions: Candidates  # those that are not masked
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, mentions with two candidates or more
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
+
+    def sizes(self) -> dict[str, Any]:
+        return {"most": most(self.mentions.span), "longest": longest(self.mentions.span)}
 
 
 class KnowBERTExample(NamedTuple):

@@ -6,7 +6,7 @@ Text comes as a built corpus (``python -m datamodules.corpus``); its mentions ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, padded
-from datamodules.steps import CorpusData
+from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 
 NO_SPANS = np.zeros((0, 2), np.int64)
@@ -28,6 +28,10 @@ class MLMBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     labels: Tensor  # (B, L) original id where a token is predicted, else -100
     counts: Tensor  # (1,) predicted tokens
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}
 
 
 class MLMExample(NamedTuple):

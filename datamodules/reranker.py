@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
 from datamodules.contexts import balanced, sides
 from datamodules.rows import attention, padded
-from datamodules.steps import Flat, held_out_batches, length_order, make_batch, train_batches
+from datamodules.steps import Flat, Places, held_out_batches, length_order, make_batch, train_batches
 from datamodules.tokenizers import load_tokenizer
 
 FILE = "reranker_inputs.json"
@@ -125,6 +125,10 @@ class RerankerBatch(NamedTuple):
     there: Tensor  # (B, K + 1) bool
     right: Tensor  # (B, K + 1) bool; no entry in a row that does not count
     counts: Tensor  # (1,) mentions
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0}
 
 
 class RerankerInputs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 
@@ -30,3 +32,20 @@ def numbered(tables: Sequence[np.ndarray], width: int) -> np.ndarray:
     """(all, 1 + width) the rows of (m, width) tables of int64, the number of its example before each."""
     rows = [np.column_stack([np.full(len(table), number), table]) for number, table in enumerate(tables) if len(table)]
     return np.concatenate(rows).astype(np.int64) if rows else np.zeros((0, 1 + width), np.int64)
+
+
+def longest(spans: Tensor) -> int:
+    """Tokens of the longest of `spans` (M, 3), rows of row, first, last + 1; 1 without any."""
+    return int((spans[:, 2] - spans[:, 1]).max()) if len(spans) else 1
+
+
+def most(spans: Tensor) -> int:
+    """The most `spans` (M, 3) that one row has, at least 1."""
+    return max(1, int(torch.bincount(spans[:, 0]).max())) if len(spans) else 1
+
+
+def grouped(values: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
+    """((P,) the order that puts equal `values` (P,) beside each other, [(value, how many)] in that order)."""
+    order = values.argsort(stable=True)
+    each, counts = values.unique(return_counts=True)
+    return order, list(zip(each.tolist(), counts.tolist(), strict=True))

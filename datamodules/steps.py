@@ -7,13 +7,14 @@ summed over the micro-batches that one process accumulates for one step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import PreTrainedTokenizerFast
 
@@ -56,6 +57,27 @@ class Exampled(Protocol):
 
     def collate(self, examples: list[Any]) -> Any:
         """The examples as one batch."""
+
+
+#: what the host knows of a batch: the places of what is True in its masks, and numbers that sizes depend on
+Places = Mapping[str, Any]
+
+
+def placed(batch: Any) -> Any:
+    """`batch` with its `places`: what its `masks()` have, found on the host, so that no training step waits for a GPU to find it.
+
+    A batch without a field `places` stays as it is. The places of a mask are (N,) int64, in the flattened mask.
+    """
+    if not hasattr(batch, "places"):
+        return batch
+    masks = {name: mask.flatten().nonzero()[:, 0] for name, mask in batch.masks().items()}
+    return batch._replace(places=masks | (batch.sizes() if hasattr(batch, "sizes") else {}))
+
+
+def places(batch: Any, name: str) -> Tensor:
+    """(N,) the places of what is True in the batch's mask `name`, flattened; a batch of validation has to look for them."""
+    found: Tensor = batch.masks()[name].flatten().nonzero()[:, 0] if batch.places is None else batch.places[name]
+    return found
 
 
 def make_batch(data: Exampled, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
@@ -107,7 +129,7 @@ class _Windows(Dataset[list[Any]]):
         shares = self.data.order(epoch)[position].reshape(self.world, self.accumulate, -1)[self.rank]
         batches = [self.data.batch(share, epoch) for share in shares]
         counts = torch.stack([b.counts for b in batches]).sum(0)
-        return [b._replace(counts=counts) for b in batches]
+        return [placed(b._replace(counts=counts)) for b in batches]
 
 
 class Flat:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from core.files import InputError, write_json
+from models.encoders import Packing
 
 SIDE = 2048  #: of the matrices whose product gives the peak
 
@@ -44,6 +45,12 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
+def states_and_mask(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, Any]:
+    """(states, mask) of a layer's arguments."""
+    states = given[0] if given else named["hidden_states"]
+    return states, given[1] if len(given) > 1 else named.get("attention_mask")
+
+
 class Meter(pl.Callback):
     """Writes what the steps of a training cost to the JSON file `file`; the numbers are process 0's, times the processes.
 
@@ -53,7 +60,9 @@ class Meter(pl.Callback):
 
     def __init__(self, file: str, side: int = SIDE) -> None:
         self.file, self.side = file, side
-        self.tokens, self.flop, self.lengths = 0, 0.0, 0.0
+        self.tokens = 0
+        self.flop: Any = 0.0
+        self.lengths: Any = 0.0  # numbers, or tensors of a packing
         self.marks: list[tuple[float, int, float, float]] = []  # time, tokens, FLOP and tokens x length so far, after each step
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -67,7 +76,7 @@ class Meter(pl.Callback):
         self.hidden = 0
         self.hooks = [
             layer.register_forward_pre_hook(
-                lambda layer, given, named: self.count(layer, given[0] if given else named["hidden_states"], id(layer) in first),
+                lambda layer, given, named: self.count(layer, *states_and_mask(given, named), id(layer) in first),
                 with_kwargs=True,
             )
             for layer in layers
@@ -76,16 +85,19 @@ class Meter(pl.Callback):
             torch.cuda.reset_peak_memory_stats()
         self.mark(trainer)
 
-    def count(self, layer: nn.Module, states: Tensor, first: bool) -> None:
+    def count(self, layer: nn.Module, states: Tensor, mask: Any, first: bool) -> None:
         """Add one pass of `states` (B, L, H) through `layer`; its tokens, too, where it is the first of its stack."""
         rows, length, self.hidden = states.shape
         if torch.is_grad_enabled():
-            self.flop += flop(self.sizes[id(layer)], rows * length, 1, self.hidden, length)
+            # of a packing, (1, T, H), each sequence attends to itself; the number stays on the device until a step's end
+            packed = isinstance(mask, Packing)
+            squares: Any = mask.offsets.diff().double().square().sum() if packed else rows * length**2
+            self.flop += flop(self.sizes[id(layer)], rows * length, 1, self.hidden, squares / (rows * length))
             self.tokens += rows * length * first
-            self.lengths += rows * length**2 * first
+            self.lengths += squares * first
 
     def mark(self, trainer: pl.Trainer) -> None:
-        self.marks.append((_now(trainer.strategy.root_device), self.tokens, self.flop, self.lengths))
+        self.marks.append((_now(trainer.strategy.root_device), self.tokens, float(self.flop), float(self.lengths)))
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *args: Any) -> None:
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs

@@ -66,7 +66,7 @@ class CrossEncoder:
         for start in range(0, len(order), self.batch):
             own = order[start : start + self.batch]
             batch = self.inputs.batch([examples[i] for i in own])
-            moved = type(batch)(*(part.to(self.device) for part in batch))
+            moved = batch._replace(**{k: v.to(self.device) for k, v in batch._asdict().items() if v is not None})
             with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
                 rows = self.model.log_probabilities(moved).exp().cpu().tolist()
             for i, row in zip(own, rows, strict=True):

@@ -64,7 +64,8 @@ class PaperModule(pl.LightningModule):
         total as train/loss at each step's end, and each term's mean under its name in `terms`; not of one that weighs 0.
         """
         accumulate = self.trainer.accumulate_grad_batches
-        weight = sums.new_ones(len(sums)) if weights is None else sums.new_tensor(weights)
+        # Filled, not sent: a tensor made from the host's numbers would make a GPU wait.
+        weight = sums.new_ones(len(sums)) if weights is None else torch.stack([sums.new_full((), w) for w in weights])
         total = self.trainer.strategy.reduce(counts.clone(), reduce_op="sum").clamp_min(1)
         self._window = self._window.to(sums.device) + sums.detach()
         if (batch_idx + 1) % accumulate == 0:

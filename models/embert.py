@@ -33,8 +33,9 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.embert import EMBERTBatch
+from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head, save_masked_lm, start_as_bert
+from models.encoders import last_states, layout, load_bert, load_mlm_head, save_masked_lm, start_as_bert
 from models.heads import MLMHead
 from models.sums import Sums, prefixed, ratio
 
@@ -156,20 +157,18 @@ class EMBERT(PaperModule):
 
     def states(self, batch: EMBERTBatch) -> Tensor:
         """(B, L, H) x_t."""
-        second = batch.second if self.bert.config.type_vocab_size > 1 else None
-        result: Tensor = self.bert(batch.input_ids, batch.attention_mask, token_type_ids=second).last_hidden_state
-        return result
+        return last_states(self.bert, batch.input_ids, layout(batch), batch.second)
 
     def word_logits(self, states: Tensor, batch: EMBERTBatch) -> tuple[list[Tensor], list[Tensor]]:
         """(logits (N, V), labels (N,)) of the masked LM and of the atomic and adjective parts: one product with the embeddings.
 
         Only tokens to be predicted take part, so the cost is theirs, not that of padded slots. (Section 5 of the spec)
         """
-        predicted = batch.mlm_labels != -100
-        vectors, biases = [self.head.transformed(states[predicted])], [self.head.bias]
-        labels = [batch.mlm_labels[predicted]]
-        for side, head in enumerate(self.parts):
-            chosen = batch.hidden[:, 5] == side
+        predicted = places(batch, "predicted")
+        vectors, biases = [self.head.transformed(states.flatten(0, 1)[predicted])], [self.head.bias]
+        labels = [batch.mlm_labels.flatten()[predicted]]
+        for side, head in zip(SIDES, self.parts, strict=False):
+            chosen = places(batch, side)
             vectors.append(head.transformed(states, batch.hidden[chosen]))  # type: ignore[operator]
             biases.append(head.bias)  # type: ignore[arg-type]
             labels.append(batch.hidden_ids[chosen])
@@ -185,8 +184,9 @@ class EMBERT(PaperModule):
         if self.consistency is not None:
             found["consistency"] = self.consistency(states, batch.replaced).float(), batch.consistent
         if self.segmentation is not None:
-            long = batch.segment_labels != -100
-            found["segmentation"] = self.segmentation(states[long]).float(), batch.segment_labels[long]
+            long = places(batch, "long")
+            own = self.segmentation(states.flatten(0, 1)[long]).float()
+            found["segmentation"] = own, batch.segment_labels.flatten()[long]
         return found | dict(zip(TERMS[4:], zip(words[1:], labels[1:], strict=True), strict=False))
 
     @staticmethod

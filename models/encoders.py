@@ -10,24 +10,86 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nested import nested_tensor_from_jagged
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AutoConfig, BertConfig, BertForMaskedLM, BertModel
-from transformers.masking_utils import create_bidirectional_mask
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, BertConfig, BertForMaskedLM, BertModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
 from transformers.utils import logging
 
 from core.files import InputError, verified
+from datamodules.steps import Places
 from kg.pretrained import pretrained
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 #: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the export's model.safetensors
 IN_FINE_TUNED = "kepl_in_fine_tuned"
+
+
+#: an encoder's `attention` for which training steps leave the padding out
+PACKED = "packed"
+
+
+class Layout(NamedTuple):
+    """An attention mask of a training batch, with what the host knows of the batch: nothing has to be read from a GPU."""
+
+    mask: Tensor  # (B, L)
+    tokens: Tensor  # (T,) the places of its tokens in the flattened mask
+    places: Places
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is masked."""
+        return len(self.tokens) == self.mask.numel()
+
+
+class Packing(NamedTuple):
+    """The T tokens of B sequences, one sequence behind the other, in place of an attention mask."""
+
+    tokens: Tensor  # (T,) the place of each in the flattened (B, L)
+    offsets: Tensor  # (B + 1,) where each sequence begins, and T
+    longest: int  # at least the tokens of the longest sequence
+
+
+def layout(batch: Any) -> Tensor | Layout:
+    """The attention mask of a batch, with its `places` where it has some (:func:`datamodules.steps.placed`)."""
+    mask: Tensor = batch.attention_mask
+    return mask if batch.places is None else Layout(mask, batch.places["tokens"], batch.places)
+
+
+def packed_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | Packing | None,
+    dropout: float = 0.0, scaling: float | None = None, **named: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention of transformers' interface, (B, heads, L, d) -> ((B, L, heads, d), None); of a :class:`Packing` B is 1 and L is T.
+
+    Each sequence of a packing attends to itself: on CUDA one call of a kernel for sequences of several lengths.
+    """
+    if not isinstance(attention_mask, Packing):
+        result: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **named
+        )
+        return result
+    _, offsets, longest = attention_mask
+
+    def ragged(x: Tensor) -> Tensor:
+        rows = nested_tensor_from_jagged(x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest)
+        return rows.transpose(1, 2)
+
+    own = ragged(query), ragged(key), ragged(value)
+    read = scaled_dot_product_attention(*own, dropout_p=dropout, scale=scaling)
+    return read.transpose(1, 2).values()[None], None
+
+
+AttentionInterface.register(PACKED, packed_attention)
+AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 
 def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) -> BertModel:
@@ -156,16 +218,42 @@ def _missing(name: str, error: Exception) -> InputError:
     )
 
 
-def attention_mask_4d(bert: BertModel, states: Tensor, attention_mask: Tensor) -> Tensor | None:
-    """The mask that the layers take, from a (B, L) one; None when nothing is masked."""
+def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | None:
+    """The mask that the layers take, from a (B, L) one; None when nothing is masked. That of a :class:`Layout` is not read."""
+    known = isinstance(attention_mask, Layout)
+    if isinstance(attention_mask, Layout):
+        if attention_mask.whole:
+            return None
+        attention_mask = attention_mask.mask
     mask: Tensor | None = create_bidirectional_mask(
-        config=bert.config, inputs_embeds=states, attention_mask=attention_mask
+        config=bert.config,
+        inputs_embeds=states,
+        attention_mask=attention_mask,
+        allow_is_bidirectional_skip=not known,  # transformers reads the whole mask to find out
     )  # type: ignore[assignment]  # flex attention's BlockMask is not used here
     return mask
 
 
-def through_layers(bert: BertModel, states: Tensor, mask: Tensor | None, first: int, last: int) -> Tensor:
-    """`states` (B, L, H) after layers [first, last)."""
+def layers_mask(bert: BertModel, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | Packing | None:
+    """What :func:`through_layers` takes for a (B, L) mask: a :class:`Packing` where the encoder's `attention` is "packed".
+
+    Only of a training batch that has padding (:class:`Layout`); else the mask of :func:`attention_mask_4d`.
+    """
+    packs = bert.config._attn_implementation == PACKED
+    if not packs or not isinstance(attention_mask, Layout) or attention_mask.whole:
+        return attention_mask_4d(bert, states, attention_mask)
+    offsets = nn.functional.pad(attention_mask.mask.sum(1).cumsum(0), (1, 0))
+    return Packing(attention_mask.tokens, offsets, attention_mask.mask.shape[1])
+
+
+def through_layers(bert: BertModel, states: Tensor, mask: Tensor | Packing | None, first: int, last: int) -> Tensor:
+    """`states` (B, L, H) after layers [first, last); of a packing padding passes through none of them, and is 0 after them."""
+    if isinstance(mask, Packing) and first < last:
+        flat = states.flatten(0, 1)
+        packed = flat[mask.tokens][None]  # (1, T, H)
+        for layer in bert.encoder.layer[first:last]:
+            packed = layer(packed, mask)
+        return packed.new_zeros(flat.shape).index_copy(0, mask.tokens, packed[0]).view_as(states)
     for layer in bert.encoder.layer[first:last]:
         states = layer(states, mask)
     return states
@@ -198,6 +286,14 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
     states = bert.embeddings(input_ids=input_ids)
     states = through_layers(bert, states, attention_mask_4d(bert, states, attention_mask), 0, last)
     return layer_at(bert.encoder.layer[last], states, attention_mask, places)
+
+
+def last_states(
+    bert: BertModel, input_ids: Tensor, attention_mask: Tensor | Layout, second: Tensor | None = None
+) -> Tensor:
+    """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts, where the BERT knows of two."""
+    states = bert.embeddings(input_ids=input_ids, token_type_ids=second if bert.config.type_vocab_size > 1 else None)
+    return through_layers(bert, states, layers_mask(bert, states, attention_mask), 0, len(bert.encoder.layer))
 
 
 def knowledge_layer(wanted: int | None, layers: int, of_twelve: int = 10) -> int:
@@ -264,10 +360,7 @@ class BertEncoder(nn.Module):
         self.bert.resize_token_embeddings(size)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, mentions: Any = None, second: Tensor | None = None
+        self, input_ids: Tensor, attention_mask: Tensor | Layout, mentions: Any = None, second: Tensor | None = None
     ) -> Tensor:
         """(B, L) ids and mask -> (B, L, H)."""
-        if self.bert.config.type_vocab_size < 2:
-            second = None
-        result: Tensor = self.bert(input_ids, attention_mask, token_type_ids=second).last_hidden_state
-        return result
+        return last_states(self.bert, input_ids, attention_mask, second)

@@ -32,7 +32,17 @@ from transformers.models.bert.modeling_bert import BertAttention
 
 from core.files import InputError
 from datamodules.ernie import Aligned, ERNIEBatch
-from models.encoders import attention_mask_4d, knowledge_layer, read_export, start_as_bert, through_layers
+from models.encoders import (
+    Layout,
+    Packing,
+    attention_mask_4d,
+    knowledge_layer,
+    layers_mask,
+    layout,
+    read_export,
+    start_as_bert,
+    through_layers,
+)
 from models.layers import in_rows
 from models.ordered import OrderedLM
 
@@ -60,23 +70,26 @@ class Aggregator(nn.Module):
             self.dropout, self.norm = nn.Dropout(config.hidden_dropout_prob), nn.LayerNorm(size, eps=config.layer_norm_eps)
 
     def forward(
-        self, layer: Any, states: Tensor, mask: Tensor | None, entities: Tensor, there: Tensor, row: Tensor, first: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, layer: Any, states: Tensor, mask: Tensor | None, entities: Tensor, there: Tensor, place: Tensor, row: Tensor,
+        first: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """(states (B, L, H), entities (B, S, d)) behind `layer`.
 
-        there (B, S) bool: which entities there are; row, first (M,) of each in turn, its sequence and the token it stands with.
+        there (B, S) bool: which entities there are; place (M,) where each stands in it, flattened; row, first (M,) of each, its
+        sequence and the token it stands with.
         """
         tokens, _ = layer.attention(states, mask)
         hidden = torch.where(there, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(entities.dtype)
         known, _ = self.attention(entities, hidden)  # Eq. (3)
         inner = layer.intermediate.dense(tokens)
-        inner = inner.index_put((row, first), self.to_tokens(known[there]).to(inner.dtype), accumulate=True)
+        own = known.flatten(0, 1)[place]  # (M, d)
+        inner = inner.index_put((row, first), self.to_tokens(own).to(inner.dtype), accumulate=True)
         inner = layer.intermediate.intermediate_act_fn(inner)  # h_j of Eq. (4), and of Eq. (5) where no entity stands
         states = layer.output(inner, tokens)
         if self.last:
             return states, entities
-        new = self.norm(self.dropout(self.to_entity(inner[row, first])) + known[there])
-        return states, known.masked_scatter(there[..., None], new.to(known.dtype))
+        new = self.norm(self.dropout(self.to_entity(inner[row, first])) + own)
+        return states, known.flatten(0, 1).index_copy(0, place, new.to(known.dtype)).view_as(known)
 
 
 class ERNIEEncoder(nn.Module):
@@ -110,22 +123,29 @@ class ERNIEEncoder(nn.Module):
         self.bert.resize_token_embeddings(size)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, mentions: Aligned | None = None, second: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | Layout,
+        mentions: Aligned | None = None,
+        second: Tensor | None = None,
     ) -> Tensor:
         """(B, L) ids and mask -> (B, L, H). mentions: those whose entities are read; second: 1 on the second of two texts."""
         if self.bert.config.type_vocab_size < 2:
             second = None
         states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
-        mask = attention_mask_4d(self.bert, states, attention_mask)
+        mask = layers_mask(self.bert, states, attention_mask)
         if mentions is None:
             return through_layers(self.bert, states, mask, 0, len(self.bert.encoder.layer))
         states = through_layers(self.bert, states, mask, 0, self.text_layers)
+        if isinstance(mask, Packing):  # the aggregators read entities of rows
+            mask = attention_mask_4d(self.bert, states, attention_mask)
         row, first = mentions.span[:, 0], mentions.span[:, 1]
-        there = in_rows(mentions.span, len(input_ids))
-        entities = states.new_zeros(*there.shape, self.entity.shape[1])
-        entities = entities.masked_scatter(there[..., None], self.entity[mentions.entity].to(states.dtype))
+        most = attention_mask.places["most"] if isinstance(attention_mask, Layout) else None
+        there, place = in_rows(mentions.span, len(input_ids), most)
+        entities = states.new_zeros(there.numel(), self.entity.shape[1])
+        entities = entities.index_copy(0, place, self.entity[mentions.entity].to(states.dtype)).view(*there.shape, -1)
         for layer, aggregator in zip(self.bert.encoder.layer[self.text_layers :], self.aggregators, strict=True):
-            states, entities = aggregator(layer, states, mask, entities, there, row, first)
+            states, entities = aggregator(layer, states, mask, entities, there, place, row, first)
         return states
 
     @classmethod
@@ -153,7 +173,7 @@ class ERNIE(OrderedLM):
         return {"to_entity": nn.Linear(hidden, size)}
 
     def outputs(self, batch: ERNIEBatch) -> tuple[Tensor, Tensor, Tensor]:
-        states = self.encoder(batch.input_ids, batch.attention_mask, batch.mentions, batch.second)
+        states = self.encoder(batch.input_ids, layout(batch), batch.mentions, batch.second)
         wanted = self.to_entity(states[batch.asked[:, 0], batch.asked[:, 1]])  # type: ignore[operator]
         vectors = self.encoder.entity[batch.candidates.clamp_min(0)]
         logits = torch.einsum("pd,pcd->pc", wanted.float(), vectors)  # Eq. (7)

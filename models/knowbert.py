@@ -35,7 +35,7 @@ from transformers.models.bert.modeling_bert import BertIntermediate, BertLayer, 
 
 from core.files import InputError
 from datamodules.knowbert import Candidates, KnowBERTBatch
-from models.encoders import attention_mask_4d, knowledge_layer, read_export, start_as_bert, through_layers
+from models.encoders import Layout, knowledge_layer, layers_mask, layout, read_export, start_as_bert, through_layers
 from models.layers import SpanPooling, in_rows
 from models.ordered import OrderedLM
 
@@ -80,22 +80,27 @@ class Recontextualisation(nn.Module):
         found: Tensor = self.score(torch.stack([product, prior.to(product.dtype)], -1))[..., 0]
         return found.float().masked_fill(~there, -torch.inf)
 
-    def forward(self, states: Tensor, mentions: Candidates, entity: Tensor) -> tuple[Tensor, Tensor]:
-        """(states (B, L, H) that took the mentions' entities in, psi (M, C)); entity (Z, d)."""
+    def forward(
+        self, states: Tensor, mentions: Candidates, entity: Tensor, most: int | None = None, longest: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(states (B, L, H) that took the mentions' entities in, psi (M, C)); entity (Z, d).
+
+        most, longest: mentions of a sequence and tokens of a mention, as in models.layers.in_rows and span_states
+        """
         projected = self.project(states)
-        taken = in_rows(mentions.span, len(states))
+        taken, place = in_rows(mentions.span, len(states), most)
         low = torch.finfo(projected.dtype).min
         hidden = torch.where(taken, 0.0, low).to(projected.dtype)  # (B, S)
-        pooled = self.span_norm(self.pool(projected, mentions.span))
-        rows = pooled.new_zeros(*taken.shape, pooled.shape[-1]).masked_scatter(taken[..., None], pooled)
+        pooled = self.span_norm(self.pool(projected, mentions.span, longest))
+        rows = pooled.new_zeros(taken.numel(), pooled.shape[-1]).index_copy(0, place, pooled).view(*taken.shape, -1)
         spans = self.spans(rows, hidden[:, None, None])  # (B, S, d)
-        span = spans[taken]  # (M, d)
+        span = spans.flatten(0, 1)[place]  # (M, d)
         there = mentions.entity >= 0
         vectors = self.entity_norm(entity[mentions.entity.clamp_min(0)].to(span.dtype))
         psi = self.scores(span, vectors, mentions.prior, there)
         mixed = torch.einsum("mc,mcd->md", psi.softmax(1).to(vectors.dtype), vectors)
         enhanced = self.enhanced_norm(span + self.dropout(mixed))
-        spans = spans.masked_scatter(taken[..., None], enhanced.to(spans.dtype))
+        spans = spans.flatten(0, 1).index_copy(0, place, enhanced.to(spans.dtype)).view_as(spans)
         read, _ = self.read(projected, spans, spans, key_padding_mask=hidden, need_weights=False)
         told = self.read_norm(projected + self.dropout(read))
         new = self.norm(states + self.dropout(self.back(self.outer(self.inner(told), told))))
@@ -128,17 +133,18 @@ class KnowBERTEncoder(nn.Module):
         self.bert.resize_token_embeddings(size)
 
     def read(
-        self, input_ids: Tensor, attention_mask: Tensor, mentions: Candidates | None, second: Tensor | None
+        self, input_ids: Tensor, attention_mask: Tensor | Layout, mentions: Candidates | None, second: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """(states (B, L, H), psi (M, C) of the mentions' candidates)."""
         if self.bert.config.type_vocab_size < 2:
             second = None
         states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
-        mask = attention_mask_4d(self.bert, states, attention_mask)
+        mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         psi = states.new_zeros(0, 1)
         if mentions is not None:
-            states, psi = self.knowledge(states, mentions, self.entity)
+            known = attention_mask.places if isinstance(attention_mask, Layout) else {}
+            states, psi = self.knowledge(states, mentions, self.entity, known.get("most"), known.get("longest"))
         return through_layers(self.bert, states, mask, self.knowledge_after, len(self.bert.encoder.layer)), psi
 
     def forward(
@@ -171,5 +177,5 @@ class KnowBERT(OrderedLM):
         return KnowBERTEncoder(bert, entity, self.knowledge_after, self.heads)
 
     def outputs(self, batch: KnowBERTBatch) -> tuple[Tensor, Tensor, Tensor]:
-        states, psi = self.encoder.read(batch.input_ids, batch.attention_mask, batch.mentions, batch.second)
+        states, psi = self.encoder.read(batch.input_ids, layout(batch), batch.mentions, batch.second)
         return states, psi, batch.mentions.entity

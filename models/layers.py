@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from datamodules import rows
+
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
 
 
@@ -16,21 +18,29 @@ def boundary_states(hidden: Tensor, spans: Tensor) -> Tensor:
     return torch.cat([hidden[row, start], hidden[row, last]], dim=-1)
 
 
-def span_states(hidden: Tensor, spans: Tensor) -> tuple[Tensor, Tensor]:
-    """((M, S, H) states of every span's tokens, (M, S) bool which of them are its own); S is the longest span's length."""
-    longest = int((spans[:, 2] - spans[:, 1]).max()) if len(spans) else 1
+def span_states(hidden: Tensor, spans: Tensor, longest: int | None = None) -> tuple[Tensor, Tensor]:
+    """((M, S, H) states of every span's tokens, (M, S) bool which of them are its own).
+
+    longest: S, at least the longest span's length; None: found, for which a GPU has to be read.
+    """
+    if longest is None:
+        longest = rows.longest(spans)
     place = spans[:, 1:2] + torch.arange(longest, device=spans.device)  # (M, S)
     inside = place < spans[:, 2:]
     return hidden[spans[:, :1], place.clamp_max(hidden.shape[1] - 1)], inside
 
 
-def in_rows(spans: Tensor, rows: int) -> Tensor:
-    """(rows, S) bool: which places the spans (M, 3) take when each row has its own in S, the most of a row, at least 1.
+def in_rows(spans: Tensor, count: int, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """Where spans (M, 3) stand when each of `count` rows has its own in S: ((count, S) bool, (M,) places in it, flattened).
 
-    Spans are in order of their rows: what is of them, (M, ...), fills the places of a (rows, S, ...) that are True.
+    Spans are in order of their rows.  most: S, at least the most that a row has; None: found, for which a GPU has to be read.
     """
-    counts = torch.bincount(spans[:, 0], minlength=rows)
-    return torch.arange(max(1, int(counts.max())), device=spans.device) < counts[:, None]
+    if most is None:
+        most = rows.most(spans)
+    counts = (spans[:, 0] == torch.arange(count, device=spans.device)[:, None]).sum(1)
+    before = (counts.cumsum(0) - counts)[spans[:, 0]]  # spans of earlier rows
+    place = spans[:, 0] * most + torch.arange(len(spans), device=spans.device) - before
+    return torch.arange(most, device=spans.device) < counts[:, None], place
 
 
 class SpanPooling(nn.Module):
@@ -40,9 +50,9 @@ class SpanPooling(nn.Module):
         super().__init__()
         self.score = nn.Linear(hidden, 1)
 
-    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """(B, L, H) states, (M, 3) spans -> (M, H)."""
-        states, inside = span_states(hidden, spans)
+    def forward(self, hidden: Tensor, spans: Tensor, longest: int | None = None) -> Tensor:
+        """(B, L, H) states, (M, 3) spans -> (M, H).  longest: as in :func:`span_states`."""
+        states, inside = span_states(hidden, spans, longest)
         weight = self.score(states)[..., 0].float().masked_fill(~inside, -torch.inf).softmax(1)
         return (weight[..., None].to(states.dtype) * states).sum(1)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 class _EntitySoftmax(torch.autograd.Function):
@@ -119,6 +121,34 @@ def entity_ranks(
         return rank
 
 
+def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """() sum over N tokens of -(1 - ε) log p(y) - ε/V Σ_v log p(v), label smoothing (Szegedy et al. 2016), in float32.
+
+    logits (N, V), labels (N,); ε is `smoothing`.
+    """
+    return nn.functional.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
+
+
+def word_loss(
+    states: Tensor, labels: Tensor, logits: Callable[[Tensor], Tensor], vocabulary: int, smoothing: float = 0.0,
+    block: int = 2**27,
+) -> Tensor:  # fmt: skip
+    """() sum over N tokens of -log p(label), where ``logits(states)`` are (N, V) of `states` (N, H); labels (N,).
+
+    vocabulary  V;  smoothing  as in :func:`smoothed_loss`;  block  logits that are held at once, at most
+    Of more logits than `block` those of some tokens at a time are made, and made again for the gradient.
+    """
+
+    def part(states: Tensor, labels: Tensor) -> Tensor:
+        return smoothed_loss(logits(states), labels, smoothing)
+
+    size = max(1, block // vocabulary)
+    if len(states) <= size:
+        return part(states, labels)
+    parts = zip(states.split(size), labels.split(size), strict=True)
+    return torch.stack([checkpoint(part, *own, use_reentrant=False, preserve_rng_state=False) for own in parts]).sum()
+
+
 def multi_similarity(
     similarity: Tensor,
     positive: Tensor,
@@ -167,7 +197,7 @@ def info_nce(similarity: Tensor, positive: Tensor, negative: Tensor, temperature
     logits = similarity / temperature
     against = logits.masked_fill(~negative, -torch.inf).logsumexp(1, keepdim=True)  # (N, 1)
     losses = torch.logaddexp(logits, against) - logits
-    return losses[positive].sum() / positive.sum().clamp_min(1)
+    return torch.where(positive, losses, 0).sum() / positive.sum().clamp_min(1)
 
 
 def nca(similarity: Tensor, positive: Tensor, negative: Tensor, scale: float = 1.0) -> Tensor:
@@ -178,10 +208,10 @@ def nca(similarity: Tensor, positive: Tensor, negative: Tensor, scale: float = 1
     """
     logits = 2 * scale * (similarity - 1)  # -scale ||f_i - f_j||^2
     chosen = positive.any(1)
-    logits, positive, negative = logits[chosen], positive[chosen], negative[chosen]
+    positive = positive | ~chosen[:, None]  # or a gradient through a softmax over nothing
     right = logits.masked_fill(~positive, -torch.inf).logsumexp(1)
     every = logits.masked_fill(~(positive | negative), -torch.inf).logsumexp(1)
-    return (every - right).sum() / len(similarity)
+    return torch.where(chosen, every - right, 0).sum() / len(similarity)
 
 
 def _log_one_plus_sum(exponent: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

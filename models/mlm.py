@@ -23,9 +23,11 @@ from transformers import BertConfig, BertModel
 
 from core.files import InputError
 from datamodules.mlm import MLMBatch
+from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import load_bert, save_masked_lm, set_dropout
+from models.encoders import last_states, layout, load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead
+from models.losses import word_loss
 from models.sums import Sums, ratio
 
 
@@ -146,15 +148,24 @@ class MLM(PaperModule):
 
     def logits(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
         """((N, V) float logits, (N,) labels) of the tokens that are predicted."""
+        states, labels = self.predicted(batch)
+        return self.words(states).float(), labels
+
+    def predicted(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
+        """((N, H) states, (N,) labels) of the tokens that are predicted."""
         assert self.bert is not None
-        hidden = self.bert(batch.input_ids, batch.attention_mask).last_hidden_state
-        predicted = batch.labels != -100
-        logits = self.head(hidden[predicted], self.bert.embeddings.word_embeddings.weight)
-        return logits.float(), batch.labels[predicted]
+        states, place = last_states(self.bert, batch.input_ids, layout(batch)), places(batch, "predicted")
+        return states.flatten(0, 1)[place], batch.labels.flatten()[place]
+
+    def words(self, states: Tensor) -> Tensor:
+        """(N, H) states -> (N, V) logits."""
+        assert self.bert is not None
+        result: Tensor = self.head(states, self.bert.embeddings.word_embeddings.weight)
+        return result
 
     def loss_sum(self, batch: MLMBatch) -> Tensor:
         """(1,) sum over the predicted tokens of -log p(token)."""
-        return nn.functional.cross_entropy(*self.logits(batch), reduction="sum")[None]
+        return word_loss(*self.predicted(batch), self.words, len(self.head.bias))[None]
 
     def training_step(self, batch: MLMBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.loss_sum(batch), batch.counts, batch_idx)

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from transformers import BertModel
 
+from datamodules.steps import places
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, set_dropout, start_as_bert, write_export
 from models.heads import MLMHead
+from models.losses import word_loss
 from models.metrics import reciprocal_ranks
 from models.sums import Sums, prefixed, ratio
 
@@ -38,9 +40,9 @@ def order_head(hidden: int) -> nn.Sequential:
 
 def text_losses(states: Tensor, batch: Text, head: MLMHead, order: nn.Module, words: Tensor) -> Tensor:
     """(2,) sums over the batch of the masked-LM and the sentence-order loss, from `states` (B, L, H); words (V, H)."""
-    predicted = batch.mlm_labels != -100
-    logits = head(states[predicted], words)
-    language = nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
+    predicted = places(batch, "predicted")
+    labels = batch.mlm_labels.flatten()[predicted]
+    language = word_loss(states.flatten(0, 1)[predicted], labels, lambda own: head(own, words), len(words))
     told = nn.functional.cross_entropy(order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum")
     return torch.stack([language, told])
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from core.files import InputError, verified
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
-from models.encoders import BertEncoder, set_dropout, start_as_bert, write_export
+from models.encoders import BertEncoder, layout, set_dropout, start_as_bert, write_export
 from models.sums import Sums, ratio
 
 
@@ -56,9 +56,9 @@ class RerankerModel(BertEncoder):
 
     def log_probabilities(self, batch: RerankerBatch) -> Tensor:
         """(B, K + 1) of the candidates and, last, NIL; -inf where there is no candidate. In float32."""
-        states = self(batch.input_ids, batch.attention_mask, second=batch.second)  # (B, L, H)
-        candidates = batch.scores.shape[1]
-        share = nn.functional.one_hot(batch.owner, candidates + 1)[..., :candidates].to(states.dtype)  # (B, L, K)
+        states = self(batch.input_ids, layout(batch), second=batch.second)  # (B, L, H)
+        number = torch.arange(batch.scores.shape[1], device=states.device)
+        share = (batch.owner[..., None] == number).to(states.dtype)  # (B, L, K)
         means = share.mT @ states / share.sum(1).clamp_min(1)[..., None]  # (B, K, H)
         with torch.autocast(states.device.type, enabled=False):
             own = self.score(means.float())[..., 0] + self.confidence * batch.scores

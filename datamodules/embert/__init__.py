@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, 
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, numbered, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
-from datamodules.steps import CorpusData
+from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.thesaurus import Thesaurus
@@ -50,6 +50,12 @@ class EMBERTBatch(NamedTuple):
     )
     hidden_ids: Tensor  # (T,) original ids
     counts: Tensor  # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective, sequences
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        sides = {name: self.hidden[:, 5] == number for number, name in enumerate(("atomic", "adjective"))}
+        text = {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
+        return text | {"long": self.segment_labels != IGNORE} | sides
 
 
 class EMBERTExample(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -27,7 +27,7 @@ from datamodules.genbioel.samples import GraphSamples
 from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, padded
-from datamodules.steps import Flat, held_out_batches, length_order, make_batch, train_batches
+from datamodules.steps import Flat, Places, held_out_batches, length_order, make_batch, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 OBJECTIVES = ("linking", "denoising")
@@ -41,6 +41,10 @@ class GenBioELBatch(NamedTuple):
     decoder_input_ids: Tensor  # (B, T); padding stands at the end, where no label looks back at it
     labels: Tensor  # (B, T) the token that follows each, of the name and its </s>; else -100
     counts: Tensor  # (1,) labels
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}
 
 
 class GenBioELExample(NamedTuple):

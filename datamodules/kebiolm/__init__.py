@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from core.files import written
 from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, numbered, padded
-from datamodules.steps import CorpusData
+from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
@@ -42,6 +42,10 @@ class KeBioLMBatch(NamedTuple):
     entity: Tensor  # (M,) row of the gold entity in the entity table
     known: Tensor  # (M,) how often the training text mentions the entity
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
 
 
 class KeBioLMExample(NamedTuple):

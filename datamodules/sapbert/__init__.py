@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from core.files import InputError
 from datamodules.sapbert.pairs import Pairs
-from datamodules.steps import Flat, train_batches
+from datamodules.steps import Flat, Places, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
@@ -69,6 +69,10 @@ class SapBERTBatch(NamedTuple):
     concept: Tensor  # (N,) in the groups' order
     query: Tensor  # (N,) bool: a held-out name that is searched for (validation only)
     counts: Tensor  # (1,) names
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        return {f"tokens{number}": mask > 0 for number, mask in enumerate(self.attention_mask)}
 
 
 class _Listed(Dataset[SapBERTBatch]):

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from core.files import InputError, write_json
+from datamodules.masking import IGNORE
 from datamodules.mentions import Mentions, mentions
 from datamodules.ordered import Ordered, OrderedText, blank, save_array
-from datamodules.rows import numbered
+from datamodules.rows import grouped, longest, numbered
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
+from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 from kg.pagerank import NeighbourTable
 
@@ -45,6 +47,17 @@ class SMedBERTBatch(NamedTuple):
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
     ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
+    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+
+    def masks(self) -> dict[str, Tensor]:
+        text = {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
+        return text | {"pairs": self.unmasked.neighbours >= 0}
+
+    def sizes(self) -> dict[str, Any]:
+        spans = (self.masked.span, self.unmasked.span, self.infused.span)
+        relation = self.unmasked.relation[self.unmasked.neighbours >= 0]
+        tokens = int((self.infused.span[:, 2] - self.infused.span[:, 1]).sum())
+        return {"longest": max(map(longest, spans)), "infused": tokens, "relations": grouped(relation)}
 
 
 class SMedBERTExample(NamedTuple):

@@ -33,8 +33,11 @@ from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 
 from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
+from datamodules.steps import places
 from kg.pretrained import pretrained
 from models.base import PaperModule, warmup_linear
+from models.encoders import Layout, attention_mask_4d, layout
+from models.losses import word_loss
 from models.sums import Sums, ratio
 
 LAST_RATE = 1e-7
@@ -83,14 +86,6 @@ def new_bart(
         activation_dropout=dropout,
     )  # fmt: skip
     return BartForConditionalGeneration(config)
-
-
-def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """() sum over N tokens of -(1 - ε) log p(y) - ε/V Σ_v log p(v), label smoothing (Szegedy et al. 2016), in float32.
-
-    logits (N, V), labels (N,); ε is `smoothing`.
-    """
-    return nn.functional.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=smoothing)
 
 
 class GenBioELModel(nn.Module):
@@ -198,18 +193,41 @@ class GenBioEL(PaperModule):
 
     def logits(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
         """((N, V) float logits, (N,) labels) of the tokens that are predicted: y_i given y_<i, P_m, c, m (Section 2.1)."""
+        states, labels = self.predicted(batch)
+        return self.words(states).float(), labels
+
+    def masks(self, batch: GenBioELBatch) -> tuple[Tensor | None, Tensor | None]:
+        """(mask of the encoder's tokens, of the decoder's), as the BART takes them without reading one on a GPU."""
         assert self.bart is not None
+        known = layout(batch)
+        if not isinstance(known, Layout):
+            return known, None
+        size = batch.decoder_input_ids.shape[1]
+        own = torch.ones(size, size, dtype=torch.bool, device=known.mask.device).tril()[None, None]  # (1, 1, T, T)
+        if self.attention == "eager":
+            own = torch.zeros(own.shape, device=own.device).masked_fill(~own, torch.finfo(torch.float32).min)
+        read = attention_mask_4d(self.bart, known.mask[..., None].float(), known)
+        return None if read is None else read[:, :, :1], own  # (B, 1, 1, L): the same for whatever looks at it
+
+    def predicted(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
+        """((N, H) states, (N,) labels) of the tokens that are predicted."""
+        assert self.bart is not None
+        mask, own = self.masks(batch)
         states = self.bart.model(
-            batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids, use_cache=False
+            batch.input_ids, mask, decoder_input_ids=batch.decoder_input_ids, decoder_attention_mask=own, use_cache=False
         ).last_hidden_state  # (B, T, H)
-        predicted = batch.labels != -100
-        states = states[predicted]  # (N, H): the vocabulary's product is for these only
-        logits = nn.functional.linear(states, self.bart.lm_head.weight) + self.bart.final_logits_bias
-        return logits.float(), batch.labels[predicted]
+        place = places(batch, "predicted")
+        return states.flatten(0, 1)[place], batch.labels.flatten()[place]
+
+    def words(self, states: Tensor) -> Tensor:
+        """(N, H) states -> (N, V) logits: the vocabulary's product is for the tokens that are predicted only."""
+        assert self.bart is not None
+        return nn.functional.linear(states, self.bart.lm_head.weight) + self.bart.final_logits_bias
 
     def losses(self, batch: GenBioELBatch) -> Tensor:
         """(1,) sum over the predicted tokens of the smoothed -log p_θ(y_i | y_<i, P_m, c, m)."""
-        return smoothed_loss(*self.logits(batch), self.smoothing)[None]
+        assert self.bart is not None
+        return word_loss(*self.predicted(batch), self.words, self.bart.config.vocab_size, self.smoothing)[None]
 
     def training_step(self, batch: GenBioELBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.losses(batch), batch.counts, batch_idx)

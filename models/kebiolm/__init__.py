@@ -35,11 +35,15 @@ from transformers import BertModel
 
 from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch
+from datamodules.steps import places
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import (
-    attention_mask_4d,
+    Layout,
+    Packing,
     layer_at,
+    layers_mask,
+    layout,
     load_bert,
     read_export,
     start_as_bert,
@@ -49,7 +53,7 @@ from models.encoders import (
 )
 from models.heads import MLMHead
 from models.layers import added_to_spans, bio_spans, boundary_states
-from models.losses import entity_ranks, entity_softmax
+from models.losses import entity_ranks, entity_softmax, word_loss
 from models.metrics import f1, span_matches
 from models.probing import MaskedLM
 from models.sums import Sums, prefixed, ratio
@@ -112,10 +116,12 @@ class KeBioLMEncoder(nn.Module):
         """Make room for `size` tokens; new rows start as BERT's do."""
         self.bert.resize_token_embeddings(size)
 
-    def text_states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    def text_states(
+        self, input_ids: Tensor, attention_mask: Tensor | Layout
+    ) -> tuple[Tensor, Tensor | Packing | None]:
         """(h (B, L, H), the layers' attention mask)."""
         states = self.bert.embeddings(input_ids=input_ids)
-        mask = attention_mask_4d(self.bert, states, attention_mask)
+        mask = layers_mask(self.bert, states, attention_mask)
         return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
 
     def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
@@ -140,7 +146,7 @@ class KeBioLMEncoder(nn.Module):
         scores, best = (torch.cat(parts) for parts in zip(*found, strict=True))
         return scores, best
 
-    def fused_states(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor) -> Tensor:
+    def fused_states(self, text: Tensor, mask: Tensor | Packing | None, mention: Tensor, mixture: Tensor) -> Tensor:
         """h^f (B, L, H), from the text states and each mention's entity mixture (M, d).
 
         Without fusion layers the text states themselves (Section 4.5, (iii)).
@@ -165,7 +171,7 @@ class KeBioLMEncoder(nn.Module):
         written = torch.cat([spans, first + first.new_tensor([0, 0, 1])])
         return written, torch.cat([mixture[kept], self.link(text, first)[1]])
 
-    def _fused(self, text: Tensor, mask: Tensor | None, mention: Tensor, mixture: Tensor, last: int) -> Tensor:
+    def _fused(self, text: Tensor, mask: Tensor | Packing | None, mention: Tensor, mixture: Tensor, last: int) -> Tensor:
         if self.compat == "released" and len(mention):
             mention, mixture = self._as_released(text, mention, mixture)
         fused = self.norm(added_to_spans(text, mention, self.entity_projection(mixture)))  # Eq. (4)
@@ -289,6 +295,7 @@ class KeBioLM(PaperModule):
             self.settings["text_layers"] = max(1, round(share * bert.config.num_hidden_layers))
         self.encoder = KeBioLMEncoder(bert, entity, **self.settings)
         self.start, self._gold = entity, torch.zeros(len(entity), dtype=torch.bool)
+        self.length = entity.norm(dim=1, keepdim=True)
         self.encoder.entity.requires_grad_(not self.freeze_entities)
         if not self.knowledge:
             for name, parameter in self.encoder.named_parameters():
@@ -310,15 +317,16 @@ class KeBioLM(PaperModule):
     def language_loss(self, states: Tensor, batch: KeBioLMBatch) -> Tensor:
         """() sum over the masked tokens of Eq. (8)."""
         assert self.encoder is not None
-        predicted = batch.mlm_labels != -100
+        predicted = places(batch, "predicted")
         words = self.encoder.bert.embeddings.word_embeddings.weight
-        logits = self.head(states[predicted], words)  # Eq. (7), masked tokens only
-        return nn.functional.cross_entropy(logits.float(), batch.mlm_labels[predicted], reduction="sum")
+        labels = batch.mlm_labels.flatten()[predicted]
+        own = states.flatten(0, 1)[predicted]  # Eq. (7), masked tokens only
+        return word_loss(own, labels, lambda part: self.head(part, words), len(words))
 
     def loss_sums(self, batch: KeBioLMBatch) -> Tensor:
         """(3,) sums over the batch of Eq. (8), Eq. (9) and Eq. (10)."""
         assert self.encoder is not None
-        text, mask = self.encoder.text_states(batch.input_ids, batch.attention_mask)
+        text, mask = self.encoder.text_states(batch.input_ids, layout(batch))
         if not self.knowledge:
             layers = self.encoder.bert.encoder.layer
             states = through_layers(self.encoder.bert, text, mask, self.encoder.text_layers, len(layers))
@@ -337,7 +345,7 @@ class KeBioLM(PaperModule):
 
     def training_step(self, batch: KeBioLMBatch, batch_idx: int) -> Tensor:
         self._gold = self._gold.to(batch.entity.device)
-        self._gold[batch.entity] = True
+        self._gold.index_fill_(0, batch.entity, True)
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS)  # Eq. (6)
 
     def on_validation_epoch_start(self) -> None:
@@ -419,12 +427,12 @@ class KeBioLM(PaperModule):
         if not self._moves_entities():
             return
         assert self.encoder is not None and self.encoder.entity.grad is not None
-        if self.entity_rows == "gold":
-            moved = self.trainer.strategy.reduce(self._gold.float(), reduce_op="sum") > 0
-            self.encoder.entity.grad[~moved] = 0
-        else:
-            moved = torch.ones_like(self._gold)
-        self._stepped = moved, self.encoder.entity.detach()[~moved]  # momentum must not move them either
+        if self.entity_rows == "all":
+            self._stepped = torch.ones_like(self._gold), self.encoder.entity.detach()
+            return
+        moved = self.trainer.strategy.reduce(self._gold.float(), reduce_op="sum") > 0
+        self.encoder.entity.grad.masked_fill_(~moved[:, None], 0)
+        self._stepped = moved, self.encoder.entity.detach().clone()  # momentum must not move them either
 
     def on_train_batch_end(self, *_: Any) -> None:
         """After a step, put back the rows that were not to move, and give the others their length again (`entity_length`)."""
@@ -432,10 +440,11 @@ class KeBioLM(PaperModule):
             assert self.encoder is not None
             entity, (moved, kept) = self.encoder.entity, self._stepped
             with torch.no_grad():
-                entity[~moved] = kept
                 if self.entity_length:
-                    length = self.start.norm(dim=1).to(entity.device)[moved, None]
-                    entity[moved] = nn.functional.normalize(entity[moved]) * length
+                    self.length = self.length.to(entity.device)
+                    entity.copy_(nn.functional.normalize(entity) * self.length)
+                if self.entity_rows == "gold":
+                    entity.copy_(torch.where(moved[:, None], entity, kept))
             self._stepped, self._gold = None, torch.zeros_like(self._gold)
             if self.trainer.global_step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
                 self._log_shift()

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from core.files import InputError, read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
-from models.encoders import BertEncoder, set_dropout
+from models.encoders import BertEncoder, Layout, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
@@ -172,9 +172,10 @@ class SapBERTEncoder(BertEncoder):
         self.pooling = _one_of("pooling", pooling, POOLING)
         super().__init__(name, attention)
 
-    def vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(N, L) ids and mask of names -> f (N, H), of any length."""
-        return pooled(self(input_ids, attention_mask), attention_mask, self.pooling)
+    def vectors(self, input_ids: Tensor, attention_mask: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """(N, L) ids and mask of names -> f (N, H), of any length.  tokens: their places, of a :class:`Layout`."""
+        mask = attention_mask if tokens is None else Layout(attention_mask, tokens, {})
+        return pooled(self(input_ids, mask), attention_mask, self.pooling)
 
     @classmethod
     def from_export(cls, folder: str | Path) -> SapBERTEncoder:
@@ -243,8 +244,11 @@ class SapBERT(PaperModule):
     def forward(self, batch: SapBERTBatch) -> Tensor:
         """f (N, H) of the batch's names, of unit length, in float32."""
         assert self.encoder is not None
-        groups = zip(batch.input_ids, batch.attention_mask, strict=True)
-        f = torch.cat([self.encoder.vectors(ids, mask) for ids, mask in groups])  # (N, H)
+        found = [
+            self.encoder.vectors(ids, mask, None if batch.places is None else batch.places[f"tokens{group}"])
+            for group, (ids, mask) in enumerate(zip(batch.input_ids, batch.attention_mask, strict=True))
+        ]
+        f = torch.cat(found)  # (N, H)
         return unit_length(f)
 
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:

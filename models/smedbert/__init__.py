@@ -39,11 +39,11 @@ import torch
 from torch import Tensor, nn
 
 from core.files import InputError
-from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
+from datamodules.steps import places
 from kg.embeddings import EmbeddingTable
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head, start_as_bert, write_export
+from models.encoders import layout, load_bert, load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead
 from models.metrics import reciprocal_ranks
 from models.ordered import order_head, text_losses
@@ -158,20 +158,19 @@ class SMedBERT(PaperModule):
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         return parameter.dim() > 1 and name != "encoder.entity"
 
-    def neighbour_scores(self, states: Tensor, mentions: Mentions, candidates: Tensor) -> Tensor:
+    def neighbour_scores(self, states: Tensor, batch: SMedBERTBatch, candidates: Tensor) -> Tensor:
         """mu cos of Eq. (19) for every candidate (P, N) of the P pairs of a mention and one of its neighbours.
 
         states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs stand in the order of
-        ``mentions.neighbours[mentions.neighbours >= 0]``.
+        ``batch.unmasked.neighbours[batch.unmasked.neighbours >= 0]``.
         """
         assert self.encoder is not None
-        there = mentions.neighbours >= 0
-        own = self.context(states, mentions.span)  # h_mf, Eq. (12)
-        pairs = own[:, None].expand(*there.shape, -1)[there]
+        mentions, pair, known = batch.unmasked, places(batch, "pairs"), batch.places or {}
+        own = self.context(states, mentions.span, known.get("longest"))  # h_mf, Eq. (12)
         vectors = self.encoder.entity[candidates.clamp_min(0)]
         return compatibility(
-            pairs, mentions.relation[there], mentions.direction[there], vectors,
-            self.projection, self.relation, self.scale, self.norm,
+            own[pair // mentions.neighbours.shape[1]], mentions.relation.flatten()[pair], mentions.direction.flatten()[pair],
+            vectors, self.projection, self.relation, self.scale, self.norm, known.get("relations"),
         )  # fmt: skip
 
     @property
@@ -182,7 +181,7 @@ class SMedBERT(PaperModule):
     def states(self, batch: SMedBERTBatch) -> Tensor:
         """(B, L, H) of the masked text; masked mentions, and the data's share of others, take knowledge in."""
         assert self.encoder is not None
-        return self.encoder(batch.input_ids, batch.attention_mask, batch.infused, batch.second)
+        return self.encoder(batch.input_ids, layout(batch), batch.infused, batch.second)
 
     def loss_sums(self, batch: SMedBERTBatch, states: Tensor | None = None) -> Tensor:
         """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq. (21)."""
@@ -191,12 +190,13 @@ class SMedBERT(PaperModule):
         text = text_losses(states, batch, self.head, self.order, self.encoder.bert.embeddings.word_embeddings.weight)
         if not self.knowledge_losses:
             return torch.cat([text, text.new_zeros(2)])
-        score = self.neighbour_scores(states, batch.unmasked, batch.candidates)
+        longest = (batch.places or {}).get("longest")
+        score = self.neighbour_scores(states, batch, batch.candidates)
         near = sampled_softmax(score, batch.log_q, batch.candidates >= 0, self.correction).sum()  # Eq. (15)
         with torch.no_grad():
             words = nn.functional.embedding(batch.original_ids, self.words)
-            wanted = self.context(words.to(states.dtype), batch.masked.span)  # Y_m, Eq. (20)
-        found = self.context(states, batch.masked.span)  # Eq. (12)
+            wanted = self.context(words.to(states.dtype), batch.masked.span, longest)  # Y_m, Eq. (20)
+        found = self.context(states, batch.masked.span, longest)  # Eq. (12)
         fit = (found.float() - wanted.float()).square().sum()  # Eq. (21)
         return torch.cat([text, torch.stack([near, fit])])
 
@@ -217,7 +217,7 @@ class SMedBERT(PaperModule):
             assert drawn is not None
             there = drawn >= 0
             known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
-            found = self.neighbour_scores(states, batch.unmasked, drawn)
+            found = self.neighbour_scores(states, batch, drawn)
             self.sums.update(
                 {
                     f"neighbour_mrr{suffix}": reciprocal_ranks(found, there).sum(),

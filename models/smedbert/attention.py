@@ -19,9 +19,9 @@ class SpanProjection(nn.Module):
         self.pool, self.linear = SpanPooling(hidden), nn.Linear(hidden, size, bias=False)
         self.norm = nn.LayerNorm(size, eps=eps)
 
-    def forward(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """(B, L, H) states, (M, 3) spans -> (M, size)."""
-        result: Tensor = self.norm(nn.functional.gelu(self.linear(self.pool(hidden, spans))))
+    def forward(self, hidden: Tensor, spans: Tensor, longest: int | None = None) -> Tensor:
+        """(B, L, H) states, (M, 3) spans -> (M, size).  longest: as in :func:`models.layers.span_states`."""
+        result: Tensor = self.norm(nn.functional.gelu(self.linear(self.pool(hidden, spans, longest))))
         return result
 
 
@@ -99,20 +99,27 @@ class PositionInfusion(nn.Module):
         self.norm = nn.LayerNorm(hidden, eps=eps)
         self.gate, self.extend = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)  # W_ug, W_ex
 
-    def forward(self, hidden: Tensor, spans: Tensor, knowledge: Tensor, mention: Tensor) -> Tensor:
+    def forward(
+        self, hidden: Tensor, spans: Tensor, knowledge: Tensor, mention: Tensor, takes: Tensor | None = None,
+        tokens: int | None = None,
+    ) -> Tensor:  # fmt: skip
         """(B, L, H) states -> the same with Eq. (11) on the tokens of the disjoint `spans` (M, 3).
 
-        knowledge, mention (M, d_2): Eq. (7) and Eq. (2).
+        knowledge, mention (M, d_2): Eq. (7) and Eq. (2).  takes: (M,) bool, the spans that take knowledge in; None: all.
+        tokens: of all spans; None: counted, for which a GPU has to be read.
         """
         fused = nn.functional.gelu(self.fuse(torch.cat([knowledge, mention], -1)))  # Eq. (8)
         known = self.norm(self.back(fused))  # Eq. (9), (M, H)
         length = hidden.shape[1]
         size = spans[:, 2] - spans[:, 1]
-        number = torch.repeat_interleave(torch.arange(len(spans), device=spans.device), size)  # of each token's mention
+        every = torch.arange(len(spans), device=spans.device)
+        number = torch.repeat_interleave(every, size, output_size=tokens)  # of each token's mention
         first = (size.cumsum(0) - size)[number]
         place = torch.arange(len(number), device=spans.device) - first + (spans[:, 0] * length + spans[:, 1])[number]
         flat = hidden.reshape(-1, hidden.shape[-1])
         before, known = flat[place], known[number].to(hidden.dtype)
         gate = torch.tanh(self.gate(torch.cat([before, known], -1)))  # Eq. (10)
         after = nn.functional.gelu(self.extend(torch.cat([before, gate * known], -1))) + before  # Eq. (11)
+        if takes is not None:
+            after = torch.where(takes[number, None], after, before)
         return flat.index_copy(0, place, after.to(flat.dtype)).view_as(hidden)

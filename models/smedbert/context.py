@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from datamodules.rows import grouped
+
 Norm = Literal["relation", "paper", "exact"]
 
 
-def translated(mention: Tensor, relation: Tensor, direction: Tensor, projection: Tensor, vectors: Tensor) -> Tensor:
+#: what :func:`datamodules.rows.grouped` says of the relations of pairs
+Relations = tuple[Tensor, list[tuple[int, int]]]
+
+
+def by_relation(pairs: Tensor, relations: Relations, product: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """(P, n): ``product`` of the rows of `pairs` (P, m) of each relation and its number; no matrix is gathered for a pair."""
+    order, groups = relations
+    parts = pairs[order].split([count for _, count in groups])
+    found = [product(own, r) for own, (r, _) in zip(parts, groups, strict=True)] or [product(pairs, 0)]
+    return torch.cat(found)[order.argsort()]
+
+
+def translated(
+    mention: Tensor, relation: Tensor, direction: Tensor, projection: Tensor, vectors: Tensor,
+    relations: Relations | None = None,
+) -> Tensor:  # fmt: skip
     """h M_r + d h_r of every pair, (P, d_r): where TransR expects the neighbour's e M_r.
 
     mention (P, d); relation (P,) rows of `projection` (R, d, d_r) and `vectors` (R, d_r); direction (P,) +1 where the
     mention is the head of the triple, -1 where it is the tail.
     """
-    result = mention.new_zeros(len(mention), projection.shape[2])
-    for r in relation.unique().tolist():  # once for each relation of the batch: no (P, d, d_r) is ever gathered
-        chosen = relation == r
-        result[chosen] = mention[chosen] @ projection[r]
+    result = by_relation(mention, relations or grouped(relation), lambda own, r: own @ projection[r])
     return result + direction[:, None].to(mention.dtype) * vectors[relation]
 
 
-def back_projected(target: Tensor, relation: Tensor, projection: Tensor) -> Tensor:
+def back_projected(target: Tensor, relation: Tensor, projection: Tensor, relations: Relations | None = None) -> Tensor:
     """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is never projected (Eq. 18)."""
-    result = target.new_zeros(len(target), projection.shape[1])
-    for r in relation.unique().tolist():
-        chosen = relation == r
-        result[chosen] = target[chosen] @ projection[r].T
-    return result
+    return by_relation(target, relations or grouped(relation), lambda own, r: own @ projection[r].T)
 
 
 def compatibility(
@@ -41,6 +52,7 @@ def compatibility(
     vectors: Tensor,
     scale: float = 10.0,
     norm: Norm = "relation",
+    relations: Relations | None = None,
 ) -> Tensor:
     """f_s(e_m, r, e) of every candidate (P, N), before the correction for sampling.
 
@@ -50,11 +62,13 @@ def compatibility(
             "relation"  ||h M_r + h_r|| ||e||, which is Eq. (16) where M_r is orthogonal
             "paper"     ||[h, 1] M_Pr|| ||e||, as Eq. (19) is printed; the first norm counts one coordinate more
             "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and small graphs
+    relations  :func:`datamodules.rows.grouped` of `relation`; None: grouped here, for which a GPU has to be read
     """
     with torch.autocast(mention.device.type, enabled=False):
         mention, candidates = mention.float(), candidates.float()
-        target = translated(mention, relation, direction, projection, vectors)
-        back = back_projected(target, relation, projection)  # (P, d)
+        relations = relations or grouped(relation)
+        target = translated(mention, relation, direction, projection, vectors, relations)
+        back = back_projected(target, relation, projection, relations)  # (P, d)
         product = (candidates @ back[:, :, None])[..., 0]  # Eq. (18)
         if norm == "exact":
             own = torch.einsum("pnd,pde->pne", candidates, projection[relation]).norm(dim=-1)

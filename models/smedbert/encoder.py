@@ -9,9 +9,12 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from datamodules.mentions import Mentions
-from models.encoders import attention_mask_4d, knowledge_layer, read_export, start_as_bert, through_layers
+from datamodules.steps import Places
+from models.encoders import Layout, knowledge_layer, layers_mask, read_export, start_as_bert, through_layers
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
+#: known of the places in a batch that is not of training
+NOTHING: Places = {}
 #: What an export says about the encoder it holds.
 SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place", "without_neighbours")
 
@@ -68,20 +71,20 @@ class SMedBERTEncoder(nn.Module):
         """Make room for `size` tokens; new rows start as BERT's do."""
         self.bert.resize_token_embeddings(size)
 
-    def infused(self, states: Tensor, mentions: Mentions) -> Tensor:
+    def infused(self, states: Tensor, mentions: Mentions, places: Places = NOTHING) -> Tensor:
         """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or of all."""
-        if not self.settings["without_neighbours"]:
-            mentions = Mentions(*(part[(mentions.neighbours >= 0).any(1)] for part in mentions))
+        there = mentions.neighbours >= 0
+        takes = None if self.settings["without_neighbours"] else there.any(1)
         vectors = self.entity[mentions.neighbours.clamp_min(0)]
-        own = self.mention(states, mentions.span)
-        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type, mentions.neighbours >= 0)
-        result: Tensor = self.infusion(states, mentions.span, knowledge, own)
+        own = self.mention(states, mentions.span, places.get("longest"))
+        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type, there)
+        result: Tensor = self.infusion(states, mentions.span, knowledge, own, takes, places.get("infused"))
         return result
 
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Tensor | Layout,
         mentions: Mentions | None = None,
         second: Tensor | None = None,
     ) -> Tensor:
@@ -89,10 +92,10 @@ class SMedBERTEncoder(nn.Module):
         if self.bert.config.type_vocab_size < 2:
             second = None
         states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
-        mask = attention_mask_4d(self.bert, states, attention_mask)
+        mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         if self.hybrid_attention and mentions is not None:
-            states = self.infused(states, mentions)
+            states = self.infused(states, mentions, attention_mask.places if isinstance(attention_mask, Layout) else NOTHING)
         return through_layers(self.bert, states, mask, self.knowledge_after, len(self.bert.encoder.layer))
 
     @classmethod

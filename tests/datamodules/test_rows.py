@@ -1,55 +1,47 @@
-"""Rows of a batch, and batches of examples."""
+"""datamodules.rows and the places of a batch against loops."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-from transformers import AutoTokenizer
+import torch
+from torch import Tensor
 
-from datamodules.rows import attention, framed, numbered, padded
-from datamodules.steps import make_batch
-from tests.fakes.mlm import Folders
+from datamodules.rows import grouped, longest, most
+from datamodules.steps import placed, places
 
-
-def test_rows_are_padded_behind() -> None:
-    assert padded([[1, 2], np.array([3])], 9).tolist() == [[1, 2], [3, 9]]
-    assert attention([[5, 5], [5]]).tolist() == [[1, 1], [1, 0]]
+SPANS = torch.tensor([[0, 1, 3], [0, 4, 5], [2, 0, 4], [2, 4, 5], [2, 6, 7]])
 
 
-def test_tables_are_numbered_by_their_example() -> None:
-    tables = [np.zeros((0, 2)), np.array([[1, 2], [3, 4]]), np.array([[5, 6]], np.int32)]
-    found = numbered(tables, 2)
-    assert found.tolist() == [[1, 1, 2], [1, 3, 4], [2, 5, 6]] and found.dtype == np.int64
-    assert numbered(tables[:1], 2).shape == (0, 3)
+def test_sizes_of_spans() -> None:
+    assert (longest(SPANS), most(SPANS)) == (4, 3) and (longest(SPANS[:0]), most(SPANS[:0])) == (1, 1)
 
 
-def test_a_sequence_is_framed(fake_mlm: Folders) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(fake_mlm.vocabulary)
-    assert framed(np.array([7], np.uint16), tokenizer).tolist() == [tokenizer.cls_token_id, 7, tokenizer.sep_token_id]
+def test_equal_values_are_beside_each_other() -> None:
+    order, groups = grouped(torch.tensor([5, 2, 5, 2, 9]))
+    assert order.tolist() == [1, 3, 0, 2, 4] and groups == [(2, 2), (5, 2), (9, 1)]
+    assert grouped(torch.zeros(0, dtype=torch.long))[1] == []
 
 
-class Drawn(NamedTuple):
-    index: int
-    value: float
-    held_out: bool
-    counts: bool = True
+class Masked(NamedTuple):
+    """A batch of one mask."""
 
-    def blank(self) -> Drawn:
-        return self._replace(counts=False)
+    labels: Tensor
+    places: Any = None
+
+    def masks(self) -> dict[str, Tensor]:
+        return {"predicted": self.labels != -100}
+
+    def sizes(self) -> dict[str, Any]:
+        return {"longest": 3}
 
 
-def test_an_example_s_draws_depend_on_seed_epoch_and_example_alone() -> None:
-    def example(index: int, rng: np.random.Generator, held_out: bool) -> Drawn:
-        return Drawn(index, float(rng.random()), held_out)
-
-    data = SimpleNamespace(seed=0, example=example, collate=list)
-    whole = make_batch(data, np.array([3, 5, 8]), 0)
-    assert whole == make_batch(data, np.array([3]), 0) + make_batch(data, np.array([5, 8]), 0)
-    assert len({e.value for e in whole}) == 3 and not any(e.held_out for e in whole)
-    other = SimpleNamespace(seed=1, example=example, collate=list)
-    values = {made[0].value for made in (whole, make_batch(data, np.array([3]), 1), make_batch(other, np.array([3]), 0))}
-    assert len(values) == 3
-    (blank,) = make_batch(data, np.array([3]), -1, blank=True)
-    assert blank.held_out and not blank.counts
+def test_a_batch_is_told_its_places_once() -> None:
+    batch = Masked(torch.tensor([[7, -100], [-100, 8]]))
+    found = placed(batch)
+    assert found.places["predicted"].tolist() == [0, 3] and found.places["longest"] == 3
+    assert places(batch, "predicted").tolist() == [0, 3]
+    assert places(found._replace(labels=torch.zeros(2, 2)), "predicted").tolist() == [0, 3]  # those of the host, not looked for
+    other = SimpleNamespace(counts=1)
+    assert placed(other) is other

@@ -233,9 +233,9 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     seen: list[Mentions] = []
     original = SMedBERTEncoder.infused
 
-    def infused(self: SMedBERTEncoder, states: Tensor, mentions: Mentions) -> Tensor:
+    def infused(self: SMedBERTEncoder, states: Tensor, mentions: Mentions, *known: Any) -> Tensor:
         seen.append(mentions)
-        return original(self, states, mentions)
+        return original(self, states, mentions, *known)
 
     monkeypatch.setattr(SMedBERTEncoder, "infused", infused)
     args = "--data.init_args.max_length 64 --trainer.max_epochs 1 --trainer.limit_train_batches 1"

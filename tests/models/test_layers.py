@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.layers import added_to_spans, bio_spans, boundary_states, unit_length
+from models.layers import added_to_spans, bio_spans, boundary_states, in_rows, unit_length
 
 
 def brute_spans(labels: list[int]) -> list[tuple[int, int]]:
@@ -88,3 +88,14 @@ def test_unit_length_of_zeros_is_zeros() -> None:
     assert torch.equal(unit, torch.zeros(2, 4))
     unit.sum().backward()
     assert torch.isfinite(x.grad).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 2))
+def test_in_rows_numbers_the_spans_of_each_row(counts: list[int], more: int) -> None:
+    """Span by span; a larger S leaves places empty."""
+    spans = torch.tensor([(row, i, i + 1) for row, n in enumerate(counts) for i in range(n)], dtype=torch.long).view(-1, 3)
+    size = max(1, *counts, 0) + more
+    there, place = in_rows(spans, len(counts), size if more else None)
+    assert there.tolist() == [[i < n for i in range(size)] for n in counts]
+    assert place.tolist() == [row * size + i for row, n in enumerate(counts) for i in range(n)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.losses import entity_ranks, entity_softmax
+from models.losses import entity_ranks, entity_softmax, word_loss
 
 
 def plain(query: Tensor, table: Tensor, gold: Tensor | None, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,3 +94,29 @@ def test_ranks_are_of_float32_scores_whatever_the_precision() -> None:
     query, gold = torch.eye(1, 8).expand(3, 8), torch.tensor([0, 150, 199])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert entity_ranks(query, table, gold).tolist() == [200, 50, 1]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_word_loss_in_blocks_is_the_whole_one(smoothing: float) -> None:
+    """Seven tokens of a vocabulary of five, two at a time: the same loss and gradients, and never more logits at once."""
+    torch.manual_seed(0)
+    states, words = torch.randn(7, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    labels, seen = torch.randint(5, (7,)), []
+
+    def logits(own: Tensor) -> Tensor:
+        seen.append(len(own))
+        return own @ words.T
+
+    p = (states @ words.T).log_softmax(1)
+    slow = -sum((1 - smoothing) * p[i, y] + smoothing * p[i].mean() for i, y in enumerate(labels.tolist()))
+    for block, most in ((2**27, 7), (11, 2), (1, 1)):
+        seen.clear()
+        loss = word_loss(states, labels, logits, 5, smoothing, block)
+        torch.testing.assert_close(loss, slow)
+        for ours, wanted in zip(
+            torch.autograd.grad(loss, (states, words)), torch.autograd.grad(slow, (states, words), retain_graph=True),
+            strict=True,
+        ):  # fmt: skip
+            torch.testing.assert_close(ours, wanted)
+        assert max(seen) == most
+    assert word_loss(states[:0], labels[:0], logits, 5).item() == 0

@@ -1,0 +1,102 @@
+"""make gpu-check: its parts, what resumes and what is merged. The parts themselves need a CUDA device."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+from bin import wheels
+from core.files import read_json
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def fakes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three parts whose processes write that they ran; the last one fails until a file `mended` is there."""
+    runs.mkdir(parents=True)
+    program = (
+        "import json, pathlib, sys; name = sys.argv[1]; at = pathlib.Path(sys.argv[2]); "
+        "open(at / 'ran', 'a').write(name + chr(10)); "
+        "sys.exit('broken: no kernel') if name == 'third' and not (at / 'mended').exists() else None; "
+        "print('text'); print(json.dumps({'packed': {'tokens_per_second': 1234.5, 'memory': 2e9}}))"
+    )
+    monkeypatch.setattr(gpu, "parts", lambda: dict.fromkeys(("first", "second", "third")))
+    monkeypatch.setattr(gpu, "command", lambda name, device: [sys.executable, "-c", program, name, str(runs)])
+    monkeypatch.setattr(gpu, "commit", lambda: "a" * 40)
+    return runs
+
+
+def ran(runs: Path) -> list[str]:
+    """The parts that ran since this was last asked."""
+    names = (runs / "ran").read_text().split() if (runs / "ran").is_file() else []
+    (runs / "ran").unlink(missing_ok=True)
+    return names
+
+
+def test_parts_that_are_complete_are_not_run_again(
+    fakes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--device", "cpu"]
+    assert gpu.main(words) == 1 and ran(fakes) == ["first", "second", "third"]
+    assert "2 parts, 1 failed third" in capsys.readouterr().out
+    (fakes / "mended").touch()
+    assert gpu.main(words) == 0 and ran(fakes) == ["third"]
+    assert gpu.main([*words, "--only", "second", "--fresh"]) == 0 and ran(fakes) == ["second"]
+    monkeypatch.setattr(gpu, "commit", lambda: "b" * 40)
+    assert gpu.main([*words, "--only", "first,third"]) == 0 and ran(fakes) == ["first", "third"]
+
+
+def test_parts_are_merged(fakes: Path) -> None:
+    assert gpu.main(["--device", "cpu"]) == 1
+    records = read_json(fakes / "gpu-check.json")
+    assert [(own["part"], own["ok"], own["device"]) for own in records] == [
+        ("first", True, "cpu"), ("second", True, "cpu"), ("third", False, "cpu")
+    ]  # fmt: skip
+    rows = (fakes / "gpu-check.md").read_text().splitlines()[2:]
+    assert "| first | ok |" in rows[0] and "packed: 2.0 GB, 1,234 tokens per second" in rows[0] and "aaaaaaaaa |" in rows[0]
+    assert "| third | failed |" in rows[2] and "broken: no kernel" in rows[2]
+
+
+def test_a_part_is_stopped_in_time(fakes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "LIMIT", 0.5)
+    monkeypatch.setattr(gpu, "command", lambda name, device: [sys.executable, "-c", "import time; time.sleep(60)"])
+    assert gpu.main(["--device", "cpu", "--only", "first"]) == 1
+    assert read_json(fakes / "gpu-check" / "first.json")["why"] == "stopped after 0.5 s"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_without_a_gpu_it_says_what_it_would_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main([]) == 2
+    said = capsys.readouterr()
+    assert said.out.split() == list(gpu.parts()) and len(said.err.splitlines()) == 1 and "no CUDA device" in said.err
+    assert not (runs / "gpu-check").exists()
+    assert gpu.main(["--only", "pretrian"]) == 2 and "no part 'pretrian'" in capsys.readouterr().err
+
+
+def test_every_gpu_test_and_every_paper_has_a_part() -> None:
+    names = set(gpu.parts())
+    marked = [p for p in (ROOT / "tests").rglob("test_*.py") if "\n@pytest.mark.gpu\n" in p.read_text()]
+    assert len(marked) > 1
+    assert {f"tests-{p.parent.name}-{p.stem.removeprefix('test_')}" for p in marked} <= names
+    assert {f"pretrain-{paper}" for paper in ("kebiolm", "smedbert", "embert", "genbioel", "sapbert")} <= names
+    assert {"speed-entity_softmax", "layers", "pretrain-kebiolm-packed"} <= names and "pretrain-genbioel-packed" not in names
+
+
+def test_layers_are_measured_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **named: None)  # needs a compiler
+    found = gpu.layers("cpu", sizes=(2, 16, 2, 16), rows=4, length=8)
+    assert found["tokens"] == 2 + 4 + 6 + 8 and found["padded_tokens"] == 32
+    assert all(found[way]["tokens_per_second"] > 0 for way in ("sdpa", "packed", "compiled"))
+
+
+def test_wheels_that_are_missing_are_pinned() -> None:
+    every = wheels.missing(set())
+    assert "torch==2.13.0" in every and all("==" in line for line in every)
+    assert len({wheels.name_of(line) for line in every}) == len(every)
+    rest = wheels.missing({"torch", "numpy", "pyyaml"})
+    assert set(every) - set(rest) == {line for line in every if wheels.name_of(line) in ("torch", "numpy", "pyyaml")}
