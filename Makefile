@@ -19,8 +19,8 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
-.PHONY: help setup $(VERBS) speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
+VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results migrate seal sync
+.PHONY: help setup $(VERBS) results-check speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -65,12 +65,17 @@ serve: $(STAMP)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
 demo: $(STAMP)  ## linked text on a page in one command (WHAT=hpo|medic|cmekg CHAIN= PORT=)
 dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 tasks: $(STAMP)  ## list the tasks
+publish: $(STAMP)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
+results: $(STAMP)  ## write the results tables of README and docs from docs/results
 migrate: $(STAMP)  ## convert the scores of earlier versions into results, once
 sync: $(STAMP)  ## deliver to MLflow what runs recorded while it did not answer
 seal: $(STAMP)  ## write the checksums of an export from before there were any (FOLDER=)
 
 $(VERBS):
 	@$(KEPL) $@ @make
+
+results-check: $(STAMP)  ## every results table and every number in the documents is in docs/results
+	@$(KEPL) results --check true
 
 speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done

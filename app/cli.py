@@ -54,11 +54,12 @@ POSITIONS = {
     "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "rerank": ("task",), "evaluate": ("task",),
     "peers": ("task",), "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",),
     "overlap": ("task",), "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",),
-    "sync": ("folder",),
+    "sync": ("folder",), "publish": ("runs",),
 }  # fmt: skip
 NAMES = (
     "graph", "pretrain", "finetune", "rerank", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
-    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
+    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "publish", "results",
+    "migrate", "seal", "sync",
 )  # fmt: skip
 
 

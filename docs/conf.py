@@ -5,6 +5,6 @@ author = "The KEPL authors"
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "KEPL"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results/tables"]  # templates, which `make results` fills in
 myst_heading_anchors = 3
 highlight_language = "none"
