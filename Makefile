@@ -118,4 +118,4 @@ types: $(STAMP)  ## mypy
 contracts: $(STAMP)  ## who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types contracts test  ## lint, types, import contracts, tests
+check: lint types contracts results-check test  ## lint, types, import contracts, published numbers, tests

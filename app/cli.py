@@ -218,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> int:
         command, parsed = arguments(verb, rest, ignored)
         more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
         if verb == "sweep":
-            more["check"] = lambda words: arguments(words[0], words[1:])
+            more["check_words"] = lambda words: arguments(words[0], words[1:])
         return int(command.function(**parsed.arguments, **more) or 0)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -709,7 +709,7 @@ def tasks() -> None:
 
 
 def sweep(
-    config: Path, at_once: int | None = None, fresh: bool = False, *, check: Callable[[list[str]], object] = list
+    config: Path, at_once: int | None = None, fresh: bool = False, *, check_words: Callable[[list[str]], object] = list
 ) -> int:
     """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed by the same command.
 
@@ -720,7 +720,7 @@ def sweep(
     """
     from benchmarks.sweep import run_sweep
 
-    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check)
+    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check_words)
 
 
 def publish(

@@ -26,7 +26,7 @@ GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
 PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
 #: What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of links, numbers of sections.
 NO_PROSE = re.compile(
-    r"^```.*?^```|<!-- results: .*?<!-- end -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., and]+\d",
+    r"^```.*?^```|<!-- results: .*?<!-- end -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., andto]+\d",
     re.M | re.S,
 )
 DECIMAL = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*\.\d+(?!\w|\.\d)")

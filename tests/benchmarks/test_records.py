@@ -50,12 +50,11 @@ def test_every_number_of_the_documents_is_in_a_record() -> None:
 def test_a_changed_digit_in_the_readme_is_found(checkout: Path) -> None:
     readme = checkout / "README.md"
     text = readme.read_text()
-    shown = [m for _, _, table, _ in TABLE.findall(text) for m in re.findall(r"\d+\.\d+", table)]
+    shown = [m.end() for table in TABLE.finditer(text) for m in re.compile(r"\d\.\d+").finditer(text, *table.span())]
     assert len(shown) > 10
-    for number in dict.fromkeys(shown):
-        digit = str((int(number[-1]) + 1) % 10)
-        readme.write_text(text.replace(number, number[:-1] + digit, 1))
-        assert any("README.md" in line for line in problems(checkout)), number
+    for end in shown:
+        readme.write_text(text[: end - 1] + str((int(text[end - 1]) + 1) % 10) + text[end:])
+        assert any("README.md" in line for line in problems(checkout)), text[end - 10 : end]
     readme.write_text(text + "\nKeBioLM scores 0.987.\n")
     assert any("0.987 is in no record" in line for line in problems(checkout))
 
