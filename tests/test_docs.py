@@ -2,7 +2,7 @@
 
 Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`); so are
 the README's. In all other blocks every `make` command must name a target and settings that its command has, and every
-`python -m` a module that is there.
+`python -m` an existing module.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_every_make_command_names_what_the_makefile_has() -> None:
     assert named <= papers and len(named) >= 5
 
 
-def test_every_module_that_is_named_is_there() -> None:
+def test_every_module_that_is_named_exists() -> None:
     named = {(page, words[2]) for page, words in commands() if words[0] == "python"}
     prose = re.compile(r"`python -m ([a-z][\w.]*)")
     named |= {(page.name, m) for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"] for m in prose.findall(page.read_text())}
