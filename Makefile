@@ -5,7 +5,7 @@ PYTHON ?= python3
 ACCEL ?= cpu
 VENV := $(CURDIR)/.venv
 VENV_PYTHON := $(VENV)/bin/python
-STAMP := $(VENV)/.installed-$(ACCEL)$(addprefix -,$(EXTRAS))
+INSTALLED := $(VENV)/.installed-$(ACCEL)$(addprefix -,$(EXTRAS))
 
 export PYTHONPATH := $(CURDIR)
 export PYSTOW_HOME := $(CURDIR)/.cache/pystow
@@ -19,14 +19,14 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks migrate seal sync
-.PHONY: help setup $(VERBS) gpu-check gpu-wheels speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
+VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results migrate seal sync
+.PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/\1\t\2/' | awk -F'\t' '{printf "  %-20s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(VENV_PYTHON) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
 	@test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up .venv (once, a few minutes; 2.1 GB on disk with the CPU build of torch, several GB more with CUDA)"
@@ -36,46 +36,51 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@ $(VENV)/.installed-$(ACCEL)
 
-setup: $(STAMP)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, EXTRAS=ray, TORCH_INDEX=URL, PYTHON=python3.11)
+setup: $(INSTALLED)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, EXTRAS=ray, TORCH_INDEX=URL, PYTHON=python3.11)
 
-pretrain-%: $(STAMP)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper; PLAN=1 only lists the stages)
+pretrain-%: $(INSTALLED)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper; PLAN=1 only lists the stages)
 	@$(KEPL) pretrain $* @make
 
-kg-%: $(STAMP)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them
+kg-%: $(INSTALLED)  ## kg-<graph>_<model>: graph and its embedding, as experiments/kg/<graph>_<model>.yaml has them
 	@$(KEPL) pretrain kg/$* @make
 
-finetune: $(STAMP)  ## fine-tune and score an encoder or a linker on a task (TASK= MODEL= SEEDS= MIRROR=)
-rerank: $(STAMP)  ## a cross-encoder over a linker's candidates, trained and scored (TASK= MODEL= SPLIT= SEED= MIRROR=)
-predict: $(STAMP)  ## a fine-tuned model on new text (MODEL=TASK/encoder TEXT= INPUT= OUTPUT=)
-link: $(STAMP)  ## entities of a graph in text (GRAPH= CHAIN= TEXT= INPUT= OUTPUT=)
-embed: $(STAMP)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)
-evaluate: $(STAMP)  ## score an entity linker beside both baselines (TASK= MODEL= SPLIT= MIRROR=)
-peers: $(STAMP)  ## chains beside other people's linkers on an end-to-end task (TASK=NCBI-E2E CHAINS= PEERS= SPLIT= MIRROR=)
-compare: $(STAMP)  ## every system scored on a task, with paired tests (TASK=<task>|synonyms BASE=)
-table: $(STAMP)  ## a paper's table, reported beside measured (PAPER= TABLE=; RUN=1 SEEDS= first makes the missing results)
-figures: $(STAMP)  ## a paper's figures (PAPER= OUT=)
-cases: $(STAMP)  ## what a scored linker gets wrong, most frequent first (TASK= OF= TOP=)
-synonyms: $(STAMP)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES=)
-probe: $(STAMP)  ## fill-in queries of a graph's triples, by any masked language model (GRAPH= MODEL=)
-overlap: $(STAMP)  ## annotated mentions of NER and relation sets that a graph knows (TASK= GRAPH=)
-counts: $(STAMP)  ## sizes of every available split beside the papers' (TASK= MIRROR=)
-data: $(STAMP)  ## fetch and verify a task's files (TASK= MIRROR=)
-sweep: $(STAMP)  ## a grid or a search of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE=)
-serve: $(STAMP)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
-demo: $(STAMP)  ## linked text on a page in one command (WHAT=hpo|medic|cmekg CHAIN= PORT=)
-dashboard: $(STAMP)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
-tasks: $(STAMP)  ## list the tasks
-migrate: $(STAMP)  ## convert the scores of earlier versions into results, once
-sync: $(STAMP)  ## deliver to MLflow what runs recorded while it did not answer
-seal: $(STAMP)  ## write the checksums of an export from before there were any (FOLDER=)
+finetune: $(INSTALLED)  ## fine-tune and score an encoder or a linker on a task (TASK= MODEL= SEEDS= MIRROR=)
+rerank: $(INSTALLED)  ## a cross-encoder over a linker's candidates, trained and scored (TASK= MODEL= SPLIT= SEED= MIRROR=)
+predict: $(INSTALLED)  ## a fine-tuned model on new text (MODEL=TASK/encoder TEXT= INPUT= OUTPUT=)
+link: $(INSTALLED)  ## entities of a graph in text (GRAPH= CHAIN= TEXT= INPUT= OUTPUT=)
+embed: $(INSTALLED)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)
+evaluate: $(INSTALLED)  ## score an entity linker beside both baselines (TASK= MODEL= SPLIT= MIRROR=)
+peers: $(INSTALLED)  ## chains beside other people's linkers on an end-to-end task (TASK=NCBI-E2E CHAINS= PEERS= SPLIT= MIRROR=)
+compare: $(INSTALLED)  ## every system scored on a task, with paired tests (TASK=<task>|synonyms BASE=)
+table: $(INSTALLED)  ## a paper's table, reported beside measured (PAPER= TABLE=; RUN=1 SEEDS= first makes the missing results)
+figures: $(INSTALLED)  ## a paper's figures (PAPER= OUT=)
+cases: $(INSTALLED)  ## what a scored linker gets wrong, most frequent first (TASK= OF= TOP=)
+synonyms: $(INSTALLED)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES=)
+probe: $(INSTALLED)  ## fill-in queries of a graph's triples, by any masked language model (GRAPH= MODEL=)
+overlap: $(INSTALLED)  ## annotated mentions of NER and relation sets that a graph knows (TASK= GRAPH=)
+counts: $(INSTALLED)  ## sizes of every available split beside the papers' (TASK= MIRROR=)
+data: $(INSTALLED)  ## fetch and verify a task's files (TASK= MIRROR=)
+sweep: $(INSTALLED)  ## a grid or a search of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE=)
+serve: $(INSTALLED)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
+demo: $(INSTALLED)  ## linked text on a page in one command (WHAT=hpo|medic|cmekg CHAIN= PORT=)
+dashboard: $(INSTALLED)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
+tasks: $(INSTALLED)  ## list the tasks
+publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
+results: $(INSTALLED)  ## write the results tables of README and docs from docs/results
+migrate: $(INSTALLED)  ## convert the scores of earlier versions into results, once
+sync: $(INSTALLED)  ## deliver to MLflow what runs recorded while it did not answer
+seal: $(INSTALLED)  ## write the checksums of an export from before there were any (FOLDER=)
 
 $(VERBS):
 	@$(KEPL) $@ @make
 
-speed: $(STAMP)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
+results-check: $(INSTALLED)  ## every results table and every number in the documents is in docs/results
+	@$(KEPL) results --check true
+
+speed: $(INSTALLED)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
 	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
 
-scale: $(STAMP)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
+scale: $(INSTALLED)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
 	@$(VENV_PYTHON) -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
 
 # A bare CUDA machine has no network to build .venv with: PYTHON= is taken as it is, and .venv where there is one.
@@ -87,39 +92,39 @@ gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device,
 gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
 	@$(GPU_PYTHON) bin/wheels.py
 
-docs: $(STAMP)  ## the pages of docs/ as HTML, in docs/_build
+docs: $(INSTALLED)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
-test: $(STAMP)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=3: on two cores one may wait)
+test: $(INSTALLED)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=3: on two cores one may wait)
 	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
 
-test-slow: $(STAMP)  ## the slow tests, for a nightly run
+test-slow: $(INSTALLED)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)
 
-fuzz: $(STAMP)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash
+fuzz: $(INSTALLED)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash
 	@$(VENV_PYTHON) -m tests.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(ARGS)
 
-soak: $(STAMP)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
+soak: $(INSTALLED)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
 	@$(VENV_PYTHON) -m tests.soak --minutes $(or $(MINUTES),30)
 
-mutants: $(STAMP)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
+mutants: $(INSTALLED)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
 	@$(VENV_PYTHON) -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
 
-faults: $(STAMP)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
+faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
 	@$(VENV_PYTHON) -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
 
-nightly: $(STAMP) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
+nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory scale
 
-lint: $(STAMP)  ## ruff
+lint: $(INSTALLED)  ## ruff
 	@$(VENV_PYTHON) -m ruff check .
 
-types: $(STAMP)  ## mypy
+types: $(INSTALLED)  ## mypy
 	@$(VENV_PYTHON) -m mypy
 
-contracts: $(STAMP)  ## who may import whom
+contracts: $(INSTALLED)  ## who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types contracts test  ## lint, types, import contracts, tests
+check: lint types contracts results-check test  ## lint, types, import contracts, published numbers, tests

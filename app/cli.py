@@ -54,11 +54,12 @@ POSITIONS = {
     "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "rerank": ("task",), "evaluate": ("task",),
     "peers": ("task",), "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",),
     "overlap": ("task",), "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",),
-    "sync": ("folder",),
+    "sync": ("folder",), "publish": ("runs",),
 }  # fmt: skip
 NAMES = (
     "graph", "pretrain", "finetune", "rerank", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
-    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "migrate", "seal", "sync",
+    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "publish", "results",
+    "migrate", "seal", "sync",
 )  # fmt: skip
 
 
@@ -217,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> int:
         command, parsed = arguments(verb, rest, ignored)
         more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
         if verb == "sweep":
-            more["check"] = lambda words: arguments(words[0], words[1:])
+            more["check_words"] = lambda words: arguments(words[0], words[1:])
         return int(command.function(**parsed.arguments, **more) or 0)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -709,7 +709,7 @@ def tasks() -> None:
 
 
 def sweep(
-    config: Path, at_once: int | None = None, fresh: bool = False, *, check: Callable[[list[str]], object] = list
+    config: Path, at_once: int | None = None, fresh: bool = False, *, check_words: Callable[[list[str]], object] = list
 ) -> int:
     """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed by the same command.
 
@@ -720,7 +720,53 @@ def sweep(
     """
     from benchmarks.sweep import run_sweep
 
-    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check)
+    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check_words)
+
+
+def publish(
+    runs: Sequence[Path], group: str, command: str, against: Sequence[Path] = (), machine: str | None = None, json: bool = False,
+) -> None:  # fmt: skip
+    """Write records of finished runs into docs/results: a number for each system, a mean over its seeds.
+
+    Args:
+        runs: Run folders, or folders of them (runs/finetune/NCBI).
+        group: File of docs/results that the records are added to.
+        command: The command that made the runs.
+        against: Run folders of one system; the paired difference from it is published, too.
+        machine: Where the runs were made. Default: this machine's cores.
+        json: Print the records as JSON lines.
+
+    Examples:
+      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI MODEL=minilm SEEDS=3"
+    """
+    from dataclasses import asdict
+
+    from benchmarks.publish import publish as run
+
+    file, records = run(runs, group, command, against, machine)
+    for one in records:
+        print(jsons.dumps(asdict(one), ensure_ascii=False) if json else f"{{{group}/{one.id}}}  {one.part(None)}")
+    if not json:
+        print(f"written to {file}; put the names in braces into a table of {file.parent / 'tables'}, then: make results")
+
+
+def results(check: bool = False) -> int:
+    """Write the results tables of the README and docs from the records in docs/results.
+
+    Args:
+        check: Write nothing; name each table that differs and each number that is in no record, and exit 1.
+
+    Examples:
+      make results
+      make results-check
+    """
+    from benchmarks.records import problems, write_tables
+
+    if not check:
+        print("\n".join(map(str, write_tables())) or "every table is as its records say")
+    found = problems()
+    print("\n".join(found) or "results-check: every table and number is in the records")
+    return 1 if found else 0
 
 
 def dashboard(port: int = 5000) -> int:

@@ -17,7 +17,7 @@ from kg.graph import KINDS, KnowledgeGraph, table
 def umls_like(
     names: int, abstracts: int, seed: int = 0
 ) -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
-    """Made-up names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of the table."""
+    """Synthetic names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of the table."""
     random = np.random.default_rng(seed)
     syllables = np.array([c + v + e for c in "bcdfglmnprstv" for v in "aeiou" for e in ("", "l", "n", "r", "s", "x")])
     pool = sorted({"".join(random.choice(syllables, n)) for n in random.integers(2, 5, 80_000).tolist()})
@@ -88,7 +88,7 @@ def graph_like(names: int, triples: int, seed: int = 0) -> tuple[KnowledgeGraph,
     relations = pa.array([f"relation_{i:02d}" for i in range(50)], pa.string()).take(pa.array(random.integers(0, 50, triples)))
     columns = {"head": ids.take(pa.array(ends[:, 0])), "relation": relations, "tail": ids.take(pa.array(ends[:, 1]))}
     nothing = table("definitions", {"id": [], "text": []})
-    manifest = {"source": "made up", "version": str(seed), "licence": "none"}
+    manifest = {"source": "synthetic", "version": str(seed), "licence": "none"}
     return KnowledgeGraph(table("entities", entities), made, nothing, pa.table(columns), manifest), texts
 
 

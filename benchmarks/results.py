@@ -286,7 +286,7 @@ def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
 def check_protocol(where: str, results: Iterable[Result], varies: Sequence[str] = (), choose: str = "") -> None:
     """Raise InputError when results have several protocols, with the parts that differ; `varies` may.
 
-    choose: the settings that tell them apart, for the message.
+    choose: the settings that distinguish them, for the message.
     """
     groups: dict[str, tuple[Result, list[str]]] = {}
     for result in results:

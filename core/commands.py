@@ -41,7 +41,7 @@ def started(
     """Start a command in the folder `cwd`, its output to the file `log`, or shown here where that is None.
 
     On a Ray cluster every machine must see `cwd` and `log` under the same paths. `gpus` are asked for; where None is given, one if
-    the cluster has any. A command whose node is lost is started again elsewhere: it must go on from what it has done. Raises
+    the cluster has any. A command whose node is lost is started again elsewhere: it must resume from what it has done. Raises
     InputError when Ray is not installed.
     """
     if log is not None and engine_of(engine) == "ray":

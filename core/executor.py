@@ -132,7 +132,7 @@ class PartsFolder:
         return digest([self._digest, part.digest])
 
     def _done(self, part: Part) -> Counts | None:
-        """The counts of a part that is there, made of what it should be; nothing but its marker is read."""
+        """The counts of an existing part, made of what it should be; nothing but its marker is read."""
         file = self.out / "markers" / f"{part.name}.json"
         if not file.is_file():
             return None
@@ -330,13 +330,13 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: f
     try:
         for _ in range(max(1, min(workers, len(jobs)))):
             start()
-        told = False
+        reported = False
         while todo or any(job for _, job in running.values()):
             ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
             if not ready:
-                if not told and not any(job for _, job in running.values()):
+                if not reported and not any(job for _, job in running.values()):
                     LOG.warning("no node of the Ray cluster has a free processor, or GPU, for a worker; waiting for one")
-                    told = True
+                    reported = True
                 continue
             actor, job = running.pop(ready[0])
             try:

@@ -63,7 +63,7 @@ def explained(error: OSError, path: Path) -> InputError:
         return InputError(f"{path}: a folder; expected the name of a file. Choose another name.")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return InputError(f"{path}: a file is in the way of a folder of this name. Choose another name.")
-    if error.errno in (None, errno.EFBIG):  # a writer that says no more than that it could not go on
+    if error.errno in (None, errno.EFBIG):  # a writer that says no more than that it could not continue
         reason = error.strerror or str(error)
         return InputError(f"{path}: not written ({reason}). Is the disk full, or a file too large? What was built is intact.")
     return InputError(f"{path}: {error.strerror or error}.")
@@ -298,17 +298,17 @@ def verified(folder: str | Path) -> None:
 def check_files(folder: str | Path, sums: object, again: str) -> None:
     """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has it; `again` says what to do then.
 
-    A file is read once a process while its size and time stay.
+    A process reads a file a single time while its size and time stay.
     """
     if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
         raise InputError(f"{folder}/manifest.json: wanted checksums of files, found none. {again}")
     files = [Path(folder) / name for name in sums]
-    stamps = [(f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files]
-    _hold(str(folder), tuple(sums.items()), tuple(stamps), again)
+    versions = [(f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files]
+    _hold(str(folder), tuple(sums.items()), tuple(versions), again)
 
 
 @lru_cache(32)
-def _hold(place: str, sums: tuple[tuple[str, str], ...], stamps: tuple[object, ...], again: str) -> None:
+def _hold(place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object, ...], again: str) -> None:
     files = [Path(place) / name for name, _ in sums]
     with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
         found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
@@ -660,7 +660,7 @@ class _Values:
                 value, end = json.JSONDecoder().raw_decode(self.text, self.at)
                 if end - self.at > _largest:
                     raise too_large(self.where, "a record")
-                if end < len(self.text) or not self._more():  # a number may go on
+                if end < len(self.text) or not self._more():  # a number may continue
                     _check_text(value, self.text[self.at : end], self.where)
                     self.move(end)
                     return value

@@ -154,8 +154,8 @@ class Journal:
                 self._unsure = True
                 if not self._away:
                     LOG.warning(
-                        f"MLflow at {tracking_uri()} does not answer ({error}). Work goes on; metrics stay in {self.path} until it "
-                        "does, and `kepl sync` delivers what is left"
+                        f"MLflow at {tracking_uri()} does not answer ({error}). Work continues; metrics stay in {self.path} until "
+                        "it does, and `kepl sync` delivers what is left"
                     )
                 self._away = True
                 return False

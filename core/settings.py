@@ -172,7 +172,7 @@ def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> s
 
 
 #: Parameters that are no options of the command line: those of recipes, and what checks the words of other commands.
-NO_OPTIONS = ("options", "check")
+NO_OPTIONS = ("options", "check_words")
 #: Names of before, refused with their present ones.
 RENAMED = {"arms": "variants", "linked": "linked_text", "prompts": "templates", "special": "special_tokens"}
 

@@ -174,7 +174,7 @@ class FinetuneData(pl.LightningDataModule):
     linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 
-    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is read once. Without a dev split,
+    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is evaluated once. Without a dev split,
     or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen by `split_seed`.
 
     Raises InputError when more than a tenth of the training text is unknown to the tokenizer.

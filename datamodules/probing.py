@@ -373,7 +373,7 @@ def build(
     prompts: str = TEXT,
     fresh: bool = False,
 ) -> Path:
-    """Write the queries of the graph in folder `graph` to folder `out`; the same ones that are there are kept.
+    """Write the queries of the graph in folder `graph` to folder `out`; existing ones of the same settings are kept.
 
     Raises InputError as :func:`queries` does, and when `prompts` names templates and no file of them was given.
     """
@@ -405,7 +405,7 @@ def build(
 
 
 def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh: bool = False) -> Path:
-    """Write the queries of MedLAMA's files to folder `out`; the same ones that are there are kept. Raises InputError."""
+    """Write the queries of MedLAMA's files to folder `out`; existing ones of the same settings are kept. Raises InputError."""
     source, folder = medlama_path(Path(path)), Path(out)
     if not source.exists():
         raise InputError(f"{source}: no such folder or archive; wanted MedLAMA's data/medlama, or an archive of it")

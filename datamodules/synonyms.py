@@ -175,7 +175,7 @@ def build(
     seed: int = 0,
     fresh: bool = False,
 ) -> Path:
-    """Write the samples of the graph in folder `graph` to folder `out`; the same ones that are there are kept.
+    """Write the samples of the graph in folder `graph` to folder `out`; existing ones of the same settings are kept.
 
     Raises InputError as :func:`samples` does, and when no sample is left.
     """

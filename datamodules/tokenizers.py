@@ -139,7 +139,7 @@ def token_rows_in_parts(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """:func:`token_rows` by several processes, or on a cluster (core.executor), in the folder `place`.
 
-    made_of: what the texts follow from; a run of the same that was stopped goes on. The folder is the caller's to remove once what
+    made_of: what the texts follow from; a stopped run of the same resumes. The folder is the caller's to remove once what
     the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does, and for a damaged part.
     """
     with parts_folder(place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh) as folder:

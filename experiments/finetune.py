@@ -231,7 +231,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
         about = (
             f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch ({scores['epoch']}) was chosen on "
-            f"{data.selected_on}, {data.scored} was read once: {metric} {result['scores'][metric]:.4f}, 95 % interval "
+            f"{data.selected_on}, {data.scored} was evaluated once: {metric} {result['scores'][metric]:.4f}, 95 % interval "
             f"{scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over {scores['examples']:,} examples."
         )
         told = {f"{data.scored}/{k}": v for k, v in result["scores"].items()}

@@ -143,7 +143,7 @@ class Run:
             if whole(path):
                 return path
             if first_process():
-                LOG.warning(f"{path}: damaged; training goes on from the checkpoint before it, or from the start")
+                LOG.warning(f"{path}: damaged; training resumes from the checkpoint before it, or from the start")
         return None
 
     def logger(self) -> Logger:
@@ -152,7 +152,7 @@ class Run:
 
     @cached_property
     def journal(self) -> Journal:
-        """The run's journal, delivered in the background; that of a resumed run goes on (first process only)."""
+        """The run's journal, delivered in the background; that of a resumed run is continued (first process only)."""
         journal = Journal(self.folder, self.experiment, self.name, parent=self.parent)
         journal.deliver()  # now, so that the run's id is known where MLflow answers
         journal.start()
@@ -202,7 +202,7 @@ class JournalLogger(Logger):
 
 
 def flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level with dotted keys; empty ones left out."""
+    """Nested settings flattened, with dotted keys; empty ones left out."""
     result: dict[str, Any] = {}
     for key, inner in value.items():
         if isinstance(inner, dict):
@@ -244,7 +244,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         if not whole(path):
-            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run goes on from the one before or the start.")
+            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run resumes from the one before or the start.")
         try:
             return torch.load(path, map_location=map_location or "cpu", weights_only=True)
         except pickle.UnpicklingError as error:
@@ -252,7 +252,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 class Checkpoints(ModelCheckpoint):
-    """Checkpoints behind what their step records: a run that is killed in between would go on without it."""
+    """Checkpoints behind what their step records: a run that is killed in between would resume without it."""
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
         trainer._logger_connector.update_train_step_metrics()  # again by Lightning, afterwards: a journal takes each step once

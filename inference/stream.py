@@ -1,7 +1,7 @@
 """Files of texts through a chain or a fine-tuned model, in bounded memory; a stopped run resumes.
 
 The inputs are read in parts (core.executor), whose records are kept in the folder OUTPUT.parts as JSON lines, complete batches at
-a time. A run that finds it, with the same models, settings and input files, goes on after the last complete batch; others are
+a time. A run that finds it, with the same models, settings and input files, resumes after the last complete batch; others are
 refused. At the end the lines become the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
 
     link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name, candidates, …}]}
@@ -162,7 +162,7 @@ Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
 
 
 def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: Source) -> dict[str, Any]:
-    """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun goes on."""
+    """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
     with locked(begun, "ab+", f"{begun}: another process is writing it. Wait for it, or give another output.") as handle:
         size, done = _kept(begun)

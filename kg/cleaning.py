@@ -21,7 +21,7 @@ of which `columns` become the text, and folders of these. With `whole` a plain-t
 Output: JSON lines {"id", "text"}, the id being the document's and, of a document that was cut, /0, /1, …
 
 The input is read in parts (core.executor), whose segments stand in the folder OUT.parts until all are there; a run that was
-stopped goes on with the parts that are missing. What was there already is dropped when they are put together, in their order.
+stopped resumes with the missing parts. What was there already is dropped when they are put together, in their order.
 """
 
 from __future__ import annotations

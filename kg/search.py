@@ -447,7 +447,7 @@ def backends_in(folder: str | Path) -> tuple[str, ...]:
 def extend(folder: str | Path, made_of: dict[str, Any], backend: str, cells: int | None = None) -> None:
     """Build another approximate backend from the vectors of the index in `folder`, and add it. Raises InputError as `load`."""
     folder = Path(folder)
-    _manifest(folder)  # of a folder that is there
+    _manifest(folder)  # of an existing folder
     with locked(folder / ".lock", "w", f"{folder}: another process is writing it. Wait, and run the command again."):
         index = Index.load(folder, made_of)
         replace(index, backend=backend, cells=cells)._seal(folder, _manifest(folder))

@@ -477,7 +477,7 @@ def train(
     (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted by a softmax over their scores
     at temperature 1). `unit`: whether TransE's entities have length 1; a margin above 2 needs longer ones.
 
-    A killed training goes on, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
+    A killed training resumes, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
     Settings, losses and scores are recorded there for the MLflow experiment ``kg``. Raises InputError for a graph without triples,
     an unknown model, a start that does not fit, or a loss that is no longer finite.
     """

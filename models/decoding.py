@@ -10,7 +10,7 @@ keys and values exist once a mention instead of once a beam. Positions are count
 is masked, hence a mention's result does not depend on the others in its batch.
 
 Log-probabilities are those of the full vocabulary; the trie says which of them may be taken. A name that ends is closed by
-</s>. The beams that go on are the best by the sum of log-probabilities of the name so far.
+</s>. The beams that remain are the best by the sum of log-probabilities of the name so far.
 
 Finish rules, that is which names end up in the ranking (at most `beams`):
     best          every name that a beam completes is a candidate; the best by the final score are kept, and the search
@@ -110,7 +110,7 @@ class Decoder:
         return self._read(tokens, positions[:, None].expand_as(tokens), torch.cat([prompt, seen[:, None]], dim=3))
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these mentions (n,) only."""
+        """Continue with these mentions (n,) only."""
         self.encoded, self.context, self.prompt = (x[rows] for x in (self.encoded, self.context, self.prompt))
         self.cache.batch_select_indices(rows)
 
@@ -143,7 +143,7 @@ def _prompt_scores(decoder: Decoder, prompts: Sequence[Sequence[int]], states: T
 
 
 class _Step(NamedTuple):
-    """What M x K beams can do next: complete their name, or go on to one of the best K children of all."""
+    """What M x K beams can do next: complete their name, or continue with one of the best K children of all."""
 
     closed: Tensor  # (M, K) total with </s>; -inf where no name ends
     leaf: Tensor  # (M, K)

@@ -99,7 +99,7 @@ class PartPrediction(nn.Module):
 class EMBERT(PaperModule):
     """Pre-training (Section 3.4).
 
-    encoder      a BERT: folder or hub name, whose masked-LM head is carried on where it has one
+    encoder      a BERT: folder or hub name, whose masked-LM head is used where it has one
     consistency_weight, segmentation_weight, masking_weight  lambda_1, lambda_2 and lambda_3; a term of weight 0 is left out
     positions    of the tokens of a part, at most; the data hides no longer ones (`longest_part`)
     position_size  of their embeddings (the paper's 200)

@@ -10,10 +10,10 @@ Zhang, Han, Liu, Jiang, Sun and Liu, ACL 2019. https://arxiv.org/abs/1905.07129
 Deviations from the printed paper and its released code, each pinned by a test:
     D1  Sentence order stands in for next sentences, as in what it is compared with here (SMedBERT, its baselines).
     D2  Eq. (3-5) print no residual connections and norms; both streams have BERT's, as in the released code, and tokens keep the
-        weights of the BERT that is carried on.
-    D3  Eq. (7) tells an entity from the sequence's others, the released code from all of its batch, which would make a sequence's
-        gradient depend on its batch mates. Here it is told from the sequence's others and from drawn ones, as often as the text
-        mentions them: what a batch holds in the mean.
+        weights of the initial BERT.
+    D3  Eq. (7) scores an entity against the sequence's others, the released code against all of its batch, so that a sequence's
+        gradient depends on its batch mates. Here it is scored against the sequence's others and drawn ones, drawn as often as
+        the text mentions them: what a batch holds in the mean.
     D4  The released code's last text-only layer takes entities in, too, and [CLS] stands among the entities as a vector of
         zeros; neither is in the paper, nor here. Its linear layer of Eq. (7) is two, with GELU and a norm.
     D5  Each loss is its sum over the global batch divided by its count there; the paper prints sums.

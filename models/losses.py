@@ -174,7 +174,7 @@ def multi_similarity_rows(
 
 
 class _MultiSimilarity(torch.autograd.Function):
-    """Eq. (2) with its gradient, which the forward pass has at hand: the softmax weights of each row's pairs."""
+    """Eq. (2) with its gradient, which the forward pass has computed: the softmax weights of each row's pairs."""
 
     @staticmethod
     def forward(

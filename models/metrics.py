@@ -82,7 +82,7 @@ def acc1_tallies(
 ) -> tuple[list[str], np.ndarray]:
     """(questions in order of appearance, (q, 2) per question: right at rank 1, 1) of scored answers.
 
-    Answers that share the highest score share the hit: their part that is right counts, as if ties were broken at
+    Ties are split: their part that is right counts, as if ties were broken at
     random, so that the order of answers in a file never matters. A question without a right answer counts as missed.
     """
     groups: dict[str, list[tuple[float, bool]]] = {}

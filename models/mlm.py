@@ -1,4 +1,4 @@
-"""Masked-language-model pre-training of a BERT: start encoders, and an encoder carried on on other text.
+"""Masked-language-model pre-training of a BERT: initial checkpoints, and continued pre-training of an encoder.
 
 Devlin, Chang, Lee and Toutanova, NAACL 2019. https://arxiv.org/abs/1810.04805
 
@@ -78,7 +78,7 @@ def new_bert(
 class MLM(PaperModule):
     """Masked-language-model pre-training.
 
-    encoder     a BERT to carry on: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
+    encoder     the initial checkpoint, a BERT: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
     layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for `encoder`
     positions   what a new one's position embeddings start from (D3)
     beta2       AdamW's second beta

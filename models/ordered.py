@@ -50,7 +50,7 @@ def text_losses(states: Tensor, batch: Text, head: MLMHead, order: nn.Module, wo
 class OrderedLM(PaperModule):
     """Pre-training with one objective besides: which of its candidates a mention means.
 
-    encoder      a BERT: folder or hub name, whose masked-LM head is carried on where it has one
+    encoder      a BERT: folder or hub name, whose masked-LM head is used where it has one
     entities     folder of the :class:`EmbeddingTable` of the graph's entities, which stay as they are
     entity_weight  of the objective's loss
     head_lr      learning rate of what starts from scratch; None: `lr`, as the paper

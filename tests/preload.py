@@ -53,7 +53,7 @@ class Process:
         self.args, self.pid, self._connection = list(words), pid, connection
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status, negative for a signal. Raises subprocess.TimeoutExpired; the process goes on."""
+        """The exit status, negative for a signal. Raises subprocess.TimeoutExpired; the process continues."""
         if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)

@@ -1,8 +1,8 @@
 """The pages: they build without a warning, and what they tell to type works.
 
-Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`). In all
-other blocks, and in the README, every `make` command must name a target and settings that its command has, and every
-`python -m` a module that is there.
+Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`); so are
+the README's. In all other blocks every `make` command must name a target and settings that its command has, and every
+`python -m` an existing module.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from core.settings import MAKE, options_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+README = ROOT / "README.md"
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
 NO_CODE = ("", "sh", "sh nightly")
@@ -35,7 +37,7 @@ def blocks(page: Path, kinds: tuple[str, ...]) -> list[str]:
 def commands() -> list[tuple[str, list[str]]]:
     """(page, words) of every command line in a page's blocks, comments cut off, lines that end in a backslash joined."""
     found = []
-    for page in [*PAGES, ROOT / "README.md"]:
+    for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
         for block in blocks(page, NO_CODE):
             for line in block.replace("\\\n", " ").splitlines():
                 try:
@@ -59,6 +61,32 @@ def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(tmp_path.glob("*.html"))) >= len(PAGES)
+
+
+def test_the_readme_is_short_and_shows_a_picture() -> None:
+    text = re.sub(r"<!--.*?-->", "", BLOCK.sub("", README.read_text()))
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 600
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert pictures and all((ROOT / picture).is_file() for picture in pictures)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and Sphinx make them."""
+    titles = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Files and headings in this checkout; addresses elsewhere are not asked."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", target):
+            assert target.startswith("https://"), target
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name if name else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(file), f"{page.name}: {target}"
 
 
 def test_every_target_has_its_line_among_the_commands() -> None:
@@ -85,10 +113,10 @@ def test_every_make_command_names_what_the_makefile_has() -> None:
     assert named <= papers and len(named) >= 5
 
 
-def test_every_module_that_is_named_is_there() -> None:
+def test_every_module_that_is_named_exists() -> None:
     named = {(page, words[2]) for page, words in commands() if words[0] == "python"}
     prose = re.compile(r"`python -m ([a-z][\w.]*)")
-    named |= {(page.name, m) for page in [*PAGES, ROOT / "README.md"] for m in prose.findall(page.read_text())}
+    named |= {(page.name, m) for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"] for m in prose.findall(page.read_text())}
     assert len(named) > 15
     for page, module in sorted(named):
         assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
@@ -118,7 +146,7 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
 
 
 def pages_with(kind: str) -> list[Path]:
-    return [page for page in PAGES if blocks(page, (kind,))]
+    return [page for page in [README, *PAGES] if blocks(page, (kind,))]
 
 
 def test_there_are_blocks_of_both_kinds() -> None:
@@ -132,5 +160,5 @@ def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path, fast_python
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh nightly"), ids=lambda page: page.stem)
-def test_the_long_road_works(page: Path, tmp_path: Path) -> None:
+def test_the_long_commands_work(page: Path, tmp_path: Path) -> None:
     run_page(page, "sh nightly", tmp_path)

@@ -56,13 +56,13 @@ def classes(folder: str) -> tuple[str, str]:
 
 
 def pipelines() -> tuple[list[str], list[str]]:
-    """(papers, start encoders): what has a pipeline. A start encoder trains nothing but the general masked LM."""
+    """(papers, initial checkpoints): what has a pipeline. An initial checkpoint trains nothing but the general masked LM."""
     every = [p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")]
     start = [name for name in every if classes(name) == ("models.mlm.MLM", "datamodules.mlm.MLMData")]
     return [name for name in every if name not in start], start
 
 
-def test_a_start_encoder_uses_tested_classes() -> None:
+def test_a_initial_checkpoint_uses_tested_classes() -> None:
     assert pipelines()[1]
     for name in pipelines()[1]:
         for class_path in classes(name):
@@ -123,9 +123,9 @@ def test_make_lists_every_target_and_each_sets_up() -> None:
     for name, rest in targets:
         assert f"  {name} " in listed, name
         if name.startswith("gpu-"):  # a bare machine has nothing to build .venv with
-            assert "STAMP" not in rest
+            assert "INSTALLED" not in rest
         elif name not in ("help", "check"):
-            assert "$(STAMP)" in rest, f"{name} does not set up .venv"
+            assert "$(INSTALLED)" in rest, f"{name} does not set up .venv"
 
 
 def test_constraints_pin_what_is_required() -> None:
@@ -152,7 +152,7 @@ def test_no_setting_of_a_command_is_a_variable_of_the_makefiles_own() -> None:
 
     own = set(re.findall(r"^([A-Z_]+) *:=", (ROOT / "Makefile").read_text(), re.M))
     taken = {option.upper() for name in NAMES for option in options_of(getattr(verbs, name))}
-    assert {"VENV", "STAMP"} <= own and {"RUN", "MIRROR"} <= taken
+    assert {"VENV", "INSTALLED"} <= own and {"RUN", "MIRROR"} <= taken
     assert not taken & own and not taken & (set(MAKE) - {"PORT"})
 
 

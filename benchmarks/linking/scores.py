@@ -1,4 +1,4 @@
-"""Scores of rankings, by stated rules, and the stamp that says which.
+"""Scores of rankings, by stated rules, and the evaluation protocol that says which.
 
 rank       how many concepts of a ranking must be looked at until a mention is right; 0: not among those ranked
 acc@k      share of mentions with 1 <= rank <= k;   mrr   mean of 1 / rank, 0 where rank is 0

@@ -15,8 +15,8 @@ from datamodules.linking import Linking, load_linking
 def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
     """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is scored with.
 
-    Distinct names; of a task in folds the mean over them, rounded. A split that is not at hand is left out. Raises
-    InputError where the data set is not at hand.
+    Distinct names; of a task in folds the mean over them, rounded. A split that is not available is left out. Raises
+    InputError where the data set is not available.
     """
     each: list[dict[str, int]] = []
     for fold in prepared_folds(task(name), files, graph):

@@ -30,7 +30,7 @@ from benchmarks.speed._memory import resident
 from kg.search import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
-CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5  #: rows of a cluster, the numbers that tell them apart, and how far they lie apart
+CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5  #: rows of a cluster, the numbers that distinguish them, and how far they lie apart
 SECONDS = 1.0  #: that queries are repeated for
 SYNTHETIC: dict[str, Any] = {"names": "synthetic"}
 T = TypeVar("T")

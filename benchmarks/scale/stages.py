@@ -33,7 +33,7 @@ from models.encoders import BertEncoder
 
 NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100
 HIDDEN, QUERIES = 64, 100
-INDEX = {"names": "made up"}
+INDEX = {"names": "synthetic"}
 
 
 class Stage(NamedTuple):

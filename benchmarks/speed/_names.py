@@ -1,4 +1,4 @@
-"""Made-up names as tokens, and a trie of them as dictionaries. Imports little: a fresh process measures memory here."""
+"""Synthetic names as tokens, and a trie of them as dictionaries. Imports little: a fresh process measures memory here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOCABULARY, EOS = 50_265, 2  # BART's
 FIRST = 100  # lower tokens are special ones
 
 
-def made_up(count: int) -> tuple[np.ndarray, np.ndarray]:
+def synthetic(count: int) -> tuple[np.ndarray, np.ndarray]:
     """(tokens end to end, offsets of the names): 3 to 9 pieces each, 6 on average; some far more frequent, as in text."""
     random = np.random.default_rng(0)
     lengths = random.integers(3, 10, count)

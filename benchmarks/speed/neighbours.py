@@ -3,7 +3,7 @@
 reference  as SMedBERT's released code works, written from a description of it: for each mention the lists of incoming and
            outgoing neighbours are put together and sorted by a score of each entity; the first K count. In Python, from
            dictionaries of lists, for every sample
-settings   a made-up graph of the paper's size whose entities are in triples as often as 1 / (their rank)^0.9 (hubs), and
+settings   a synthetic graph of the paper's size whose entities are in triples as often as 1 / (their rank)^0.9 (hubs), and
            texts of 40 mentions, drawn as often as they are in triples. `evenly` has, beside it, texts whose mentions are
            drawn evenly: few are hubs, so sorting has little to do
 ratio      of the times for a text. Both rank by the same score, a global PageRank
@@ -27,7 +27,7 @@ K, MENTIONS = 10, 40
 Lists = dict[int, list[tuple[int, int]]]
 
 
-def made_up(entities: int, triples: int) -> np.ndarray:
+def synthetic(entities: int, triples: int) -> np.ndarray:
     """(triples, 3) distinct, no loops, one relation for a pair."""
     rng = np.random.default_rng(0)
     chance = 1 / np.arange(1, entities + 1) ** 0.9
@@ -90,7 +90,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(entities: int = 274_163, triples: int = 4_390_726, texts: int = 10) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.speed asks for."""
-    graph = made_up(entities, triples)
+    graph = synthetic(entities, triples)
     score = np.round(pagerank(weights(graph, entities)), 12)
     pairs = best_relations(graph, entities)
     outgoing, incoming = lists(graph)

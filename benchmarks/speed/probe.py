@@ -1,6 +1,6 @@
 """Decoding of several masks (models.probing) against decoding as the released code does it: same model, same queries.
 
-settings   a BERT of random weights (128 wide, 2 layers, vocabulary of 30,522), one thread; made-up queries of 10 to 26 tokens,
+settings   a BERT of random weights (128 wide, 2 layers, vocabulary of 30,522), one thread; synthetic queries of 10 to 26 tokens,
            1 to 10 masks, 5 beams. --model gives another masked LM in its place
 reference  one query at a time, as the released code has it: all five slots go through the whole model at every step, the first
            too, in one batch, and all L x V logits are made; of each slot's five best tokens at masked places the five best by
@@ -9,7 +9,7 @@ equal      the mean over queries and numbers of masks of the best log probabilit
            for fewer than 1 % of the queries (by more than 0.0001, in the mean over numbers of masks); `worse` lists these
 same       share of (query, number of masks) with the same best filling; `worse_lengths` the share with a lower one
 duplicates share of the reference's final slots that repeat another one
-ratio      of queries a second, in seconds of the processor, so that other work on the machine counts little
+ratio      of queries a second, in CPU seconds, so that other work on the machine counts little
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def bert(size: int, layers: int) -> BertForMaskedLM:
     return BertForMaskedLM(config).eval()
 
 
-def made_up(count: int, vocabulary: int = VOCABULARY) -> list[list[int]]:
+def synthetic(count: int, vocabulary: int = VOCABULARY) -> list[list[int]]:
     """Queries of 10 to 26 random tokens with the mask near one end, as their answers stand."""
     random = np.random.default_rng(0)
     found = []
@@ -125,11 +125,11 @@ def run(queries: int = 64, masks: int = 10, beams: int = 5, model: str | None = 
     torch.set_num_threads(1)
     try:
         if model is None:
-            setting = measured("tiny", bert(128, 2), made_up(queries), MASK, masks, beams)
+            setting = measured("tiny", bert(128, 2), synthetic(queries), MASK, masks, beams)
         else:
             whole: Any = AutoModelForMaskedLM.from_pretrained(pretrained(model), dtype=torch.float32, weights_only=True)
             mask_id = MASK
-            setting = measured(model, whole.eval(), made_up(queries, whole.config.vocab_size), mask_id, masks, beams)
+            setting = measured(model, whole.eval(), synthetic(queries, whole.config.vocab_size), mask_id, masks, beams)
     finally:
         torch.set_num_threads(threads)
     return {

@@ -1,6 +1,6 @@
 """Training TransR with one product per relation of a batch against PyKEEN's own, which gathers one matrix per triple.
 
-settings   d = 100 and 200 (the paper's) on made-up graphs with as many relations as a refined CMeKG and its skew: the
+settings   d = 100 and 200 (the paper's) on synthetic graphs with as many relations as a refined CMeKG and its skew: the
            relation on rank i has a share of 1 / i. Batches of 1,024, one filtered negative, Adam, in PyKEEN's training loop
 ratio      of triples a second over two epochs, in alternating runs, best of each, at the worst setting
 equal      from the same TransE and seed: scores of a batch before training agree to 1e-5, and after the same training MRR on
@@ -29,7 +29,7 @@ RELATIONS, GROUP = 115, 20
 BATCH, LR, WARM, EPOCHS = 1024, 0.01, 20, 2
 
 
-def made_up(entities: int, triples: int) -> np.ndarray:
+def synthetic(entities: int, triples: int) -> np.ndarray:
     """(triples, 3): a relation leads from a group of entities to the one that comes so many groups later."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(1, RELATIONS + 1)
@@ -82,7 +82,7 @@ def as_ours(model: ERModel, factory: CoreTriplesFactory, dim: int) -> TransR:
 
 
 def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, Any]:
-    training, test = split(made_up(entities, triples), 500, 0)
+    training, test = split(synthetic(entities, triples), 500, 0)
     factory = CoreTriplesFactory(training, num_entities=entities, num_relations=RELATIONS)
     first, _ = trained(TransE, factory, WARM, embedding_dim=dim)
     vectors = first.entity_representations[0](), first.relation_representations[0]()

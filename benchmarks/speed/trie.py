@@ -1,6 +1,6 @@
 """The trie of GenBioEL's names as flat arrays against nested dictionaries, as GENRE and its descendants hold theirs.
 
-Names are made up: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265. Each side works in a fresh process:
+Names are synthetic: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265. Each side works in a fresh process:
 
 memory     resident memory that holding the trie takes: what the dictionaries added; of ours what it adds to load the folder
            and to touch every page of it
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed._memory import resident
-from benchmarks.speed._names import EOS, VOCABULARY, made_up, nested
+from benchmarks.speed._names import EOS, VOCABULARY, nested, synthetic
 
 
 def dictionaries(count: int) -> dict[str, float]:
     """Build them; what it took, and a digest of the names in them."""
-    made = made_up(count)
+    made = synthetic(count)
     gc.collect()
     before, started = resident("VmRSS"), time.perf_counter()
     trie = nested(*made)
@@ -48,7 +48,7 @@ def arrays(count: int, folder: Path) -> dict[str, float]:
     from kg.trie import ARRAYS, Trie  # not in the other process, which needs no torch
 
     before, started = resident("VmRSS"), time.perf_counter()
-    trie = Trie.load(folder, "made up")
+    trie = Trie.load(folder, "synthetic")
     seconds = time.perf_counter() - started
     for name in ARRAYS:
         getattr(trie, name).max(initial=0)
@@ -72,10 +72,10 @@ def run(names: int = 900_000) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.speed asks for."""
     from kg.trie import Ragged, Trie
 
-    made = Ragged(*made_up(names))
+    made = Ragged(*synthetic(names))
     with tempfile.TemporaryDirectory() as place:
         started = time.perf_counter()
-        trie = Trie.build(made, vocabulary=VOCABULARY, identity="made up")
+        trie = Trie.build(made, vocabulary=VOCABULARY, identity="synthetic")
         build = time.perf_counter() - started
         folder = trie.save(Path(place) / "trie")
         ours = child("arrays", str(names), str(folder))

@@ -15,7 +15,7 @@ from benchmarks.tasks.definition import Definition, Published, Read, Splits
 from datamodules import blurb, formats
 
 KEBIOLM = "KeBioLM Table 1"
-MTL_NOTE = "types merged into one; sentences of one abstract cannot be told apart, so each is its own document"
+MTL_NOTE = "types merged into one; sentences of one abstract cannot be distinguished, so each is its own document"
 
 
 def _sizes(train: int, dev: int, test: int) -> dict[str, int]:

@@ -236,7 +236,7 @@ def task(name: str) -> Task:
 
 
 def _inputs(definition: Task, data: Path) -> dict[str, str]:
-    """{file or folder: its sum}. Raises InputError for one that is missing."""
+    """{file or folder: its checksum}. Raises InputError for one that is missing."""
     if definition.dataset is None:
         from kg.sources import hpo
 

@@ -1,6 +1,6 @@
 """A data set's files, fetched and verified (`make data TASK=… MIRROR=…`).
 
-Where they come from, and their sums, stands in sources.yaml. A file that is there and right is kept; otherwise mirrors
+Where they come from, and their checksums, is in sources.yaml. An existing file with the right checksum is kept; otherwise mirrors
 are searched, then its address is asked. Mirrors are folders, or archives, that are searched recursively; a file that is
 found there is written under the name that sources.yaml gives.
 
@@ -51,7 +51,7 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
 
     A file without a recorded sum gets one in `sums.json` beside the data when it first comes, with a warning, and is
     checked from then on. Raises InputError, with the steps that sources.yaml gives, for a file that is needed and cannot
-    be had; and for one whose sum is not the recorded one.
+    be had; and for one whose checksum is not the recorded one.
     """
     known = sources()
     if dataset not in known:

@@ -1,4 +1,4 @@
-"""A file from its address, carried on where an earlier attempt was cut."""
+"""A file from its address; an attempt that was cut is resumed."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _entries(file: Path, mirror: Path, refused: list[str]) -> Iterator[Entry]:
 
 
 class Hit(NamedTuple):
-    """A file of a mirror that may be the wanted one: the mirror and its file that hold it, its place, its sum."""
+    """A file of a mirror that may be the wanted one: the mirror and its file that hold it, its place, its checksum."""
 
     mirror: Path
     file: Path

@@ -15,7 +15,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m kg.linking", description="Find a graph's entities in text.")
     parser.add_argument("--graph", required=True, help="folder of a knowledge graph")
     parser.add_argument("--input", required=True, nargs="+", help="files, plain or .gz, or folders of them")
-    parser.add_argument("--out", required=True, help="folder for the linked parts; the same command goes on in it")
+    parser.add_argument("--out", required=True, help="folder for the linked parts; the same command resumes in it")
     parser.add_argument("--linker", default="dictionary", help=", ".join(LINKERS))
     parser.add_argument("--format", help=f"{', '.join(FORMATS)}; taken from the file name if left out")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (all cores)")
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on from here", file=sys.stderr)
+        print("interrupted: the same command resumes", file=sys.stderr)
         return 130
     done = "linked" if made["new"] else "already complete, nothing to do (--fresh does it anew):"
     print(

@@ -332,13 +332,13 @@ def planned(
 
     It is the one that `folder` has where names, sizes and times of the files are still the same: none of them is read then.
     """
-    stamps = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
-    if [known.get(key) for key in ("files", "format", "size")] == [stamps, format, size]:
+    if [known.get(key) for key in ("files", "format", "size")] == [states, format, size]:
         return Plan(**known)
     number = {path: place for place, path in enumerate(paths)}
     parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size, kind_of)]
-    return Plan(stamps, format, size, [sha256(path) for path in paths], parts)
+    return Plan(states, format, size, [sha256(path) for path in paths], parts)
 
 
 def parts_of(

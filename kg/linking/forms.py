@@ -123,8 +123,8 @@ class Forms:
             own = self.values[slots]
             ends = own != NONE
             last[first[ends]], value[first[ends]] = place[ends], own[ends]
-            goes_on = words[place + 1] != 0
-            first, place, above = first[goes_on], place[goes_on] + 1, (slots[goes_on] + 1).astype(np.uint64)
+            continues = words[place + 1] != 0
+            first, place, above = first[continues], place[continues] + 1, (slots[continues] + 1).astype(np.uint64)
             slots = self._slots(above << _HALF | words[place])
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])

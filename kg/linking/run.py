@@ -1,8 +1,8 @@
-"""Link a corpus in parts (core.executor), so that an interrupted run goes on where it stopped.
+"""Link a corpus in parts (core.executor), so that an interrupted run resumes.
 
 The folder holds part-00000.jsonl ... with a line {"id", "text", "mentions": [{"start", "end", "entity", "score"}]} for
 each document, and, once all parts are there, manifest.json. A part is some of the input files, or a span of a large one;
-inputs.json says which, and with which size and time of each file, so that a run that goes on need not read them again.
+inputs.json says which, and with which size and time of each file, so that a resumed run need not read them again.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class _Visits:
 
     Elimination turns D - (1 - alpha) W into the same for fewer and fewer entities, with an entry between any two neighbours
     of an eliminated one. Backwards, the entries of G between an entity and its neighbours follow from those among the
-    neighbours, which are all at hand by then. What is left in the end is inverted as a dense matrix of at most `most` rows.
+    neighbours, which are all computed by then. What is left in the end is inverted as a dense matrix of at most `most` rows.
     Where more is left, its less connected entities are eliminated as if none were beside another, and of the walks with
     steps between them only those of one such step are counted, for the entities at its ends.
     """

@@ -24,7 +24,7 @@ def weights(triples: np.ndarray, entities: int) -> sparse.csr_matrix:
 
 
 def start(entities: int, frequency: np.ndarray | None = None) -> np.ndarray:
-    """Eq. (1): V_0 (entities,) from how often the corpus mentions each entity; its sum is 1.
+    """Eq. (1): V_0 (entities,) from how often the corpus mentions each entity; they add up to 1.
 
     Raises InputError when `frequency` (entities,) has another length or a negative value.
     """

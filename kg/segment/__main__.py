@@ -74,7 +74,7 @@ def _build(given: argparse.Namespace) -> None:
         print("warning: no phrases: the text has no candidates, or no names of the graph among them; names are cut by "
               "cut points and Jieba alone")  # fmt: skip
     else:
-        print(f"of the best {measured.best:,} phrases that the trees were not told of, {measured.names:,} are names held "
+        print(f"of the best {measured.best:,} phrases that the trees were not trained on, {measured.names:,} are names held "
               f"out; {measured.chance:.1f} by chance. Some of them (phrase, count, quality):")  # fmt: skip
         for phrase, count, quality, known in measured.sample:
             print(f"  {phrase}\t{count}\t{quality:.2f}{'	held-out name' if known else ''}")

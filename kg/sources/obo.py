@@ -100,7 +100,7 @@ def _synonym(value: str, where: str, scope: str | None) -> tuple[str, str]:
 
 
 def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their number; a line that ends in a single backslash goes on in the next one."""
+    """Lines with their number; a line that ends in a single backslash continues in the next one."""
     held, start = "", 0
     for number, line in lines(path):
         line = held + line

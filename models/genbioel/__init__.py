@@ -117,7 +117,7 @@ class GenBioELModel(nn.Module):
 class GenBioEL(PaperModule):
     """Pre-training and fine-tuning (Section 2); which of them, the data say.
 
-    encoder     a BART to carry on: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
+    encoder     the initial checkpoint, a BART: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
     layers, hidden, heads, intermediate, positions   sizes of a new one; not looked at for `encoder`
     smoothing   ε of the label smoothing
     dropout     of activations and attention; None: the encoder's own

@@ -95,7 +95,7 @@ def hard_pairs(
 class _MinedMultiSimilarity(torch.autograd.Function):
     """Eq. (1) and (2) over `chunk` anchors at a time: beyond f and its gradient, memory for some (chunk, N) blocks.
 
-    The gradient is at hand in the forward pass, where the distances are.
+    The gradient is available in the forward pass, where the distances are.
     """
 
     @staticmethod

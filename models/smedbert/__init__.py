@@ -18,7 +18,7 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D3  Eq. (19) subtracts mu log Q; Jean et al. (2015), whom it cites, subtract log Q, and so does this: mu log Q is ten
         times what mu cos can reach. correction="paper" is the printed one. Eq. (15) lacks its minus sign.
     D4  Where the mention is the tail of the triple, h M_r - h_r stands for h M_r + h_r (the released code's direction).
-    D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the start encoder's word embeddings,
+    D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the initial checkpoint's word embeddings,
         frozen, and no gradient passes through Y_m, or both sides could shrink to one point.
     D6  Knowledge goes into masked mentions, and unmasked ones predict their neighbours (Section 3.4, as the released code).
     D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences, pairs, masked mentions);
@@ -61,7 +61,7 @@ RANKS = ("mrr", "mrr_frequency", "candidates", "mrr_even", "mrr_even_frequency",
 class SMedBERT(PaperModule):
     """Pre-training (Section 3.5).
 
-    encoder         a BERT: folder or hub name, whose masked-LM head is carried on where it has one
+    encoder         a BERT: folder or hub name, whose masked-LM head is used where it has one
     entities        folder of an :class:`EmbeddingTable` with relations and projections (TransR)
     knowledge_losses  False: masked words and sentence order only (the ablation "- Know. Loss")
     scale           mu;  neighbour_weight, mention_weight  lambda_1 and lambda_2
@@ -73,7 +73,7 @@ class SMedBERT(PaperModule):
     Raises InputError when the table has no projections, or its projections do not fit its entities.
     """
 
-    words: Tensor  # (V, H) Gamma_p, the start encoder's word embeddings
+    words: Tensor  # (V, H) Gamma_p, the initial checkpoint's word embeddings
     relation: Tensor  # (R, d_r) h_r
     projection: Tensor  # (R, d_2, d_r) M_r
 

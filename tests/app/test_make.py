@@ -16,8 +16,8 @@ ODD = ['a $HOME/b "c"', "x;y", "`touch SIDE`", "back\\slash", "a$(b", "$(shell t
 def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run make without building .venv, and without the settings of a make that runs these tests."""
     clean = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    stamp = ROOT / ".venv" / ".installed-cpu"
-    return subprocess.run(["make", "-o", str(stamp), *words], cwd=ROOT, env=clean | environment, capture_output=True, text=True)
+    installed = ROOT / ".venv" / ".installed-cpu"
+    return subprocess.run(["make", "-o", str(installed), *words], cwd=ROOT, env=clean | environment, capture_output=True, text=True)
 
 
 def stages(*words: str, **environment: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The linking benchmark: tasks from fake files, linkers, scores by stated rules, `evaluate`, and floors on real data."""
+"""The linking benchmark: tasks from fake files, linkers, scores by stated rules, `evaluate`, and baselines on real data."""
 
 from __future__ import annotations
 
@@ -346,9 +346,9 @@ def test_every_task_is_prepared_from_fake_files(name, data, graph, tmp_path, cap
     loaded = load_linking(folds[0]["dev"])
     assert loaded.splits["train"] and loaded.splits["dev"] and loaded.manifest["name"] == name
     assert f"{name}: dev: " in capsys.readouterr().err
-    stamp = (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns
+    before = (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns
     prepared(name, place, tmp_path / "out", own)
-    assert (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns == stamp and not capsys.readouterr().err
+    assert (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns == before and not capsys.readouterr().err
 
 
 def test_missing_files(tmp_path):

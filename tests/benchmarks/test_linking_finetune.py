@@ -125,7 +125,7 @@ def test_figures(
 
 def test_similarities_of_pairs_by_hand(fake_sapbert: Folders) -> None:
     pairs = Pairs(fake_sapbert.pairs)
-    names = list(pairs.names)  # read once: every look-up decodes a name
+    names = list(pairs.names)  # a single read: every look-up decodes a name
     vectors = {name: np.random.default_rng(i).normal(size=8) for i, name in enumerate(names)}
 
     def embed(names: list[str]):  # type: ignore[no-untyped-def]

@@ -81,7 +81,7 @@ def test_counts_of_mentions_and_of_different_ones():
     assert overlap([], {"a"}) == Overlap(0, 0, 0, 0)
 
 
-def test_the_command_counts_what_is_at_hand_and_tells_the_rest(tmp_path: Path, known, capsys, monkeypatch):
+def test_the_command_counts_what_is_available_and_names_the_rest(tmp_path: Path, known, capsys, monkeypatch):
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     data = tmp_path / "data"
     for name in ("NCBI", "ChemProt", "GAD"):

@@ -42,7 +42,7 @@ def test_a_chain_in_a_process_scores_what_it_scores_here(data: Path, runs: Path)
 def test_peers_stand_beside_our_chains(
     data: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A peer that cannot be installed, and one that fails, are rows with the reason; the command goes on and succeeds."""
+    """A peer that cannot be installed, and one that fails, are rows with the reason; the command continues and succeeds."""
     real = subprocess.run
 
     def run(command: list[str], **options: Any) -> Any:

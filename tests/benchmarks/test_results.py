@@ -198,7 +198,7 @@ def test_a_finetuning_table_shows_reported_beside_measured(runs: Path, capsys: p
     assert lines["SMedBERT"][head.index("cMedQANER test as published")] == "84.75"
     low, high = bootstrap_interval(fake.hits(0.45))
     assert lines["BioBERT-zh"][head.index("cMedQANER test measured")] == f"45.00 [{100 * low:.2f}, {100 * high:.2f}]"
-    assert lines["the start encoder zh"][head.index("CMeIE:resplit dev measured")].startswith("30.00 [")
+    assert lines["the initial checkpoint zh"][head.index("CMeIE:resplit dev measured")].startswith("30.00 [")
     assert not [h for h in head if "measured" in h and ("CHIP-RE" in h or "DXY" in h)]
     assert "CMeIE:resplit: variant resplit (not the official set)" in told.err and "with ARGS='--x 1'" in told.err
 

@@ -232,7 +232,7 @@ def test_the_reference_of_probe_by_brute_force():
     """One mask: the five most probable tokens. Two: slots may repeat, and without repetition they are ours."""
     model = probe.bert(32, 1)
     ours = probe.from_transformers(probe.copy.deepcopy(model))
-    query = probe.made_up(1)[0]
+    query = probe.synthetic(1)[0]
     one = probe.reference(model, query, probe.MASK, 1)
     (fast,) = probe.fillings(ours, [query], probe.MASK, 1)
     assert [f.tokens for f in one] == [f.tokens for f in fast]

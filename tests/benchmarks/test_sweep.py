@@ -158,7 +158,7 @@ def test_several_at_once_share_a_sqlite_store(swept: Path, tmp_path: Path) -> No
     assert all(len(client.get_metric_history(r.info.run_id, "dev/f1")) == 1 and r.info.status == "FINISHED" for r in found)
 
 
-def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(swept: Path, tmp_path: Path) -> None:
+def test_a_killed_sweep_leaves_nothing_behind_and_resumes(swept: Path, tmp_path: Path) -> None:
     waits = tmp_path / "waits"
     path = config(tmp_path, grid={"A": [1, 2]}, settings={"WAIT": str(waits)}, at_once=2)
     code = (

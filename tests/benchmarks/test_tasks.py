@@ -75,9 +75,9 @@ def test_every_task_is_prepared_from_fake_files(name, tmp_path, capsys):
     if definition.negative is not None:
         assert loaded.labels[0] == definition.negative
     # the same files again: kept, silent; other files: built again
-    stamp = (out / "manifest.json").stat().st_mtime_ns
+    before = (out / "manifest.json").stat().st_mtime_ns
     prepared(name, data, out)
-    assert (out / "manifest.json").stat().st_mtime_ns == stamp and capsys.readouterr().err == ""
+    assert (out / "manifest.json").stat().st_mtime_ns == before and capsys.readouterr().err == ""
 
 
 def test_a_folder_is_built_again_when_files_readers_or_itself_changed(tmp_path, monkeypatch):
@@ -164,7 +164,7 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     assert {s: len(examples) for s, examples in again.splits.items()} == {"train": 12, "dev": 9, "test": 9}
     monkeypatch.undo()
     plain = load_task(prepared("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other"))
-    assert "made" not in plain.manifest  # the manifests of other tasks, and so their sums, stay as they are
+    assert "made" not in plain.manifest  # the manifests of other tasks, and so their checksums, stay as they are
 
 
 def test_counts(tmp_path):

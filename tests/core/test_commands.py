@@ -54,7 +54,7 @@ def test_what_is_terminated_ends_with_all_it_started(tmp_path: Path, ray_here: N
             break
         time.sleep(0.05)
     else:
-        pytest.fail("it goes on")
+        pytest.fail("it continues")
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_an_error_is_raised_and_what_is_done_stays(tmp_path: Path, ray_here: Non
     assert not list((tmp_path / "a").rglob("*.partial"))
 
 
-def test_a_killed_worker_is_one_error_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_a_killed_worker_is_one_error_and_the_next_run_resumes(tmp_path: Path) -> None:
     function = partial(killed, marker=tmp_path / "killed")
     with opened(tmp_path / "a") as folder, pytest.raises(InputError, match=r"a worker process was killed.*fewer workers"):
         done(folder, function, workers=2)

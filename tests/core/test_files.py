@@ -145,7 +145,7 @@ def test_other_failures_within_the_block_are_not_the_disks(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_is_held_to_its_checksums(tmp_path: Path) -> None:
+def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
     export = tmp_path / "export"
     (export / "encoder").mkdir(parents=True)
     for name in ("model.safetensors", "encoder/config.json"):

@@ -47,7 +47,7 @@ def test_what_a_run_records_arrives_once(runs: Path, tmp_path: Path) -> None:
     assert waiting() == [] and own.history("loss")[0] == (1, 3.0)
 
 
-def test_a_resumed_run_goes_on_and_no_step_comes_twice(runs: Path) -> None:
+def test_a_resumed_run_resumes_and_no_step_comes_twice(runs: Path) -> None:
     first = Journal(runs / "a", "paper", "seed 0")
     for step in range(5):
         first.metric("loss", step, step)
@@ -116,7 +116,7 @@ def away(monkeypatch: pytest.MonkeyPatch, runs: Path) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def test_without_a_server_work_goes_on_and_says_so_once(
+def test_without_a_server_work_continues_and_says_so_once(
     away: str, runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Journal(runs / "a", "paper", "seed 0") as own:
@@ -131,7 +131,7 @@ def test_without_a_server_work_goes_on_and_says_so_once(
     store = f"sqlite:///{runs.parent / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     mlflow.set_tracking_uri(store)
-    busy = Journal(runs / "b", "paper", "seed 1")  # a run that goes on is left to itself
+    busy = Journal(runs / "b", "paper", "seed 1")  # a run that is active is left to itself
     assert main(["sync"]) == 0 and "4 records of 1 runs delivered; 1 still running" in capsys.readouterr().out
     busy._handle.close()
     assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]

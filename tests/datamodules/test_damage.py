@@ -1,4 +1,4 @@
-"""What a training reads is held to the checksums of its manifest."""
+"""What a training reads is verified against the checksums of its manifest."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_closing_markers_are_no_anchors(tmp_path: Path, encoder: str) -> None:
     assert batch.anchor is not None and batch.anchor.tolist() == [[1, 5]]
 
 
-def test_the_second_text_is_told_apart(tmp_path: Path, encoder: str) -> None:
+def test_the_second_text_is_distinguished(tmp_path: Path, encoder: str) -> None:
     made = data(tasks.write(tmp_path / "t", "pair"), encoder)
     batch = made.batch("train", [0, 1])
     assert batch.second is not None

@@ -67,7 +67,7 @@ def test_priors_are_shares_of_the_texts_mentions() -> None:
 
 
 def test_masked_mentions_have_no_candidates(fake_smedbert: Folders) -> None:
-    """D1: what is masked is not told."""
+    """D1: what is masked is not given."""
     made = data(fake_smedbert)
     made.table[:, 1] = np.where(np.arange(len(made.table)) % 2, (np.arange(len(made.table)) + 1) % len(made.table), -1)
     seen = hidden = 0

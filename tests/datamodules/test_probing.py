@@ -82,7 +82,7 @@ def test_papers_queries() -> None:
     )
 )
 def test_queries_by_brute_force(facts: list[tuple[int, str, int]]) -> None:
-    """Every triple asks twice; texts are told apart, answers collected. Relations of one wording are one."""
+    """Every triple asks twice; texts are distinguished, answers collected. Relations of one wording are one."""
     ids = [f"e{i}" for i in range(6)]
     wanted: dict[str, set[str]] = defaultdict(set)
     for head, relation, tail in facts:

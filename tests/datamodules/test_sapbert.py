@@ -407,7 +407,7 @@ def test_nothing_to_fine_tune_on(fake_sapbert: Folders, tmp_path: Path) -> None:
 def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Path) -> None:
     names = ["house, slaughter", "slaughter house", "slaughter houses", "abattoir", "+", "?"]
     bags = module.same_words(names)
-    assert bags[0] == bags[1] == bags[2] != bags[3] and len({*bags[3:]}) == 3  # marks alone are told apart
+    assert bags[0] == bags[1] == bags[2] != bags[3] and len({*bags[3:]}) == 3  # marks alone are distinguished
     graph = named_graph(
         [("A", n, "synonym") for n in (*names[:4], "shambles")] + [("B", n, "synonym") for n in names[:2]]
     )

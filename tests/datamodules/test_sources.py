@@ -230,7 +230,7 @@ def test_an_unknown_sum_is_recorded_and_checked_from_then_on(tmp_path, server, l
     assert (tmp_path / "Set/a.txt").read_bytes() == ONE
 
 
-def test_a_file_put_by_hand_gets_its_sum(tmp_path, listed, capsys):
+def test_a_file_put_by_hand_gets_its_checksum(tmp_path, listed, capsys):
     listed.add("a.txt", None)
     (tmp_path / "Set").mkdir()
     (tmp_path / "Set/a.txt").write_bytes(TWO)
@@ -333,7 +333,7 @@ def test_a_mirror_may_be_an_archive_and_one_of_several(tmp_path, listed):
         data.fetched("Set", tmp_path / "other", [tmp_path / "nowhere"])
 
 
-def test_a_sum_goes_before_a_path_and_a_wrong_sum_at_the_path_is_an_error(tmp_path, listed):
+def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_error(tmp_path, listed):
     listed.add("x/a.txt", ONE)
     (tmp_path / "m/x").mkdir(parents=True)
     (tmp_path / "m/x/a.txt").write_bytes(TWO)
@@ -460,7 +460,7 @@ def test_archives_within_archives_and_members_are_limited(tmp_path, listed, caps
     assert capsys.readouterr().err.count("more than 2 files") == 2
 
 
-def test_broken_archives_are_told_and_the_search_goes_on(tmp_path, listed, capsys):
+def test_broken_archives_are_told_and_the_search_continues(tmp_path, listed, capsys):
     (tmp_path / "mirror").mkdir()
     whole = tar(tmp_path / "mirror/z.tar.gz", ("x/a.txt", ONE)).read_bytes()
     (tmp_path / "mirror/a.tar.gz").write_bytes(whole[:50])

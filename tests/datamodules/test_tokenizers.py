@@ -68,7 +68,7 @@ def flip(file: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    """Also of a run that was stopped: the parts that are there are not made again."""
+    """Also of a run that was stopped: existing parts are not made again."""
     tokenizer = load_tokenizer("minilm")
     texts = pa.array([f"renal failure {i} of {'kidneys ' * (i % 5)}" if i % 7 else "" for i in range(103)])
     wanted = token_rows(texts, tokenizer, "not ")

@@ -32,7 +32,7 @@ LAUNCHERS = {
 @pytest.mark.slow
 @pytest.mark.ddp
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_two_processes_give_what_one_does_and_a_killed_job_goes_on(
+def test_two_processes_give_what_one_does_and_a_killed_job_resumes(
     fake_kebiolm: Folders, tmp_path: Path, runs: Path, launcher: str
 ) -> None:
     if launcher == "srun" and not slurm_answers():

@@ -170,13 +170,13 @@ def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, m
         "scores.json", "predictions.jsonl", "confusion.csv", "loss.png", "config.yaml", "README.md",
     }  # fmt: skip
     card = (tmp_path / "run" / "export" / "README.md").read_text()
-    assert f"test was read once: entity_f1 {scores['score']['entity_f1']:.4f}" in card and run.info.run_id in card
+    assert f"test was evaluated once: entity_f1 {scores['score']['entity_f1']:.4f}" in card and run.info.run_id in card
     assert len(client.get_metric_history(run.info.run_id, "val/score")) >= 2
     manifest = read_json(tmp_path / "run" / "export" / "manifest.json")
     assert manifest["labels"] == ["disease", "drug"] and manifest["kind"] == "ner"
 
 
-def test_the_scored_split_is_read_once_after_selection(
+def test_the_scored_split_is_evaluated_once_after_selection(
     encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best epoch does not depend on the scored split, which only one loader ever reads."""

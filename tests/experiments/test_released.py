@@ -134,7 +134,7 @@ def test_sapberts_and_genbioels_releases_are_plain_folders(
     assert GenBioELModel.from_export(made).hidden_size > 0
 
 
-def test_every_recipe_names_functions_that_are_there() -> None:
+def test_every_recipe_names_existing_functions() -> None:
     assert set(recipes()) == {"genbioel", "kebiolm", "sapbert"}
     for parts in recipes().values():
         for room, name in parts.items():

@@ -97,7 +97,7 @@ def test_a_killed_run_resumes_exactly(
         flip(tmp_path / "cut" / "checkpoints" / "step=8.ckpt")
     again = start(fake_kebiolm, tmp_path / "b.json", *command)
     resumed = finished(again, tmp_path / "b.json")
-    assert again.stderr.count("step=8.ckpt: damaged; training goes on from the checkpoint before it") == bool(extra)
+    assert again.stderr.count("step=8.ckpt: damaged; training resumes from the checkpoint before it") == bool(extra)
     assert f"step={4 if extra else 8}.ckpt" in again.stderr.partition("resuming from /")[2].partition("\n")[0]
     assert resumed["mlflow_run"] == first_run and resumed["steps"] == 17
     for key in ("start", "end"):
@@ -239,7 +239,7 @@ def test_a_checkpoint_that_is_half_a_file_is_told_of_and_training_begins_again(
     (tmp_path / "r" / "checkpoints" / "step=5.ckpt").write_bytes(b"half a file")
     done = start(fake_kebiolm, tmp_path / "x.json", "--run_folder", str(tmp_path / "r"))
     assert done.returncode == 0 and "Traceback" not in done.stderr
-    assert done.stderr.count("step=5.ckpt: damaged; training goes on") == 1
+    assert done.stderr.count("step=5.ckpt: damaged; training resumes") == 1
     assert "resuming" not in done.stderr and finished(done, tmp_path / "x.json")["steps"] > 0
 
 
@@ -318,7 +318,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, caplo
     flip(run.checkpoints / "step=12.ckpt")
     assert run.newest_checkpoint() == run.checkpoints / "step=8.ckpt"
     assert [r.message for r in caplog.records] == [
-        f"{run.checkpoints}/step=12.ckpt: damaged; training goes on from the checkpoint before it, or from the start"
+        f"{run.checkpoints}/step=12.ckpt: damaged; training resumes from the checkpoint before it, or from the start"
     ]
     flip(run.checkpoints / "step=8.ckpt")
     assert run.newest_checkpoint() is None

@@ -1,4 +1,4 @@
-"""A start encoder through the training entry: one step of its YAML, and a killed run that resumes exactly."""
+"""An initial checkpoint through the training entry: one step of its YAML, and a killed run that resumes exactly."""
 
 from __future__ import annotations
 

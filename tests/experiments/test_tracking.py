@@ -142,7 +142,7 @@ class KilledBehindSaving(Checkpoints):
 
 @pytest.mark.parametrize("last", [4, 6])
 def test_a_checkpoint_is_behind_what_its_step_records(tmp_path: Path, runs: Path, last: int) -> None:
-    """Killed as soon as it is written, a run goes on behind that step: what the step records must be in the journal."""
+    """Killed as soon as it is written, a run resumes after that step: what the step records must be in the journal."""
 
     def fit(name: str, checkpoints: type[Checkpoints]) -> list[tuple[int, float]]:
         run = Run("paper", "pretrain", {}, 0, str(tmp_path / name))

@@ -52,7 +52,7 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
             handle.write(f'def: "A finding of {label.lower()} seen with {one[1].lower()} in most patients, and '
                          f'sometimes followed by {two[1].lower()}." [PMID:{draw.randrange(10**7)}]\n')  # fmt: skip
             if draw.random() < 0.5:
-                handle.write(f"comment: To be told from {two[1].lower()}.\n")
+                handle.write(f"comment: To be distinguished from {two[1].lower()}.\n")
             if parent and label.count(" ") == 1:
                 site, form = label.lower().split()
                 handle.write(f'synonym: "{form} of the {site} region" EXACT []\n')

@@ -297,7 +297,7 @@ def main(argv: list[str] | None = None) -> int:
             made = Pipeline(paper, folder / paper, folder / "sources", folder / STORE, server, given.seed, tmpfs)
             try:
                 return made.trials(given.kills, given.kinds)
-            except Exception as error:  # noqa: BLE001  the other pipelines go on; it counts as a fault that is not survived
+            except Exception as error:  # noqa: BLE001  the other pipelines continue; it counts as a fault that is not survived
                 print(f"{paper:<9}{type(error).__name__}: {error}", flush=True)
                 return [Trial(paper, "", "kill", False, [], str(error))]
 

@@ -23,7 +23,7 @@ NEW = ["--model.init_args.hidden", "32", "--model.init_args.layers", "1", "--mod
 SMALL = {
     "kg.train": ["--dim", "8", "--relation_dim", "8", "--epochs", "4", "--held_out", "20", "--checkpoint_seconds", "0"],
 }
-#: start encoders; the other papers train from nothing
+#: initial checkpoints; the other papers train from nothing
 ENCODERS = {"kebiolm": "en", "sapbert": "en"} | dict.fromkeys(("smedbert", "embert", "ernie", "knowbert"), "zh")
 #: which of a pipeline's data fine-tuning on names reads again
 PAIRED = {"sapbert": "pairs", "genbioel": "samples"}
@@ -46,7 +46,7 @@ class Step:
 
 
 def write_sources(folder: Path) -> None:
-    """Fake releases of the graphs, start encoders and a task: what every pipeline reads and none changes."""
+    """Fake releases of the graphs, initial checkpoints and a task: what every pipeline reads and none changes."""
     hpo.write(folder / "hpo", terms=60)
     (folder / "cmekg").mkdir()
     file = cmekg.write(folder / "cmekg", drugs=24)

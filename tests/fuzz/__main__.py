@@ -161,7 +161,7 @@ def _work(name: str, seed: str, first: int, last: int | None, until: float, pipe
 
 
 def results(name: str, seed: str, first: int, last: int | None, seconds: float) -> Iterator[tuple[int, str, str, int]]:
-    """(number, kind, message, rows lost) of each input; a process that dies or hangs is a crash, and another goes on."""
+    """(number, kind, message, rows lost) of each input; a process that dies or hangs is a crash and is replaced."""
     context, until = multiprocessing.get_context("fork"), time.monotonic() + seconds
     while (last is None or first < last) and time.monotonic() < until:
         ours, theirs = context.Pipe(duplex=False)

@@ -37,7 +37,7 @@ def test_every_valid_file_is_read_without_losing_a_row(tmp_path: Path, name: str
         assert outcome(reader, tmp_path, file, file.read_bytes()) == ("read", "", 0)
 
 
-def test_crashes_refusals_and_lost_rows_are_told_apart(tmp_path: Path) -> None:
+def test_crashes_refusals_and_lost_rows_are_distinguished(tmp_path: Path) -> None:
     def raises(error: Exception) -> Reader:
         def read(folder: Path) -> int:
             raise error

@@ -87,7 +87,7 @@ def test_the_same_whatever_the_batch(model: KeBioLMEncoder, fake_kebiolm: Folder
         assert np.allclose([s for _, s in one], [s for _, s in other], atol=1e-4)
 
 
-def test_a_text_is_read_once_for_all_its_mentions(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+def test_one_reading_serves_all_mentions_of_a_text(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
     """And each is found as in a window of its own, where the text fits."""
     one = reader(model, fake_kebiolm)
     mentions = ["renal failure", "cardiac lesion", "onset"]

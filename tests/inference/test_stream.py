@@ -82,7 +82,7 @@ def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_stopped_run_goes_on_to_the_same_result(
+def test_a_stopped_run_resumes_to_the_same_result(
     pipeline: Pipeline, texts: Path, tmp_path: Path, after: int, error: type[BaseException]
 ) -> None:
     run(pipeline, texts, tmp_path / "whole.jsonl")
@@ -363,7 +363,7 @@ def test_several_workers_predict_to_the_same_bytes(
     assert again.identity == model.identity and again is not model
 
 
-def test_a_run_may_go_on_with_more_workers(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
+def test_a_run_may_resume_with_more_workers(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
     run(pipeline, texts, tmp_path / "whole.jsonl")
     with pytest.raises(KeyboardInterrupt):
         run(Stops(pipeline, 1, KeyboardInterrupt), texts, tmp_path / "out.jsonl")

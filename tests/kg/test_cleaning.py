@@ -168,7 +168,7 @@ def test_parts_make_the_same_bytes(tmp_path, options):
     assert out.read_bytes() == whole.read_bytes()
 
 
-def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+def test_a_stopped_run_resumes(tmp_path, monkeypatch):
     given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000}
     source, out, read = write_texts(tmp_path / "in"), tmp_path / "out.jsonl", []
     counts = cleaning.cleaned([source], tmp_path / "whole.jsonl", **given)

@@ -193,7 +193,7 @@ def test_parts_are_of_about_the_same_size(graph, tmp_path):
         link_corpus(graph, paths, tmp_path / "out", part_size=30, fresh=True)
 
 
-def test_a_run_that_goes_on_reads_what_is_missing_alone(graph, tmp_path, monkeypatch):
+def test_a_resumed_run_reads_only_what_is_missing(graph, tmp_path, monkeypatch):
     """39 of 40 files are done: one is opened, none is summed again."""
     inputs = [runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])]) for n in range(40)]
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)

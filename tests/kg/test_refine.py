@@ -243,9 +243,9 @@ def test_the_command(tmp_path, capsys):
     pairs = Counter(graph.equivalences["relation"].to_pylist())
     assert pairs == {"别称": 2 * 20, "通用名": 40}
     assert "left out: 80 of an equivalence relation" in said and "%) 未知" in said
-    stamp = (tmp_path / "fine" / "manifest.json").stat().st_ino
+    before = (tmp_path / "fine" / "manifest.json").stat().st_ino
     assert refine.main(command) == 0 and "is there already" in capsys.readouterr().out
-    assert (tmp_path / "fine" / "manifest.json").stat().st_ino == stamp
+    assert (tmp_path / "fine" / "manifest.json").stat().st_ino == before
     assert refine.main([*command, "--types", str(tmp_path / "graph"), "--longest", "4"]) == 0
     assert "is there already" not in capsys.readouterr().out
     assert read_json(tmp_path / "fine" / "manifest.json")["options"]["longest"] == 4

@@ -191,7 +191,7 @@ def test_quality_of_what_the_trees_can_part():
     scores = quality(features, np.arange(100) >= 60, trees=20, sample=30)
     assert (
         scores[:50].max() == 0 and scores[50:].min() > 0.7
-    )  # the ten that are not told of are like the forty that are
+    )  # the ten that are not trained on are like the forty that are
 
 
 @pytest.mark.parametrize("texts", [["hello world again"], ["甲乙"], ["，。"]])

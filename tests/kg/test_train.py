@@ -144,7 +144,7 @@ def test_a_sparse_step_changes_its_batch_alone() -> None:
     assert torch.equal(tables[0]()[[3, 5]].detach(), slow[0][[3, 5]])
 
 
-def test_a_sparse_training_learns_and_goes_on_to_the_same_vectors(
+def test_a_sparse_training_learns_and_resumes_to_the_same_vectors(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = ladder(tmp_path / "g")

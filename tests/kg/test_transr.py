@@ -175,7 +175,7 @@ class Killed(BaseException):
     """Stands for kill -9: nothing that comes after is done."""
 
 
-def test_a_killed_training_goes_on_to_the_same_vectors(
+def test_a_killed_training_resumes_to_the_same_vectors(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the TransE that it starts from, at its end, and in the TransR itself."""

@@ -108,7 +108,7 @@ def test_export_loads_everywhere_with_the_same_output(fake_mlm: Folders, tmp_pat
     logits = whole(batch.input_ids, batch.attention_mask).logits[batch.labels != -100]
     torch.testing.assert_close(logits, model.logits(batch)[0], atol=1e-5, rtol=1e-5)
     assert len(AutoTokenizer.from_pretrained(tmp_path)) == len(data.tokenizer)
-    again, _ = module(fake_mlm, encoder=str(tmp_path))  # carried on from there
+    again, _ = module(fake_mlm, encoder=str(tmp_path))  # the initial checkpoint
     again.eval()
     assert torch.equal(again.bert(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)  # type: ignore[misc]
 

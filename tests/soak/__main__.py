@@ -31,7 +31,7 @@ NAMES = 4_000
 
 
 def word(number: int) -> str:
-    """A made-up word of a number, another one for each."""
+    """A synthetic word of a number, another one for each."""
     letters = []
     for _ in range(6):
         number, place = divmod(number * 7 + 3, 20)

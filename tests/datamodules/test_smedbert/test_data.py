@@ -135,12 +135,13 @@ def test_a_share_of_unmasked_mentions_takes_half_of_its_neighbours_in_and_predic
         for batch in (half, all_told):
             infused, asked = near(batch.infused), near(batch.unmasked)
             assert near(batch.masked) == masked and infused | masked == infused
-            told = {span: own for span, own in infused.items() if span not in masked}
+            brought = {span: own for span, own in infused.items() if span not in masked}
             for span, own in whole.items():
-                assert told.get(span, set()) | asked.get(span, set()) == own and not told.get(span, set()) & asked.get(span, set())
-                assert span not in told or len(told[span]) == len(own) // 2
-                given += len(told.get(span, ()))
-            assert not (batch.mlm_labels != -100)[[r for r, *_ in told], [s for _, s, _ in told]].any()
+                one, other = brought.get(span, set()), asked.get(span, set())
+                assert one | other == own and not one & other
+                assert span not in brought or len(brought[span]) == len(own) // 2
+                given += len(brought.get(span, ()))
+            assert not (batch.mlm_labels != -100)[[r for r, *_ in brought], [s for _, s, _ in brought]].any()
             rows, places = (batch.unmasked.neighbours >= 0).nonzero(as_tuple=True)
             assert batch.candidates[:, 0].tolist() == batch.unmasked.neighbours[rows, places].tolist()
             for row, negatives in zip(rows.tolist(), batch.candidates[:, 1:].tolist(), strict=True):

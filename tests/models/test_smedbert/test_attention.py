@@ -72,7 +72,7 @@ def test_hybrid_attention_is_the_equations(
 
 
 def test_each_type_counts_once() -> None:
-    """Hand-worked: without influence of vectors every type that is there weighs the same, however many have it."""
+    """Hand-worked: without influence of vectors every available type weighs the same, however many have it."""
     module = HybridAttention(3)
     nn.init.zeros_(module.to_score.weight)
     types = torch.tensor([[0, 0, 0, 1, 2]])

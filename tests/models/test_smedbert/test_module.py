@@ -242,7 +242,7 @@ def test_d5_no_gradient_passes_the_target(fake_smedbert: Folders) -> None:
     assert "words" in dict(model.named_buffers())
 
 
-def test_the_masked_lm_head_of_the_start_is_carried_on(fake_mlm: Any, fake_smedbert: Folders, tmp_path: Path) -> None:
+def test_the_masked_lm_head_of_the_initial_checkpoint_is_used(fake_mlm: Any, fake_smedbert: Folders, tmp_path: Path) -> None:
     from models.encoders import load_mlm_head
     from models.heads import MLMHead
     from models.mlm import MLM, new_bert

@@ -1,0 +1,88 @@
+"""Records of finished runs: `kepl publish`. benchmarks.records says what a record is and how documents show it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.records import ROOT, Record, save_records
+from benchmarks.results import FILE, Group, Result, check_protocol, grouped, load, paired
+from core.files import InputError
+
+
+def load_runs(folders: Sequence[Path]) -> list[Result]:
+    """The results in run folders and below them. Raises InputError for a folder without one."""
+    found: dict[str, Result] = {}
+    for folder in folders:
+        files = sorted(folder.glob(f"**/{FILE}"))
+        if not files:
+            raise InputError(f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms and probe write")
+        found |= {str(file.parent.resolve()): load(file.parent) for file in files}
+    return sorted(found.values(), key=lambda r: r.created)
+
+
+def publish(
+    folders: Sequence[Path], group: str, command: str, against: Sequence[Path] = (), machine: str | None = None, root: Path = ROOT,
+) -> tuple[Path, list[Record]]:  # fmt: skip
+    """Write a record for each system in `folders`, a mean over its seeds, and of its difference from the one in `against`."""
+    if not re.fullmatch(r"[\w-]+", group):
+        raise InputError(f"--group {group}: expected letters, digits and hyphens")
+    results = load_runs(folders)
+    check_protocol("publish", results)
+    base = list(grouped(load_runs(against)).values()) if against else []
+    if len(base) > 1:
+        raise InputError(f"--against: expected runs of one system, got {', '.join(one.label for one in base)}")
+    where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    records = []
+    for one in grouped(results).values():
+        records.append(record_of(one, command, where))
+        if base:
+            records.append(difference_record(one, base[0], command, where))
+    return save_records(group, records, root), records
+
+
+def record_of(group: Group, command: str, machine: str) -> Record:
+    """The mean of a system's scores over its seeds, with the interval over examples."""
+    first, values = group.results[0], group.values()
+    interval = group.interval(first.metric)
+    return Record(
+        id=slug(first.task, group.label, first.metric), task=f"{first.task}, {first.split}", model=group.label, metric=first.metric,
+        value=round(float(np.mean(values)), 6), sd=round(float(np.std(values, ddof=1)), 6) if len(values) > 1 else None,
+        interval=interval and (round(interval[0], 6), round(interval[1], 6)), seeds=_seeds(group), options=dict(first.options),
+        command=command, commit=_commits(group), data=dict(first.data), machine=machine,
+    )  # fmt: skip
+
+
+def difference_record(one: Group, base: Group, command: str, machine: str) -> Record:
+    """One system minus another, paired by example. Raises InputError where the two cannot be paired."""
+    check_protocol("publish --against", [*one.results, *base.results])
+    first = one.results[0]
+    found = paired(one, base, first.metric)
+    if found is None:
+        raise InputError(f"{one.label} and {base.label}: no common seed, or other examples; differences are of pairs")
+    difference, _ = found
+    return Record(
+        id=slug(first.task, one.label, "minus", base.label), task=f"{first.task}, {first.split}", model=one.label,
+        metric=f"{first.metric} minus {base.label}", value=round(difference.difference, 6), signed=True,
+        interval=(round(difference.low, 6), round(difference.high, 6)), p=round(difference.p_bootstrap, 6),
+        p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6), seeds=_seeds(one),
+        options=dict(first.options), command=command, commit=_commits(one), data=dict(first.data), machine=machine,
+    )  # fmt: skip
+
+
+def slug(*words: str) -> str:
+    """An id of words."""
+    return re.sub(r"\W+", "-", "-".join(words).lower()).strip("-")
+
+
+def _seeds(group: Group) -> list[int]:
+    return sorted({result.seed for result in group.results})
+
+
+def _commits(group: Group) -> str:
+    return ", ".join(dict.fromkeys(result.commit for result in group.results if result.commit))

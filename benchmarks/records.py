@@ -1,0 +1,203 @@
+"""Published numbers: the records in docs/results, the tables that are made of them, and the check of every document.
+
+    docs/results/<group>.json          what a group of numbers has in common (command, commit, machine ...), and its records
+    docs/results/tables/<name>.md      a table; {group/id} is a number with its deviation and interval, {group/id.p} one part of it
+    docs/results/constants.json        {text with decimal points that is no result: why it is in a document}
+
+A document shows a table between `<!-- results: name -->` and `<!-- end -->`. Numbers in its prose come from the groups of its
+tables and from those that `<!-- numbers: group ... -->` names. `kepl publish` writes records, `kepl results` writes the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError, read_json, written
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path("docs", "results")
+TABLE = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
+GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
+PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
+#: What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of links, numbers of sections.
+NO_PROSE = re.compile(
+    r"^```.*?^```|<!-- results: .*?<!-- end -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., andto]+\d",
+    re.M | re.S,
+)
+DECIMAL = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*\.\d+(?!\w|\.\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A published number.
+
+    task, model, metric   what was scored; of a difference the metric says from what
+    value, sd, interval   the mean over `seeds`, its standard deviation, and the 95 % interval; printed with `digits`, a difference
+                          with its sign (`signed`)
+    p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t over seeds
+    options               what tells the model from others of its name
+    command, commit       what measured it, and with which code
+    data                  {what was read: its checksum}
+    machine               where it was measured
+    source                where the record comes from, unless `kepl publish` wrote it from runs
+    """
+
+    id: str
+    value: float
+    task: str = ""
+    model: str = ""
+    metric: str = ""
+    digits: int = 3
+    signed: bool = False
+    unit: str = ""
+    sd: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_seeds: float | None = None
+    seeds: Sequence[int] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+    commit: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
+    source: str = ""
+
+    def part(self, name: str | None) -> str:
+        """One part as text: value, sd, interval, p, seeds; None: value, deviation and interval together."""
+        if name is None:
+            spread = "" if self.sd is None else f" ± {self.part('sd')}"
+            return f"{self.part('value')}{self.unit}{spread}" + ("" if self.interval is None else f" [{self.part('interval')}]")
+        own = getattr(self, name, None)
+        if own is None or name not in ("value", "sd", "interval", "p", "p_seeds", "seeds"):
+            raise InputError(f"record {self.id}: has no part {name!r}")
+        if name == "seeds":
+            return str(len(self.seeds))
+        if name in ("p", "p_seeds"):
+            return f"{own:.4f}" if own < 0.001 else f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
+        sign = "+" if self.signed and name != "sd" else ""
+        numbers = own if name == "interval" else (own,)
+        return ", ".join(f"{number:{sign},.{self.digits}f}" for number in numbers)
+
+
+def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
+    """{group: {id: record}} of docs/results. Raises InputError for a field that records do not have, or an id that repeats."""
+    known = {one.name for one in fields(Record)}
+    found: dict[str, dict[str, Record]] = {}
+    for file in sorted((root / FOLDER).glob("*.json")):
+        if file.name == "constants.json":
+            continue
+        common = dict(read_json(file))
+        records = common.pop("records")
+        own = found.setdefault(file.stem, {})
+        for one in records:
+            given = common | one
+            if unknown := sorted(set(given) - known):
+                raise InputError(f"{file}: {one.get('id')}: expected fields of a record, got {', '.join(unknown)}")
+            if given["id"] in own:
+                raise InputError(f"{file}: two records with the id {given['id']!r}")
+            own[given["id"]] = Record(**given)
+    return found
+
+
+def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Path:
+    """Add records to a group, in place of those of the same id; a line each. Returns the file."""
+    file = root / FOLDER / f"{group}.json"
+    before = dict(read_json(file)) if file.is_file() else {"records": []}
+    common = {k: v for k, v in before.items() if k != "records"}
+    kept = {one["id"]: one for one in before["records"]}
+    empty = {one.name: one.default for one in fields(Record)} | {"options": {}, "data": {}}
+    for record in records:
+        given = {one.name: getattr(record, one.name) for one in fields(Record)}
+        kept[record.id] = {k: v for k, v in given.items() if v != common.get(k, empty[k])}
+    head = "".join(f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items())
+    lines = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in kept.values())
+    with written(file) as handle:
+        handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
+    return file
+
+
+def render(name: str, records: Mapping[str, Mapping[str, Record]], root: Path = ROOT) -> str:
+    """The table docs/results/tables/<name>.md with its numbers. Raises InputError for a record that does not exist."""
+    file = root / FOLDER / "tables" / f"{name}.md"
+    if not file.is_file():
+        raise InputError(f"{file}: no such table")
+
+    def number(match: re.Match[str]) -> str:
+        group, key, part = match.groups()
+        if key not in records.get(group, {}):
+            raise InputError(f"{file}: no record {group}/{key}")
+        return records[group][key].part(part)
+
+    return PLACE.sub(number, file.read_text().strip()) + "\n"
+
+
+def documents(root: Path = ROOT) -> list[Path]:
+    """The README and every page of docs/, without what is built and without templates of tables."""
+    pages = (p for p in sorted((root / "docs").rglob("*.md")) if not {"_build", "tables"} & set(p.relative_to(root).parts))
+    return [p for p in (root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", *pages) if p.is_file()]
+
+
+def write_tables(root: Path = ROOT) -> list[Path]:
+    """Write the tables into the documents; returns those that changed."""
+    records, changed = load_records(root), []
+    for page in documents(root):
+        text = page.read_text()
+        new = TABLE.sub(lambda m: m[1] + render(m[2], records, root) + m[4], text)
+        if new != text:
+            with written(page) as handle:
+                handle.write(new)
+            changed.append(page)
+    return changed
+
+
+def problems(root: Path = ROOT) -> list[str]:
+    """A line for every table that differs from its records, and for every number with a decimal point that is in no record."""
+    records = load_records(root)
+    constants: dict[str, str] = read_json(root / FOLDER / "constants.json")
+    found, used = [], set()
+    for page in documents(root):
+        text, name = page.read_text(), page.relative_to(root)
+        groups = {group for line in GROUPS.findall(text) for group in line.split()}
+        for _, table, shown, _ in TABLE.findall(text):
+            if render(table, records, root) != shown:
+                found.append(f"{name}: the table {table} differs from its records; write it: make results")
+            groups |= {m[1] for m in PLACE.finditer((root / FOLDER / "tables" / f"{table}.md").read_text())}
+        if unknown := sorted(groups - set(records)):
+            found.append(f"{name}: no group of records {', '.join(unknown)}")
+        prose = NO_PROSE.sub(_blank, text)
+        for phrase in sorted(constants, key=len, reverse=True):
+            if phrase in prose:
+                used.add(phrase)
+                prose = prose.replace(phrase, " " * len(phrase))
+        known = published([r for group in groups for r in records.get(group, {}).values()])
+        for match in DECIMAL.finditer(prose):
+            if plain(match[0]) not in known:
+                line = prose.count("\n", 0, match.start()) + 1
+                found.append(f"{name}:{line}: {match[0]} is in no record of {', '.join(sorted(groups)) or 'this page'}")
+    found += [f"{FOLDER / 'constants.json'}: {phrase!r} is in no document" for phrase in sorted(set(constants) - used)]
+    return found
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])  # line numbers stay
+
+
+def plain(number: str) -> str:
+    """A number as text without sign and thousands separators."""
+    return number.lstrip("+-−").replace(",", "")
+
+
+def published(records: Iterable[Record]) -> set[str]:
+    """Every way in which the numbers of records may be printed: with their digits, and rounded to fewer."""
+    found = set()
+    for one in records:
+        for value in (one.value, one.sd, *(one.interval or ())):
+            if value is not None:
+                found |= {f"{abs(value):.{digits}f}" for digits in range(1, one.digits + 1)}
+        found |= {one.part(name) for name in ("p", "p_seeds") if getattr(one, name) is not None}
+    return found

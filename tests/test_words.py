@@ -1,0 +1,83 @@
+"""The words that the code and the documents do not use: readers of the field know the others.
+
+Identifiers, comments, docstrings, messages, settings and documents are read; an identifier's underscores are blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("app", "bin", "benchmarks", "core", "datamodules", "docs", "experiments", "inference", "kg", "models", "tests")
+ENDINGS = (".py", ".yaml", ".md", ".js", ".html", ".css", ".toml")
+
+#: {what is not written: (what is written instead)}
+TERMS = {
+    r"(?<!math\.)(?<!torch\.)(?<!np\.)\bfloors?\b": "baseline",
+    r"\bcommonest answers?\b": "majority-class baseline",
+    r"\bstart encoders?\b|\bcarr(y|ied|ies) on\b": "initial checkpoint; continued pre-training",
+    r"\barms?\b": "variant; ablation",
+    r"\bstamp(s|ed)?\b": "evaluation protocol",
+    r"\bheld to (it|its|the)\b|\b(files'|file's) sums?\b|\bits sum (is|was|not)\b": "checksum; verified against it",
+    r"\bat hand\b|\bthat (is|are) there\b": "available; existing",
+    r"\bthe (long |same )?road\b": "the pipeline",
+    r"\bgo(es)? on\b|\btaken up again\b": "resumes; continues",
+    r"\btold (apart|from)\b|\bnot told\b": "significant difference; distinguished",
+    r"\bahead of\b|\blevel with\b": "higher, lower, no significant difference",
+    r"\bheld still\b": "frozen",
+    r"\bread once\b|\btouched once\b": "evaluated once",
+    r"\bshares? the hit\b": "ties are split",
+    r"\bmade[- ]up\b": "synthetic",
+    r"\bseconds of the processor\b|\bbusy core\b": "CPU seconds",
+}
+#: {file: {word: why it stays}}
+EXCEPTIONS = {
+    "core/settings.py": {"arms": "the old name of a setting, which the error about it has to know"},
+    "tests/app/test_cli.py": {"arms": "the same"},
+    "benchmarks/migrate.py": {"stamp": "a key in the result files of earlier versions"},
+}
+
+
+def files() -> list[Path]:
+    found = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")]
+    for room in ROOMS:
+        found += [p for p in sorted((ROOT / room).rglob("*")) if p.suffix in ENDINGS and "_build" not in p.parts]
+    return [p for p in found if p != Path(__file__)]
+
+
+def uses(text: str, term: str) -> list[tuple[int, str]]:
+    """(line, the word) of every use of a term."""
+    text = re.sub(r"(?<=[A-Za-z])_(?=[A-Za-z])", " ", text)
+    return [(text.count("\n", 0, m.start()) + 1, m[0].lower()) for m in re.finditer(term, text, re.I)]
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_is_not_used(term: str) -> None:
+    found = []
+    for file in files():
+        name = str(file.relative_to(ROOT))
+        allowed = EXCEPTIONS.get(name, {})
+        found += [f"{name}:{line}: {word!r}" for line, word in uses(file.read_text(), term) if word not in allowed]
+    assert not found, f"write {TERMS[term]!r}:\n" + "\n".join(found)
+
+
+def test_every_exception_is_needed() -> None:
+    for name, words in EXCEPTIONS.items():
+        text = (ROOT / name).read_text()
+        for word in words:
+            assert any(word == used for term in TERMS for _, used in uses(text, term)), f"{name}: {word}"
+
+
+def test_uses_are_found_in_identifiers_and_prose() -> None:
+    assert len(files()) > 500
+    assert uses("def made_up(x):\n    pass\n# Made-up names", r"\bmade[- ]up\b") == [(1, "made up"), (3, "made-up")]
+    assert [t for t in TERMS if uses("a float, armed, math.floor(x), stamped", t)] == [r"\bstamp(s|ed)?\b"]
+
+
+def test_documents_do_not_compare_with_behind() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if page.name != "entities.md":  # a value in a table of cut points
+            assert not uses(page.read_text(), r"\bbehind\b"), page.name
