@@ -44,14 +44,14 @@ def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> N
 
 
 def pretrain(
-    paper: str, profile: Profile = "small", seed: int = 0, fresh: bool = False, variants: Sequence[str] = (), args: str = "",
+    paper: str, profile: str = "small", seed: int = 0, fresh: bool = False, variants: Sequence[str] = (), args: str = "",
     plan: bool = False, rehearse: int | None = None, scale: float | None = None, *, inputs: Inputs, machine: Machine,
 ) -> None:  # fmt: skip
     """Pre-train a paper's model: graph, embeddings, linked corpus, training; scores on held-out text.
 
     Args:
         paper: Paper, initial encoder (zh), or kg/<graph>_<model>.
-        profile: Settings and data for a laptop (small), or the paper's.
+        profile: Settings and data for a laptop (small), or the paper's (paper); SapBERT has ontologies, too.
         seed: Seed of training.
         fresh: Train again what is finished.
         variants: Train these variants of the pipeline (ablations among them) instead of its usual ones.
@@ -259,7 +259,7 @@ def predict(
 
 def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
-    nil: float | None = None, top: int = 5, types: Sequence[str] = (), format: Format | None = None,
+    nil: float | None = None, top: int = 5, types: Sequence[str] = (), negation: bool = False, format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
     max_document: int = 16, json: bool = False, *, linker: LinkerOptions, work: Work,
 ) -> None:  # fmt: skip
@@ -274,6 +274,7 @@ def link(
         nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
         top: Candidates that are kept for each mention.
         types: Only mentions of these types, as the graph (or the detector) calls them. Default: all.
+        negation: Say of each mention whether the text denies it, by NegEx's English rules: `negated` in JSON lines, "not" in print.
         format: Format of --input. Default: by the file's name.
         to: Format of --output. Default: by the file's name.
         encoding: Encoding of text files.
@@ -301,7 +302,7 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
-    pipeline = Pipeline(graph, chain, nil, top, work, types, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, work, types, negation, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
@@ -320,7 +321,7 @@ def link(
         for m in mentions:
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
-            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}")
+            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}")
 
 
 def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
@@ -337,7 +338,7 @@ def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool
 def serve(
     graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
     max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (),
-    types: Sequence[str] = (), *, linker: LinkerOptions,
+    types: Sequence[str] = (), negation: bool = False, *, linker: LinkerOptions,
 ) -> None:  # fmt: skip
     """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
 
@@ -353,6 +354,7 @@ def serve(
         max_connections: Limit of open connections.
         names: Host names, besides the machine's own, that clients may use; those of a proxy, for example.
         types: Only mentions of these types. Default: all.
+        negation: Say of each mention whether the text denies it, by NegEx's English rules.
 
     Examples:
       kepl serve --graph graph
@@ -366,7 +368,7 @@ def serve(
 
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
-    pipeline = Pipeline(graph, chain, nil, top, None, types, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, None, types, negation, **asdict(linker))
     start(pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names)
 
 

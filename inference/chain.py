@@ -26,6 +26,7 @@ from core.files import InputError
 from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
+from inference.negation import Negation
 from inference.options import LinkerOptions, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.abbreviations import long_forms, written_out
@@ -51,7 +52,7 @@ class Linked(NamedTuple):
 
     type: the detector's, else the entity's. score: the best candidate's; detector_score: the detector's, where it has one.
     part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian cancer"); each part is a Linked
-    of its own, with the place of the whole.
+    of its own, with the place of the whole. negated: whether the text denies it, where that is looked for.
     """
 
     start: int
@@ -65,6 +66,7 @@ class Linked(NamedTuple):
     long_form: str | None = None
     detector_score: float | None = None
     part: str | None = None
+    negated: bool | None = None
 
 
 class Asked(NamedTuple):
@@ -120,6 +122,7 @@ class Pipeline:
     top         candidates that are kept for each mention
     work        who encodes the graph's names, where a model needs their vectors
     types       mentions of other types than these, in whatever case, are left out; none: all are kept
+    negation    say of each mention whether the text denies it, by English rules (inference.negation)
     options     how the models link, by keyword: beams=10, device="cuda" (inference.options.LinkerOptions)
     identities  {step that is a model: the identity of its weights}
 
@@ -128,7 +131,7 @@ class Pipeline:
 
     def __init__(
         self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
-        types: Sequence[str] = (), **options: Unpack[Options],
+        types: Sequence[str] = (), negation: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
@@ -144,6 +147,7 @@ class Pipeline:
         if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
             near = nearest(unknown[0], known)
             raise InputError(f"types: no entity of {self.folder} is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
+        self.negation = Negation() if negation else None
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
         self.ranker = self._ranker(self.steps.rerank) if self.steps.rerank else None
@@ -153,13 +157,14 @@ class Pipeline:
         """Everything that decides what is linked: an output is only resumed with the same."""
         return {
             "graph": fingerprint(self.folder), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
-            **({"types": sorted(self.only)} if self.only else {}),
+            **({"types": sorted(self.only)} if self.only else {}), **({"negation": True} if self.negation else {}),
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
         }  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        return _read_again, (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.options, self.settings)
+        made_of = (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.negation is not None, self.options)
+        return _read_again, (*made_of, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -242,7 +247,12 @@ class Pipeline:
             linked = self._linked(texts[one.text], one, ranking[: self.top])
             if not self.only or (linked.type or "").casefold() in self.only:
                 found[one.text].append(linked)
-        return found
+        return found if self.negation is None else [self._denied(text, own) for text, own in zip(texts, found, strict=True)]
+
+    def _denied(self, text: str, mentions: list[Linked]) -> list[Linked]:
+        assert self.negation is not None
+        denied = self.negation.negated(text, [(m.start, m.end) for m in mentions])
+        return [m._replace(negated=own) for m, own in zip(mentions, denied, strict=True)]
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
         options, (start, end, kind, score, _) = tuple(ranking), asked.found
@@ -271,11 +281,11 @@ class Pipeline:
 
 
 def _read_again(
-    graph: Path, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], options: LinkerOptions,
-    settings: dict[str, Any],
+    graph: Path, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], negation: bool,
+    options: LinkerOptions, settings: dict[str, Any],
 ) -> Pipeline:  # fmt: skip
     """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""
-    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), **asdict(options))
+    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), negation, **asdict(options))
     if pipeline.settings != settings:
         raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
     return pipeline

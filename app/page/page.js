@@ -77,7 +77,7 @@ const showMention = (mention, mark) => {
   document.querySelectorAll("mark.chosen").forEach((other) => other.classList.remove("chosen"));
   mark.classList.add("chosen");
   at("mention").hidden = false;
-  at("surface").textContent = [mention.text, mention.long_form, mention.part].filter(Boolean).join(" = ");
+  at("surface").textContent = (mention.negated ? "not " : "") + [mention.text, mention.long_form, mention.part].filter(Boolean).join(" = ");
   at("entity").replaceChildren();
   at("candidates").replaceChildren(...mention.candidates.map((candidate) => {
     const row = made("tr");

@@ -19,6 +19,7 @@ from app.cli import NAMES, drawn_papers, linker_options, main, resolve
 from core.files import InputError, read_json
 from core.logs import set_up
 from core.settings import Option, expected, options_of
+from experiments.pretrain import papers, pipeline_of
 from inference.chain import Pipeline
 from tests.fakes import umls as fake_umls
 from tests.fakes.graphs import graph
@@ -318,3 +319,20 @@ def test_what_a_file_holds_and_is_not_linked_is_counted(
     assert record["text"] == "foozin\nhelps"  # the last ending decides about the format
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"]["relation lines"] == 1
+
+
+def test_every_profile_of_every_pipeline_can_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipeline's own, too (SapBERT's ontologies); another one is refused with those that there are."""
+    given = ["--mirror", str(tmp_path), "--umls", str(tmp_path), "--corpus", str(tmp_path / "c.txt"), "--plan", "true"]
+    found = {paper: pipeline_of(paper)["profiles"] for paper in papers()}
+    assert "ontologies" in found["sapbert"]
+    for paper, profiles in found.items():
+        for profile in profiles:
+            assert main(["pretrain", paper, "--profile", profile, *given]) == 0, (paper, profile)
+    assert main(["pretrain", "sapbert", "PROFILE=ontology", *given]) == 2
+    assert "Choose from: small, ontologies, paper" in capsys.readouterr().err
+
+
+def test_a_denied_mention_is_printed_as_such(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["link", "--graph", folder, "--text", "no renal failure", "--negation", "true"]) == 0
+    assert "not renal failure" in capsys.readouterr().out
