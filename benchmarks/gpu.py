@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -95,7 +97,7 @@ def layers(
         try:
             step()
             step()
-        except Exception as error:
+        except Exception as error:  # why: a compiler that fails is a finding, recorded
             if way != "compiled":
                 raise
             found["compiled_failed"] = str(error).splitlines()[0][:200]
@@ -166,18 +168,32 @@ def command(name: str, device: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.gpu", "--one", name, "--device", device]
 
 
+def finished(words: list[str]) -> tuple[int, str, str]:
+    """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after LIMIT seconds, when all
+    its processes are ended."""
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:  # fmt: skip
+        try:
+            printed, said = process.communicate(timeout=LIMIT)
+        except BaseException:  # also Ctrl+C: a stage's processes must not hold the device
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, printed, said
+
+
 def done_part(name: str, device: str, where: Mapping[str, str]) -> dict[str, Any]:
     """Run a part: its record, with `ok`, `seconds`, and its result or why it failed."""
     begun = time.monotonic()
     record: dict[str, Any] = {"part": name, **where}
     try:
-        done = subprocess.run(command(name, device), cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
-        found = json.loads(done.stdout.splitlines()[-1]) if not done.returncode else None
-        why = "" if found is not None else (done.stderr or done.stdout)[-4000:]
+        status, printed, said = finished(command(name, device))
+        found = json.loads(printed.splitlines()[-1]) if not status else None
+        why = "" if found is not None else (said or printed)[-4000:]
     except subprocess.TimeoutExpired:
         found, why = None, f"stopped after {LIMIT} s"
     except (ValueError, IndexError):
-        found, why = None, f"no result: {done.stdout[-1000:]}"
+        found, why = None, f"no result: {printed[-1000:]}"
     record |= {"ok": found is not None, "seconds": round(time.monotonic() - begun, 1)}
     return record | ({"result": found} if found is not None else {"why": why})
 

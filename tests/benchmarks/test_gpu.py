@@ -62,11 +62,15 @@ def test_parts_are_merged(fakes: Path) -> None:
     assert "| third | failed |" in rows[2] and "broken: no kernel" in rows[2]
 
 
-def test_a_part_is_stopped_in_time(fakes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "LIMIT", 0.5)
-    monkeypatch.setattr(gpu, "command", lambda name, device: [sys.executable, "-c", "import time; time.sleep(60)"])
+def test_a_part_is_stopped_in_time_with_its_processes(fakes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = f"echo $$ > {tmp_path}/shell; sleep 60 & echo $! > {tmp_path}/sleep; wait"
+    monkeypatch.setattr(gpu, "LIMIT", 1.5)
+    monkeypatch.setattr(gpu, "command", lambda name, device: ["bash", "-c", program])
     assert gpu.main(["--device", "cpu", "--only", "first"]) == 1
-    assert read_json(fakes / "gpu-check" / "first.json")["why"] == "stopped after 0.5 s"
+    assert read_json(fakes / "gpu-check" / "first.json")["why"] == "stopped after 1.5 s"
+    for name in ("shell", "sleep"):
+        stat = Path("/proc", (tmp_path / name).read_text().strip(), "stat")
+        assert not stat.is_file() or stat.read_text().rpartition(")")[2].split()[0] == "Z"  # ended, whether or not it was asked
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
