@@ -59,10 +59,13 @@ def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
     return result
 
 
-def sides(samples: Sequence[Sample], vectors: Vectors, plain: Vectors) -> dict[str, np.ndarray]:
-    """{group of SIDES: which samples belong to it}. plain: the vectors without knowledge."""
+def sides(samples: Sequence[Sample], vectors: Vectors, plain: Vectors, noise: float = 1e-4) -> dict[str, np.ndarray]:
+    """{group of SIDES: which samples belong to it}. plain: the vectors without knowledge.
+
+    noise: difference of a number that rounding makes; batches differ with and without knowledge.
+    """
     names = list(dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0])))
-    changed = dict(zip(names, ~np.isclose(vectors(names), plain(names), atol=1e-4).all(1), strict=True))
+    changed = dict(zip(names, ~np.isclose(vectors(names), plain(names), atol=noise).all(1), strict=True))
     count = np.array([int(changed[s.query_name]) + int(changed[s.candidate_names[0]]) for s in samples])
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
 
@@ -120,7 +123,7 @@ def compute(
 
     found = hits(known, vectors_again)
     if plain is not None:
-        inside |= sides(known, vectors_again, plain)
+        inside |= sides(known, vectors_again, plain, 1e-2 if linker and linker.precision == "bf16" else 1e-4)
     tallies = {
         f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1) for name, rows in inside.items() if rows.any()
     }

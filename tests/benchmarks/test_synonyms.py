@@ -106,6 +106,8 @@ def test_questions_by_where_knowledge_is_taken_in(
     counts = [sum(n in with_knowledge for n in (s.query_name, s.candidate_names[0])) for s in known]
     for group, number in zip(synonyms.SIDES, (2, 1, 0), strict=True):
         assert groups[group].tolist() == [c == number for c in counts] and groups[group].any()
+    rounded = synonyms.sides(known, vectors, lambda names: vectors(names) * 1.001, 1e-2)  # bfloat16's rounding is no knowledge
+    assert rounded[synonyms.SIDES[2]].all()
     result = compute("x", samples=made, linked_text=place)
     shares = [result.scores[group]["acc@1"] * counts.count(n) for group, n in zip(synonyms.SIDES, (2, 1, 0), strict=True)]
     assert sum(shares) == pytest.approx(6 * result.scores["D1"]["acc@1"]) and "D1, knowledge on one side" in report(result)
