@@ -111,7 +111,7 @@ def read_sweep(file: str | Path) -> Sweep:
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"CONFIG={file}: {error.strerror}. Wanted a YAML file (kepl sweep --help)") from error
+        raise InputError(f"CONFIG={file}: {error.strerror}. Expected a YAML file (kepl sweep --help)") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(given, dict):

@@ -17,7 +17,7 @@ def imported(name: str, room: str) -> Any:
     """
     parts = name.split(".")
     if parts[0] != room or len(parts) < 3:
-        raise InputError(f"{name}: wanted {room}.<file>.<function>")
+        raise InputError(f"{name}: expected {room}.<file>.<function>")
     try:
         found: Any = importlib.import_module(".".join(parts[:2]))
         for place, part in enumerate(parts[2:], 3):
@@ -25,7 +25,7 @@ def imported(name: str, room: str) -> Any:
                 importlib.import_module(".".join(parts[:place]))  # a file of a package that nothing has imported yet
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"{name}: {error}. Wanted {room}.<file>.<function>.") from error
+        raise InputError(f"{name}: {error}. Expected {room}.<file>.<function>.") from error
     if str(getattr(found, "__module__", None)).partition(".")[0] != room:
         raise InputError(f"{name}: not defined in {room}. Expected {room}.<file>.<function>.")
     return found

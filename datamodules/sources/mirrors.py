@@ -277,4 +277,4 @@ def member_of(archive: Path, url: str, wanted: str) -> None:
                 return
     archive.unlink()
     raise InputError(f"{url}: no member {wanted!r} in this archive ({'; '.join(refused) or 'read to its end'}). "
-                     "Mend sources.yaml.")  # fmt: skip
+                     "Fix sources.yaml.")  # fmt: skip
