@@ -60,7 +60,7 @@ def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "
             if not near:
                 raise InputError(
                     f"{where}: the text has {text[given : given + len(surface)]!r} at offset {given}, the record says "
-                    f"{surface!r}. Offsets count the characters of text from 0; mend the record."
+                    f"{surface!r}. Offsets count the characters of text from 0; fix the record."
                 )
             found[MOVED] += near[0] != given
             found[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface

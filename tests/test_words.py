@@ -32,6 +32,7 @@ TERMS = {
     r"\bshares? the hit\b": "ties are split",
     r"\bmade[- ]up\b": "synthetic",
     r"\bseconds of the processor\b|\bbusy core\b": "CPU seconds",
+    r"[:;,.] wanted (a|an|one|the|at)\b|\bmend\b": "expected X, got Y; Fix",
 }
 #: {file: {word: why it stays}}
 EXCEPTIONS = {

@@ -161,7 +161,7 @@ def biosyn_mentions(
             result.append(Mention(f"{part[0]}:{number}", part[0], start if there else None, end if there else None,
                                   part[3], parts, gold, part[2]))  # fmt: skip
     if not result:
-        raise InputError(f"{place}: no mentions in {folder}/*.concept. Wanted BioSyn's processed folders.")
+        raise InputError(f"{place}: no mentions in {folder}/*.concept. Expected BioSyn's processed folders.")
     return result
 
 

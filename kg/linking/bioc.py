@@ -189,7 +189,7 @@ def biocjson_documents(path: Path, encoding: str = "utf-8", left_out: Counter[st
             left_out[RELATIONS] += len(one.get("relations") or ())
         except (AttributeError, TypeError) as error:
             raise InputError(
-                f"{where} ({name}): not as BioC has it ({error}). Wanted passages with offset, text and annotations."
+                f"{where} ({name}): not as BioC has it ({error}). Expected passages with offset, text and annotations."
             ) from error
         yield made.document()
 

@@ -288,7 +288,7 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
             if left_out is not None:
                 left_out.update(f"{OTHER_FILES} ({p.suffix or 'no ending'})" for p in others)
             if not inside:
-                raise InputError(f"{path}: no text in this folder. Wanted files that end in {', '.join(_ENDINGS)}.")
+                raise InputError(f"{path}: no text in this folder. Expected files that end in {', '.join(_ENDINGS)}.")
             found += inside
         elif path.is_file():
             found.append(path)

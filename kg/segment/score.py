@@ -49,7 +49,7 @@ def read_reviewed(path: str | Path) -> list[list[str]]:
             raise InputError(f"{path}:{number}: {name!r} is there twice. Leave one of the two lines.")
         found[name] = pieces
     if not found:
-        raise InputError(f"{path}: no names. Wanted a name with | between its parts on each line.")
+        raise InputError(f"{path}: no names. Expected a name with | between its parts on each line.")
     return list(found.values())
 
 

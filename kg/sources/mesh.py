@@ -140,7 +140,7 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
             if supplementary or not record.id.startswith("C"):
                 records[record.id] = record
     if not records:
-        raise InputError(f"{path}: no MeSH records in it. Wanted desc*.xml, supp*.xml, or a table id, label, synonyms.")
+        raise InputError(f"{path}: no MeSH records in it. Expected desc*.xml, supp*.xml, or a table id, label, synonyms.")
     at = {tree: record.id for record in records.values() for tree in record.trees}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}

@@ -110,8 +110,8 @@ def _late(*_: object) -> None:
 def outcome(reader: Reader, folder: Path, file: Path, content: bytes) -> tuple[str, str, int]:
     """("read", "refused" or "crash", what was said, rows that are not accounted for) of `content` in the place of `file`."""
     file.write_bytes(content)
-    if reader.mend is not None:
-        reader.mend(folder)
+    if reader.fix is not None:
+        reader.fix(folder)
     before = signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
@@ -154,7 +154,7 @@ def _work(name: str, seed: str, first: int, last: int | None, until: float, pipe
             pipe.send((number, "begun", "", 0))
             kind, said, lost = outcome(reader, Path(folder), file, content)
             pipe.send((number, kind, said, lost))
-            for path in [file, *(whole if reader.mend else ())]:
+            for path in [file, *(whole if reader.fix else ())]:
                 path.write_bytes(whole[path])
             number += 1
     pipe.send(None)

@@ -42,13 +42,13 @@ class Reader(NamedTuple):
     seed   writes the valid files to a folder and returns those that are mutated
     read   reads from that folder; returns the rows that were used or counted as left out, None where rows are not counted
     rows   the rows of a mutated file, counted without the reader
-    mend   what is to be done after a mutation, so that it is not found by its checksum alone
+    fix   what is to be done after a mutation, so that it is not found by its checksum alone
     """
 
     seed: Callable[[Path], list[Path]]
     read: Callable[[Path], int | None]
     rows: Callable[[bytes], int] | None = None
-    mend: Callable[[Path], Any] | None = None
+    fix: Callable[[Path], Any] | None = None
 
 
 def put(name: str, content: str | bytes) -> Callable[[Path], list[Path]]:
@@ -314,7 +314,7 @@ READERS: dict[str, Reader] = {
     "cmekg": Reader(everything(lambda folder: fake_cmekg.write(folder, 4)), no_rows(lambda f: cmekg.read(next(f.iterdir())))),
     "hpo": Reader(everything(lambda folder: fake_hpo.write(folder, 20)), no_rows(hpo.read)),
     "umls": Reader(everything(fake_umls.write), no_rows(umls.read)),
-    "graph": Reader(_graph, no_rows(graph.KnowledgeGraph.load, "g"), mend=_reseal),
+    "graph": Reader(_graph, no_rows(graph.KnowledgeGraph.load, "g"), fix=_reseal),
     "thesaurus pairs": Reader(put("a.tsv", "a\tb\nc\td##e\n"), consumed(thesaurus.read_pairs, "a.tsv", 0), full_lines),
     "thesaurus json": Reader(
         put("a.json", '[{"text": "a", "normalized_result": "b##c"}]'), consumed(thesaurus.read_pairs, "a.json")
@@ -334,7 +334,7 @@ READERS: dict[str, Reader] = {
     "frequencies": Reader(_numbers, no_rows(lambda f: frequencies(f / "counts.tsv", graph.KnowledgeGraph.load(f / "g")))),
     "linked corpus": Reader(_linked, no_rows(lambda f: list(linked(f / "out")))),
     "task": Reader(everything(lambda folder: fake_tasks.write(folder, "ner", {"train": 2, "test": 2})), no_rows(load_task)),
-    "linking task": Reader(_linking_task, no_rows(load_linking, "t"), mend=_reseal),
+    "linking task": Reader(_linking_task, no_rows(load_linking, "t"), fix=_reseal),
     "bio of tokens": Reader(
         written("a.txt", fake_blurb.iob), no_rows(lambda path: formats.bio(path, tokens=True), "a.txt")
     ),
