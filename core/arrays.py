@@ -51,7 +51,7 @@ def read_table(
         file = pq.ParquetFile(path)  # pq.read_table would import pyarrow.dataset first
         known = file.schema_arrow.names
         if wanted is not None and (missing := [name for name in wanted if name not in known]):
-            raise InputError(f"{path}: wanted the columns {', '.join(wanted)}; {', '.join(missing)} missing. {again}")
+            raise InputError(f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} missing. {again}")
         table = file.read(wanted)
         table.validate(full=True)
         return table if schema is None else table.select(schema.names).cast(schema)

@@ -17,7 +17,7 @@ def imported(name: str, room: str) -> Any:
     """
     parts = name.split(".")
     if parts[0] != room or len(parts) < 3:
-        raise InputError(f"{name}: wanted {room}.<file>.<function>")
+        raise InputError(f"{name}: expected {room}.<file>.<function>")
     try:
         found: Any = importlib.import_module(".".join(parts[:2]))
         for place, part in enumerate(parts[2:], 3):

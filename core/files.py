@@ -38,7 +38,7 @@ PARTIAL = ".partial"
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message names file, line or key, what was wanted and what to do.
+    """Something the user gave cannot be used. The message names file, line or key, what was expected and what to do.
 
     A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be printed.
     """
@@ -255,7 +255,7 @@ def read_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in `path`. Raises InputError when it is missing, broken or no object."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise InputError(f"{path}: wanted a JSON object, got {type(value).__name__}. Delete the file and build it again.")
+        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}. Delete the file and build it again.")
     return value
 
 
@@ -301,7 +301,7 @@ def check_files(folder: str | Path, sums: object, again: str) -> None:
     A process reads a file a single time while its size and time stay.
     """
     if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
-        raise InputError(f"{folder}/manifest.json: wanted checksums of files, found none. {again}")
+        raise InputError(f"{folder}/manifest.json: expected checksums of files, found none. {again}")
     files = [Path(folder) / name for name in sums]
     versions = [(f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files]
     _hold(str(folder), tuple(sums.items()), tuple(versions), again)
@@ -549,7 +549,7 @@ def whole_number(where: str, what: str, value: Any) -> int:
     digits = str(value).strip() if type(value) is str or (type(value) is int and 0 <= value < 10**12) else ""
     if re.fullmatch("[0-9]{1,12}", digits) is None:
         shown = "a number of many digits" if type(value) is int and value >= 10**12 else f"{value!r:.60}"
-        raise InputError(f"{where}: wanted a number under {what}, 0 or more, got {shown}. Mend the file.")
+        raise InputError(f"{where}: expected a number under {what}, 0 or more, got {shown}. Fix the file.")
     return int(digits)
 
 
@@ -598,7 +598,7 @@ def json_lines(
         where = f"{path}:{number}"
         record = parse_json(line, where, advice)
         if not isinstance(record, dict):
-            raise InputError(f"{where}: wanted a JSON object, got {type(record).__name__}. {advice}")
+            raise InputError(f"{where}: expected a JSON object, got {type(record).__name__}. {advice}")
         yield where, record
 
 
@@ -696,10 +696,10 @@ def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] 
             given.move(given.at + 1)
         inside = bool(keys) and given.take("{") != ""
         if inside and not _list_under(given, keys):
-            raise InputError(f"{path}: wanted a list of objects, or an object with one under {' or '.join(keys)}.")
+            raise InputError(f"{path}: expected a list of objects, or an object with one under {' or '.join(keys)}.")
         listed = given.take("[") != ""
         if keys and not listed:
-            raise InputError(f"{path}: wanted a list of objects, or an object with one under {' or '.join(keys)}.")
+            raise InputError(f"{path}: expected a list of objects, or an object with one under {' or '.join(keys)}.")
         done = False
         while mark := given.next():
             if listed and mark == "]":
@@ -709,7 +709,7 @@ def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] 
             where = given.where
             value = given.value()
             if not isinstance(value, dict):
-                raise InputError(f"{where}: wanted a JSON object, got {type(value).__name__}.")
+                raise InputError(f"{where}: expected a JSON object, got {type(value).__name__}.")
             yield where, value
             if listed:
                 given.next()
@@ -717,7 +717,7 @@ def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] 
                     done = True
                     break
                 if not given.take(","):
-                    raise InputError(f"{given.where}: wanted a comma or the list's end. {cut}")
+                    raise InputError(f"{given.where}: expected a comma or the list's end. {cut}")
         if listed and not done:
             raise InputError(f"{given.where}: the list does not end. {cut}")
         if inside and given.take(","):
@@ -736,7 +736,7 @@ def _list_under(given: _Values, keys: Sequence[str]) -> bool:
         where = given.where
         key = given.value()
         if not isinstance(key, str) or not given.take(":"):
-            raise InputError(f"{where}: wanted a key and a colon, got {key!r:.60}. The file may be cut; fetch it again.")
+            raise InputError(f"{where}: expected a key and a colon, got {key!r:.60}. The file may be cut; fetch it again.")
         if key in keys:
             return True
         given.value()
