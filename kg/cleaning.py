@@ -127,7 +127,7 @@ def parts(text: str, longest: int) -> list[str]:
 def check_lengths(shortest: int, longest: int, chinese: float) -> None:
     """Raises InputError for settings that leave nothing."""
     if not 1 <= shortest <= longest or not 0 <= chinese <= 1:
-        raise InputError(f"wanted 1 <= shortest <= longest and chinese in [0, 1], got {shortest}, {longest}, {chinese}")
+        raise InputError(f"expected 1 <= shortest <= longest and chinese in [0, 1], got {shortest}, {longest}, {chinese}")
 
 
 def segments(
@@ -176,14 +176,14 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
         header = [column.strip() for column in next(reader, [])]
         if not columns or (missing := [column for column in columns if column not in header]):
             wanted = f"the column {missing[0]}" if columns else "--columns, which of them are the text"
-            raise InputError(f"{path}:1: wanted {wanted}; it has {', '.join(header)}. Give --columns A,B.")
+            raise InputError(f"{path}:1: expected {wanted}; it has {', '.join(header)}. Give --columns A,B.")
         places = [header.index(column) for column in columns]
         for values in reader:
             if len(values) != len(header):
-                raise InputError(f"{path}:{number}: wanted {len(header)} columns, got {len(values)}. Mend the line.")
+                raise InputError(f"{path}:{number}: expected {len(header)} columns, got {len(values)}. Fix the line.")
             yield f"{stem}:{number}", "\n".join(filter(None, (values[place].strip() for place in places)))
     except csv.Error as error:
-        raise InputError(f"{path}:{number}: not valid CSV ({error}). Mend the line.") from error
+        raise InputError(f"{path}:{number}: not valid CSV ({error}). Fix the line.") from error
 
 
 def _kind(path: Path, whole: bool) -> str:

@@ -34,12 +34,12 @@ def broken_line(
         count = len(values) - ended
         if count != len(columns) or (ended and values[-1]):
             end = f", each followed by {delimiter!r}" if ended else f", separated by {delimiter!r}"
-            return InputError(f"{path}:{number}: wanted {len(columns)} columns{end}, got {count} in {line[:60]!r}. "
-                              "Mend the line or fetch the file again.")  # fmt: skip
+            return InputError(f"{path}:{number}: expected {len(columns)} columns{end}, got {count} in {line[:60]!r}. "
+                              "Fix the line or fetch the file again.")  # fmt: skip
         for place, column, pattern in patterns:
             if not pattern.fullmatch(values[place]):
-                return InputError(f"{path}:{number}: wanted {column} like {pattern.pattern}, got "
-                                  f"{values[place][:60]!r}. Mend the line or fetch the file again.")  # fmt: skip
+                return InputError(f"{path}:{number}: expected {column} like {pattern.pattern}, got "
+                                  f"{values[place][:60]!r}. Fix the line or fetch the file again.")  # fmt: skip
     return InputError(f"{path}: cannot be read as a table ({cause.strip()}). Fetch the file again.")
 
 

@@ -109,15 +109,15 @@ def read_text_vectors(path: str | Path) -> EmbeddingTable:
         parts = line.split()
         if number == 1:
             if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,9}", p) for p in parts):
-                raise InputError(f"{path}:1: wanted 'n d' (number of vectors, their size), got {line[:60]!r}")
+                raise InputError(f"{path}:1: expected 'n d' (number of vectors, their size), got {line[:60]!r}")
             count, size = map(int, parts)
             continue
         if len(parts) != size + 1:
-            raise InputError(f"{path}:{number}: wanted an id and {size} values, got {len(parts) - 1} values")
+            raise InputError(f"{path}:{number}: expected an id and {size} values, got {len(parts) - 1} values")
         try:
             rows.append([float(v) for v in parts[1:]])
         except ValueError as error:
-            raise InputError(f"{path}:{number}: {error}; wanted {size} numbers after the id") from error
+            raise InputError(f"{path}:{number}: {error}; expected {size} numbers after the id") from error
         ids.append(parts[0])
     if len(ids) != count or not ids:
         raise InputError(f"{path}: the first line promises {count} vectors, the file has {len(ids)}. Is it cut?")

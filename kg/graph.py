@@ -93,12 +93,12 @@ class KnowledgeGraph:
         for part, schema in SCHEMAS.items():
             table = getattr(self, part)
             if table.column_names != schema.names:
-                raise InputError(f"{part}: wanted the columns {schema.names}, got {table.column_names}")
+                raise InputError(f"{part}: expected the columns {schema.names}, got {table.column_names}")
             if table.schema != schema:
                 try:
                     setattr(self, part, table.cast(schema))
                 except pa.ArrowException as error:
-                    raise InputError(f"{part}: wanted columns of text, got {table.schema.types} ({error})") from error
+                    raise InputError(f"{part}: expected columns of text, got {table.schema.types} ({error})") from error
             for column in schema.names:
                 if getattr(self, part).column(column).null_count:
                     raise InputError(f"{part}: column {column} has empty values; every row needs one")
@@ -210,9 +210,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
                 f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help"
             )
     if not isinstance(manifest["sha256"], dict):
-        raise InputError(f"{folder}/manifest.json: wanted an object under sha256. Build the graph again.")
+        raise InputError(f"{folder}/manifest.json: expected an object under sha256. Build the graph again.")
     if manifest["format"] != FORMAT:
         raise InputError(
-            f"{folder}/manifest.json: format {manifest['format']}, wanted {FORMAT}. Build the graph again."
+            f"{folder}/manifest.json: format {manifest['format']}, expected {FORMAT}. Build the graph again."
         )
     return manifest

@@ -179,7 +179,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
     Raises InputError for fewer than two graphs.
     """
     if len(graphs) < 2:
-        raise InputError(f"wanted two or more graphs to merge, got {len(graphs)}")
+        raise InputError(f"expected two or more graphs to merge, got {len(graphs)}")
     whole = graphs[0][1]
     report: list[dict[str, Any]] = [{"graph": graphs[0][0], "given": whole.counts()}]
     for name, graph in graphs[1:]:

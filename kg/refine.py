@@ -177,7 +177,7 @@ def refined(
     are counts by rule. Raises InputError for a setting out of its range, and when no triple is left.
     """
     if longest < 1 or least < 1 or not 0 <= loose <= 1 or not 0 <= share <= 1:
-        raise InputError(f"wanted longest and least of 1 or more, loose and share in [0, 1], got {longest}, {least}, "
+        raise InputError(f"expected longest and least of 1 or more, loose and share in [0, 1], got {longest}, {least}, "
                          f"{loose} and {share}")  # fmt: skip
     ids: list[str] = graph.ids.to_pylist()
     name = dict(zip(ids, graph.entities["name"].to_pylist(), strict=True))

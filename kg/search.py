@@ -173,7 +173,7 @@ class Index:
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or self.vectors.dtype not in (torch.float32, torch.float16):
-            raise InputError(f"index: wanted float32 or float16 vectors (n, d), got {tuple(self.vectors.shape)} "
+            raise InputError(f"index: expected float32 or float16 vectors (n, d), got {tuple(self.vectors.shape)} "
                              f"{self.vectors.dtype}")  # fmt: skip
         self.backend = _checked_backend(self.backend, *self.vectors.shape)
         self._faiss: Any = None
@@ -221,7 +221,7 @@ class Index:
     def search(self, queries: Tensor, k: int) -> Found:
         """The k best rows for each of `queries` (q, d); k is cut to the number of vectors. -1: no more were found (approximate)."""
         if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:
-            raise InputError(f"search: wanted queries (q, {self.vectors.shape[1]}), got {tuple(queries.shape)}")
+            raise InputError(f"search: expected queries (q, {self.vectors.shape[1]}), got {tuple(queries.shape)}")
         k = min(k, len(self.vectors))
         if self.backend == "torch" or not len(queries) or not k:
             return top_rows(queries.to(self.device), self.vectors, k)
@@ -333,7 +333,7 @@ class Index:
         for key in sorted(set(made_of) | set(manifest["made_of"])):
             had, wanted = manifest["made_of"].get(key), made_of.get(key)
             if had != wanted:
-                raise InputError(f"{folder}: this index does not fit: its {key} is {had!r}, wanted {wanted!r}. "
+                raise InputError(f"{folder}: this index does not fit: its {key} is {had!r}, expected {wanted!r}. "
                                  "Build it again, or search with what it was built with.")  # fmt: skip
         _check(folder, manifest, VECTORS)
         index = cls(_read_vectors(folder / VECTORS), manifest["made_of"], **settings | {"backend": "torch"})
@@ -385,11 +385,11 @@ def _write_vectors(path: Path, blocks: Iterable[Tensor], like: Tensor) -> None:
         np.lib.format.write_array_header_1_0(handle, header)
         for block in blocks:
             if block.ndim != 2 or block.shape[1] != like.shape[1]:
-                raise ValueError(f"wanted rows of {like.shape[1]} numbers, got {tuple(block.shape)}")
+                raise ValueError(f"expected rows of {like.shape[1]} numbers, got {tuple(block.shape)}")
             handle.write(block.to("cpu", like.dtype).contiguous().numpy().data)
             rows += len(block)
         if rows != len(like):
-            raise ValueError(f"wanted {len(like)} rows, got {rows}")
+            raise ValueError(f"expected {len(like)} rows, got {rows}")
 
 
 def _read_vectors(path: Path) -> Tensor:

@@ -35,7 +35,7 @@ def main() -> None:
                 f"source {options.source!r} has no running text of its own; give CORPUS= text files instead"
             )
         if not 0 < options.share <= 1:
-            raise InputError(f"--share {options.share}: wanted a share above 0 and at most 1")
+            raise InputError(f"--share {options.share}: expected a share above 0 and at most 1")
         without = frozenset(filter(None, options.without.split(",")))
         if without and "without" not in inspect.signature(module.texts).parameters:
             raise InputError(f"--without: the texts of {options.source!r} are not made from relations")

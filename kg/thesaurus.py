@@ -60,8 +60,8 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, list[str]]]:
             continue
         values = [value.strip() for value in line.split("\t")]
         if len(values) != 2 or not all(values):
-            raise InputError(f"{path}:{number}: wanted a mention and its standard term, separated by a tab, got "
-                             f"{line[:60]!r}. Mend the line.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected a mention and its standard term, separated by a tab, got "
+                             f"{line[:60]!r}. Fix the line.")  # fmt: skip
         yield values[0], _terms(values[1])
 
 
@@ -73,13 +73,13 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
     rows = parse_json(read_text(path), str(path))
     if not isinstance(rows, list):
         raise InputError(
-            f"{path}: wanted a list of objects with text and normalized_result, got {type(rows).__name__}."
+            f"{path}: expected a list of objects with text and normalized_result, got {type(rows).__name__}."
         )
     for number, row in enumerate(rows, 1):
         mention, terms = (row.get(key) if isinstance(row, dict) else None for key in ("text", "normalized_result"))
         if not isinstance(mention, str) or not isinstance(terms, str) or not mention.strip() or not terms.strip():
-            raise InputError(f"{path}: object {number}: wanted strings under text and normalized_result, got {row!r:.80}. "
-                             "Mend it or leave it out.")  # fmt: skip
+            raise InputError(f"{path}: object {number}: expected strings under text and normalized_result, got {row!r:.80}. "
+                             "Fix it or leave it out.")  # fmt: skip
         yield mention.strip(), _terms(terms)
 
 

@@ -606,10 +606,10 @@ def start_table(
     table.check_graph(graph.ids, name)
     if table.relation is None or table.projection is not None or table.relation_ids != graph.relations:
         raise InputError(
-            f"{folder}: wanted a TransE table with the relations of {name}; train one: python -m kg.train --help"
+            f"{folder}: expected a TransE table with the relations of {name}; train one: python -m kg.train --help"
         )
     if table.entity.shape[1] != dim:
-        raise InputError(f"{folder}: vectors of {table.entity.shape[1]}, wanted dim {dim}; give --dim or another table")
+        raise InputError(f"{folder}: vectors of {table.entity.shape[1]}, expected dim {dim}; give --dim or another table")
     made = table.manifest.get("settings", {})
     if (made.get("held_out"), made.get("seed")) != (held_out, seed):
         raise InputError(

@@ -109,7 +109,7 @@ def _checked(
     if strange.any():
         at = int(strange.argmax())
         row = int(np.searchsorted(offsets, at, "right")) - 1
-        raise InputError(f"trie: {called(row)} has token {names.tokens[at]}; wanted 0 to {vocabulary - 1}")
+        raise InputError(f"trie: {called(row)} has token {names.tokens[at]}; expected 0 to {vocabulary - 1}")
     usable = lengths > 0
     if max_length is not None:
         usable &= lengths <= max_length
@@ -165,7 +165,7 @@ class Trie:
         if len(concepts) != count:
             raise InputError(f"trie: {count} names but {len(concepts)} concepts; give one for each")
         if count and not 0 <= concepts.min() <= concepts.max() < 2**32:
-            raise InputError(f"trie: concepts run from {concepts.min()} to {concepts.max()}; wanted 0 to 2**32 - 1")
+            raise InputError(f"trie: concepts run from {concepts.min()} to {concepts.max()}; expected 0 to 2**32 - 1")
         rows = _checked(names, vocabulary, skip, max_length, texts)
         if not len(rows):
             raise InputError(f"trie: no name to build it from ({count} given, {count - len(rows)} unusable)")
@@ -320,7 +320,7 @@ class Trie:
         leaves = np.concatenate([np.zeros(0, np.int64), *lists])
         if len(leaves) and not 0 <= leaves.min() <= leaves.max() < len(self):
             raise InputError(
-                f"candidates: leaves run from {leaves.min()} to {leaves.max()}; wanted 0 to {len(self) - 1}"
+                f"candidates: leaves run from {leaves.min()} to {leaves.max()}; expected 0 to {len(self) - 1}"
             )
         root = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
         return Trie._of(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
@@ -355,7 +355,7 @@ class Trie:
             raise InputError(f"{folder}/manifest.json: no trie of format {FORMAT}. Build it again.")
         if manifest.get("identity") != identity:
             raise InputError(f"{folder}: this trie does not fit: it was made with {manifest.get('identity')!r}, "
-                             f"wanted {identity!r}. Build it again with this tokenizer.")  # fmt: skip
+                             f"expected {identity!r}. Build it again with this tokenizer.")  # fmt: skip
         arrays = [cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS]
         try:
             tokens, starts, leaf_nodes, concepts, others = arrays
@@ -390,7 +390,7 @@ class Trie:
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != shape:
                 raise InputError(
-                    f"trie: {name} is {array.dtype} {array.shape}, wanted {dtype} {shape}. Build it again."
+                    f"trie: {name} is {array.dtype} {array.shape}, expected {dtype} {shape}. Build it again."
                 )
         rising = bool(
             (self.starts[1:] >= self.starts[:-1]).all() and (self.leaf_nodes[1:] > self.leaf_nodes[:-1]).all()

@@ -38,7 +38,7 @@ class Text:
         """A passage or sentence at `offset`, an integer or a number in words. Raises InputError if it overlaps the one before."""
         at = whole_number(where, "offset", offset)
         if not isinstance(text, str):
-            raise InputError(f"{where}: document {self.name}: wanted a string as the text of a passage, got {text!r:.60}.")
+            raise InputError(f"{where}: document {self.name}: expected a string as the text of a passage, got {text!r:.60}.")
         if at < len(self.text):
             raise InputError(
                 f"{where}: document {self.name}: the passage at offset {at} begins before the end of the one before "
@@ -90,7 +90,7 @@ class _Collection(Events[Document]):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.open and name != "collection":
-            raise InputError(f"{self.where}: wanted a BioC collection, the file begins with <{name}>.")
+            raise InputError(f"{self.where}: expected a BioC collection, the file begins with <{name}>.")
         self.open.append(name)
         if (name == "document") != (self.document is None) and name in ("document", "passage", "sentence", "annotation"):
             inside = "inside another one" if name == "document" else "outside of a document"
@@ -172,7 +172,7 @@ def biocjson_documents(path: Path, encoding: str = "utf-8", left_out: Counter[st
         where = f"{path}: document {number}"
         name = one.get("id")
         if type(name) not in (str, int) or name == "" or not isinstance(one.get("passages"), list):
-            raise InputError(f"{where}: wanted an object with an id and a list under passages.")
+            raise InputError(f"{where}: expected an object with an id and a list under passages.")
         made = Text(where, str(name), left_out)
         try:
             for passage in one["passages"]:

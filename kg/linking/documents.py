@@ -55,12 +55,12 @@ def json_documents(path: Source, encoding: str = "utf-8", left_out: Counter[str]
             raise InputError(f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the file's name.")
         name = _first(record, "id", "_id", "pmid")
         if type(name) not in (str, int) or name == "":
-            raise InputError(f"{where}: wanted an id under id, _id or pmid, got {name!r}. Add one.")
+            raise InputError(f"{where}: expected an id under id, _id or pmid, got {name!r}. Add one.")
         text, title, given = record.get("text"), record.get("title") or "", record.get("mentions") or []
         if not isinstance(text, str) or not isinstance(title, str):
-            raise InputError(f"{where}: wanted a string under text (and title, if any), got {text!r:.60}.")
+            raise InputError(f"{where}: expected a string under text (and title, if any), got {text!r:.60}.")
         if not isinstance(given, list) or not all(isinstance(m, dict) for m in given):
-            raise InputError(f"{where}: wanted a list of objects under mentions.")
+            raise InputError(f"{where}: expected a list of objects under mentions.")
         mentions = tuple(
             checked_mention(
                 where,
@@ -131,7 +131,7 @@ def _annotated(
     head = [line.split("|", 2) for _, line in block[:2]]
     if [(len(part), *part[1:2]) for part in head] != [(3, "t"), (3, "a")] or head[0][0] != head[1][0]:
         raise InputError(
-            f"{where}: wanted a line 'id|t|title' and then 'id|a|abstract' of one id, got "
+            f"{where}: expected a line 'id|t|title' and then 'id|a|abstract' of one id, got "
             f"{block[0][1]!r:.60}. Put a blank line between documents."
         )
     name, title, abstract = head[0][0], head[0][2], head[1][2]
@@ -140,7 +140,7 @@ def _annotated(
         part = line.split("\t")
         if part[0] != name:
             raise InputError(
-                f"{path}:{number}: wanted an annotation of document {name}, got {line!r:.60}. "
+                f"{path}:{number}: expected an annotation of document {name}, got {line!r:.60}. "
                 "Put a blank line between documents."
             )
         if len(part) >= 4 and part[1][:1].isalpha():
@@ -148,7 +148,7 @@ def _annotated(
             continue
         at = f"{path}:{number}"
         if len(part) < 5:
-            raise InputError(f"{at}: wanted id, start, end, mention, type, entity, got {line!r:.60}. Put tabs between them.")
+            raise InputError(f"{at}: expected id, start, end, mention, type, entity, got {line!r:.60}. Put tabs between them.")
         start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
         checked_mention(at, text, start, end, "any", part[3])
         entity = part[5].strip() if len(part) > 5 else ""

@@ -88,7 +88,7 @@ class DictionaryLinker:
         self, names: pa.Table, ids: pa.Array, degree: np.ndarray | None = None, *, abbreviations: bool = True
     ) -> None:
         if degree is not None and len(degree) != len(ids):
-            raise InputError(f"degree: wanted one number for each of {len(ids)} entities, got {len(degree)}")
+            raise InputError(f"degree: expected one number for each of {len(ids)} entities, got {len(degree)}")
         self.abbreviations = abbreviations
         self._ids = ids
         self._words: dict[str, int] = {}  # their numbers, from 1

@@ -123,12 +123,12 @@ def link_corpus(
     if workers < 1 or part_size < 1:
         raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
     if out == Path(""):
-        raise InputError("out: wanted a folder to write to")
+        raise InputError("out: expected a folder to write to")
     if given is not None:
         inputs, format = [write_documents(out.with_name(f"{out.name}.documents.jsonl"), given)], "jsonl"
         encoding = "utf-8"
     if not inputs:
-        raise InputError("inputs: wanted at least one file")
+        raise InputError("inputs: expected at least one file")
     unread: Counter[str] = Counter()
     paths = files_in(inputs, unread)
     options: dict[str, Any] = {}
@@ -188,7 +188,7 @@ def parts(folder: str | Path) -> list[tuple[Path, str]]:
     manifest = read_json(folder / "manifest.json")
     sums = manifest.get("sha256") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
     if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
-        raise InputError(f"{folder}/manifest.json: wanted format {FORMAT} with checksums of its parts. Link the text again.")
+        raise InputError(f"{folder}/manifest.json: expected format {FORMAT} with checksums of its parts. Link the text again.")
     return [(folder / name, checksum) for name, checksum in sorted(sums.items())]
 
 

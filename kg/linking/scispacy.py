@@ -41,7 +41,7 @@ class NearestNames:
     ) -> None:
         check_extra()
         if not 0 < threshold <= 1 or k < 1:
-            raise InputError(f"threshold: wanted a number in (0, 1], got {threshold}; k: wanted at least 1, got {k}")
+            raise InputError(f"threshold: expected a number in (0, 1], got {threshold}; k: expected at least 1, got {k}")
         self.threshold, self.k = threshold, k
         self._degree = degree or {}
         self._kind: dict[tuple[str, str], int] = {}

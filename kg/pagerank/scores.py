@@ -32,7 +32,7 @@ def start(entities: int, frequency: np.ndarray | None = None) -> np.ndarray:
     if frequency is None:
         return v
     if frequency.shape != (entities,) or (frequency < 0).any():
-        raise InputError(f"frequency: wanted {entities} numbers of at least 0, one an entity")
+        raise InputError(f"frequency: expected {entities} numbers of at least 0, one an entity")
     seen = frequency > 0
     v[seen] = frequency[seen] / max(frequency.sum(), 1)
     return v / v.sum()

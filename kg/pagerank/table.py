@@ -71,7 +71,7 @@ class NeighbourTable:
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 3 or self.rows.shape[2] != 3 or self.rows.dtype != np.int32:
-            raise InputError(f"rows: wanted (entities, k, 3) int32, got {self.rows.shape} {self.rows.dtype}")
+            raise InputError(f"rows: expected (entities, k, 3) int32, got {self.rows.shape} {self.rows.dtype}")
         if len(self.rows) != len(self.entity_ids):
             raise InputError(
                 f"rows: {len(self.rows)} rows but {len(self.entity_ids)} ids; they must correspond one to one"
@@ -136,7 +136,7 @@ def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
     for number, line in lines(path):
         name, tab, count = line.rpartition("\t")
         if not tab or re.fullmatch("[0-9]{1,12}", count) is None:
-            raise InputError(f"{path}:{number}: wanted 'id<TAB>count', a whole number of at least 0, got {line[:60]!r}")
+            raise InputError(f"{path}:{number}: expected 'id<TAB>count', a whole number of at least 0, got {line[:60]!r}")
         if name not in index:
             raise InputError(
                 f"{path}:{number}: unknown entity id {name!r}; count the mentions of this graph's entities"
@@ -164,7 +164,7 @@ def rank(
     """
     if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
         raise InputError(
-            f"wanted k, dense and n_iter of at least 1 and alpha between 0 and 1, "
+            f"expected k, dense and n_iter of at least 1 and alpha between 0 and 1, "
             f"got k {k}, alpha {alpha}, n_iter {n_iter}, dense {dense}"
         )
     if counts and n_iter is None:

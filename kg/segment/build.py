@@ -104,7 +104,7 @@ def build(
     Raises InputError for anything that cannot be read, before the text is.
     """
     if not 0 < quality <= 1:
-        raise InputError(f"--quality {quality}: wanted a share above 0 and at most 1")
+        raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
     wanted = request(
         graph, inputs, cut_points, dictionaries, quality=quality, read_as=format, encoding=encoding, singles=singles,
         least=least, longest=longest, most=most, held_out=held_out, seed=seed,

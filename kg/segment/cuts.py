@@ -98,7 +98,7 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
         values = line.split("\t")
         if not header:
             if tuple(values) != COLUMNS:
-                raise InputError(f"{path}:{number}: wanted the columns {', '.join(COLUMNS)}, separated by tabs, got "
+                raise InputError(f"{path}:{number}: expected the columns {', '.join(COLUMNS)}, separated by tabs, got "
                                  f"{line[:60]!r}. Start from the cut_points.tsv of a segmenter.")  # fmt: skip
             header = True
             continue
@@ -108,14 +108,14 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
             or values[4] not in ("yes", "no")
             or values[5] not in SIDES
         ):
-            raise InputError(f"{path}:{number}: wanted one character, two counts, an example, yes or no, and "
-                             f"{' or '.join(SIDES)}, separated by tabs, got {line[:60]!r}. Mend the line.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected one character, two counts, an example, yes or no, and "
+                             f"{' or '.join(SIDES)}, separated by tabs, got {line[:60]!r}. Fix the line.")  # fmt: skip
         if values[0] in found:
             raise InputError(f"{path}:{number}: {values[0]!r} is kept twice. Leave one of the two lines.")
         if values[4] == "yes":
             found[values[0]] = values[5]
     if not header:
-        raise InputError(f"{path}: no cut points: wanted a first line {', '.join(COLUMNS)}. Take another file.")
+        raise InputError(f"{path}: no cut points: expected a first line {', '.join(COLUMNS)}. Take another file.")
     return found
 
 

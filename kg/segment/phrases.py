@@ -68,7 +68,7 @@ class Mined(NamedTuple):
 def candidates(given: Symbols, longest: int = 8, least: int = 10) -> Candidates:
     """The candidates of a text with their features."""
     if longest < 2 or least < 2:
-        raise InputError(f"wanted longest >= 2 and least >= 2, got {longest} and {least}: one occurrence shows nothing")
+        raise InputError(f"expected longest >= 2 and least >= 2, got {longest} and {least}: one occurrence shows nothing")
     levels = grams(given.codes, longest, least)
     total = int(levels[0].times.sum())
     text: list[str] = []
@@ -123,11 +123,11 @@ def mine(
     without a name among them, has no phrases: the report says so.
     """
     if not 0 <= held_out < 1 or trees < 1 or sample < 1 or most < 1:
-        raise InputError(f"wanted held_out in [0, 1) and trees, sample, most of at least 1; got {held_out}, {trees}, "
+        raise InputError(f"expected held_out in [0, 1) and trees, sample, most of at least 1; got {held_out}, {trees}, "
                          f"{sample}, {most}")  # fmt: skip
     given = symbols(texts, most)
     if not given.characters:
-        raise InputError("no text: wanted documents with text under --input. Check the files.")
+        raise InputError("no text: expected documents with text under --input. Check the files.")
     found = candidates(given, longest, least)
     known = {shaped(name) for name in names}
     named = np.array([text in known for text in found.text], bool)
@@ -192,7 +192,7 @@ def read_phrases(path: str | Path) -> Iterator[tuple[str, int, float]]:
             if not phrase or int(count) < 1 or not 0 <= float(score) <= 1:
                 raise ValueError
         except ValueError as error:
-            raise InputError(f"{path}:{number}: wanted phrase, count, quality from 0 to 1, separated by tabs, got "
+            raise InputError(f"{path}:{number}: expected phrase, count, quality from 0 to 1, separated by tabs, got "
                              f"{line[:60]!r}. Build the segmenter again.") from error  # fmt: skip
         yield phrase, int(count), float(score)
 

@@ -43,7 +43,7 @@ def read_reviewed(path: str | Path) -> list[list[str]]:
         pieces = line.split("\t")[0].split("|")
         if not all(piece.strip() for piece in pieces):
             raise InputError(
-                f"{path}:{number}: wanted a name with | between its parts, got {line[:60]!r}. Mend the line."
+                f"{path}:{number}: expected a name with | between its parts, got {line[:60]!r}. Fix the line."
             )
         if (name := "".join(pieces)) in found:
             raise InputError(f"{path}:{number}: {name!r} is there twice. Leave one of the two lines.")

@@ -144,8 +144,8 @@ def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
             continue
         count = values[1] if len(values) > 1 and re.fullmatch("[0-9]{1,12}", values[1]) else None
         if len(values) > 3 or (len(values) == 3 and count is None) or (count is not None and int(count) < 1):
-            raise InputError(f"{path}:{number}: wanted a word, then a count of at least 1 and a tag if you like, with blanks "
-                             f"or tabs between, got {line[:60]!r}. Mend the line.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected a word, then a count of at least 1 and a tag if you like, with blanks "
+                             f"or tabs between, got {line[:60]!r}. Fix the line.")  # fmt: skip
         yield values[0], None if count is None else int(count)
 
 
@@ -165,7 +165,7 @@ class Segmenter:
         singles: float = SINGLES,
     ) -> None:
         if not 0 <= singles <= 1:
-            raise InputError(f"singles {singles}: wanted a share from 0 to 1")
+            raise InputError(f"singles {singles}: expected a share from 0 to 1")
         self.points, self.phrases, self.singles = dict(points), phrases, singles
         self.jieba = plain_jieba()
         for word, count in words:
@@ -210,7 +210,7 @@ class Segmenter:
     def explain(self, name: str) -> Explained:
         """How `name` is cut. Raises InputError for a name without a character that is not blank."""
         if not name.strip():
-            raise InputError(f"name {name!r}: wanted a name, got nothing but blanks")
+            raise InputError(f"name {name!r}: expected a name, got nothing but blanks")
         parts = units(name)
         core = _core(name)
         if len("".join(name.split())) <= SHORT or not any(map(is_ideograph, core)):

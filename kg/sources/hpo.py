@@ -94,7 +94,7 @@ def _table(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
             break
     columns = header.split("\t")
     if missing := [column for column in wanted if column not in columns]:
-        raise InputError(f"{path}:{skip}: wanted a header with {', '.join(wanted)}; {', '.join(missing)} missing. "
+        raise InputError(f"{path}:{skip}: expected a header with {', '.join(wanted)}; {', '.join(missing)} missing. "
                          "Fetch the file of a release from 2022 on.")  # fmt: skip
     read = pa.Table.from_batches(
         batches(path, columns, list(wanted), "\t", skip, wanted=wanted),

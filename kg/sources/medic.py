@@ -52,7 +52,7 @@ def _ctd(where: str, line: str) -> Concept:
     try:
         values = line.split("\t") if "\t" in line else next(csv.reader([line]), [])
     except csv.Error as error:
-        raise InputError(f"{where}: not valid CSV ({error}). Mend the line.") from error
+        raise InputError(f"{where}: not valid CSV ({error}). Fix the line.") from error
     if len(values) < len(COLUMNS):
         raise InputError(f"{where}: expected the columns {', '.join(COLUMNS)}, got {len(values)} in {line!r:.60}")
     row = dict(zip(COLUMNS, values, strict=False))

@@ -101,10 +101,10 @@ def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:
             continue
         part, where = line.split("\t"), f"{path}:{number}"
         if len(part) != 3:
-            raise InputError(f"{where}: wanted id, label, synonyms, tabs between them, got {line!r:.60}")
+            raise InputError(f"{where}: expected id, label, synonyms, tabs between them, got {line!r:.60}")
         names = [" ".join(name.split()) for name in (part[1], *part[2].split("|"))]
         if not part[0].strip() or not names[0]:
-            raise InputError(f"{where}: wanted an id and a label, got {line!r:.60}. Mend the line or take it out.")
+            raise InputError(f"{where}: expected an id and a label, got {line!r:.60}. Fix the line or take it out.")
         yield where, part[0].strip(), [name for name in names if name]
 
 

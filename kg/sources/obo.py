@@ -83,7 +83,7 @@ def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
     """(text between the quotes, rest of the line)."""
     match = QUOTED.match(value)
     if not match:
-        raise InputError(f'{where}: wanted `{tag}: "text" …` with both quotes, got {value[:60]!r}. Mend the line.')
+        raise InputError(f'{where}: expected `{tag}: "text" …` with both quotes, got {value[:60]!r}. Fix the line.')
     return unescaped(match[1]).strip(), value[match.end() :]
 
 
@@ -94,7 +94,7 @@ def _synonym(value: str, where: str, scope: str | None) -> tuple[str, str]:
         scope = "related"  # the format's default
         if words:
             if words[0] not in SCOPES:
-                raise InputError(f"{where}: wanted a scope ({', '.join(SCOPES)}), got {words[0]!r}. Mend the line.")
+                raise InputError(f"{where}: expected a scope ({', '.join(SCOPES)}), got {words[0]!r}. Fix the line.")
             scope = SCOPES[words.pop(0)]
     return one_line(text), kind_of(scope, words[0] if words else "")
 
@@ -129,13 +129,13 @@ def _from_text(path: Path) -> Ontology:
             raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line. Add it or take the stanza out.")
         if line.startswith("["):
             if not line.endswith("]"):
-                raise InputError(f"{where}: wanted a stanza like [Term], got {line[:60]!r}. Mend the line.")
+                raise InputError(f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line.")
             stanza, opened_at, term = line[1:-1], number, None
             continue
         tag, colon, value = line.partition(":")
         value = value.strip()
         if not colon or not tag or " " in tag:
-            raise InputError(f"{where}: wanted `tag: value`, got {line[:60]!r}. Mend the line, or give an .obo file.")
+            raise InputError(f"{where}: expected `tag: value`, got {line[:60]!r}. Fix the line, or give an .obo file.")
         if stanza == "header":
             header.setdefault(tag, value)
             words = value.split()
@@ -148,11 +148,11 @@ def _from_text(path: Path) -> Ontology:
             continue
         if tag == "id":
             if not value or value in terms or term is not None:
-                raise InputError(f"{where}: wanted one new id a term, got {value!r} (empty or repeated). Mend it.")
+                raise InputError(f"{where}: expected one new id a term, got {value!r} (empty or repeated). Fix it.")
             term = terms[value] = Term(value.split()[0])
             continue
         if term is None:
-            raise InputError(f"{where}: wanted the term's `id:` line first, got {line[:60]!r}. Mend the stanza.")
+            raise InputError(f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the stanza.")
         if tag == "name":
             term.label = one_line(unescaped(MODIFIERS.sub("", value)))
         elif tag == "namespace":
@@ -170,7 +170,7 @@ def _from_text(path: Path) -> Ontology:
             words = re.split(r"(?<!\\)[!{]", value)[0].split()
             if len(words) != wanted:
                 shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
-                raise InputError(f"{where}: wanted `{shape}`, got {line[:60]!r}. Mend the line.")
+                raise InputError(f"{where}: expected `{shape}`, got {line[:60]!r}. Fix the line.")
             term.edges.append(("is_a" if wanted == 1 else words[0], unescaped(words[-1])))
         elif tag == "is_obsolete":
             term.obsolete = value.startswith("true")
@@ -202,19 +202,19 @@ def _json(path: Path) -> Any:
 def _part(value: Any, key: str, kind: type, where: str) -> Any:
     """value[key] of the wanted JSON type, or that type's empty value when the key is absent or null."""
     if not isinstance(value, dict):
-        raise InputError(f"{where}: wanted an object with the key {key!r}, got {type(value).__name__}. Mend the file.")
+        raise InputError(f"{where}: expected an object with the key {key!r}, got {type(value).__name__}. Fix the file.")
     part = value.get(key)
     if part is None:
         return kind()
     if not isinstance(part, kind):
-        raise InputError(f"{where}: wanted {kind.__name__} under {key!r}, got {type(part).__name__}. Mend the file.")
+        raise InputError(f"{where}: expected {kind.__name__} under {key!r}, got {type(part).__name__}. Fix the file.")
     return part
 
 
 def _required(value: Any, key: str, where: str) -> str:
     text = _part(value, key, str, where)
     if not text:
-        raise InputError(f"{where}: the key {key!r} is missing or empty. Mend the file.")
+        raise InputError(f"{where}: the key {key!r} is missing or empty. Fix the file.")
     return text
 
 
@@ -233,7 +233,7 @@ def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
         predicate = curie(_required(synonym, "pred", where))
         scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
         if scope is None:
-            raise InputError(f"{where}: wanted hasExactSynonym, hasRelatedSynonym …, got {predicate!r}. Mend it.")
+            raise InputError(f"{where}: expected hasExactSynonym, hasRelatedSynonym …, got {predicate!r}. Fix it.")
         synonym_type = curie(_part(synonym, "synonymType", str, where))
         term.names.append((one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type)))
     return term
@@ -293,7 +293,7 @@ def parsed(path: str | Path) -> Ontology:
     path = Path(path)
     form = Path(unpacked_name(path)).suffix.lower()
     if form not in (".obo", ".json"):
-        raise InputError(f"{path}: wanted an .obo or .json file (.gz too). Rename it, or choose another source.")
+        raise InputError(f"{path}: expected an .obo or .json file (.gz too). Rename it, or choose another source.")
     return _from_text(path) if form == ".obo" else _from_json(path)
 
 

@@ -39,8 +39,8 @@ def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source
             continue
         part = [" ".join(value.split()) for value in line.split("\t")]
         if len(part) != 3 or not all(part):
-            raise InputError(f"{path}:{number}: wanted subject, predicate, object, tabs between them, got {line[:60]!r}. "
-                             "Mend the line.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected subject, predicate, object, tabs between them, got {line[:60]!r}. "
+                             "Fix the line.")  # fmt: skip
         head, relation, tail = part
         if relation == TYPE:
             kind = TYPES.get(tail, tail)

@@ -82,7 +82,7 @@ def _found(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], l
 
 
 def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
-    for where, value in json_lines(path, encoding, "Mend the line."):
+    for where, value in json_lines(path, encoding, "Fix the line."):
         yield where, {key: "" if item is None else str(item) for key, item in value.items()}
 
 
@@ -109,11 +109,11 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
                     raise InputError(f"{where}: the column {twice!r} stands there twice. Rename one of the two.")
                 continue
             if len(values) != len(columns):
-                raise InputError(f"{where}: wanted {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
-                                 "Mend the line.")  # fmt: skip
+                raise InputError(f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
+                                 "Fix the line.")  # fmt: skip
             yield where, dict(zip(columns, values, strict=True))
     except csv.Error as error:
-        raise InputError(f"{path}:{start}: not valid CSV ({error}). Mend the line.") from error
+        raise InputError(f"{path}:{start}: not valid CSV ({error}). Fix the line.") from error
 
 
 def _rows(
@@ -159,7 +159,7 @@ def _places(
         if same:
             found[column] = same[0]
         elif column in REQUIRED[part]:
-            raise InputError(f"{where}: wanted the columns {', '.join(REQUIRED[part])}, got {', '.join(header):.200}. "
+            raise InputError(f"{where}: expected the columns {', '.join(REQUIRED[part])}, got {', '.join(header):.200}. "
                              "Rename them, say --columns head=source,…, or use --headerless.")  # fmt: skip
     return found
 
@@ -212,13 +212,13 @@ def read(
     """
     path = Path(path)
     if missing not in ("error", "add"):
-        raise InputError(f"--missing {missing}: wanted error or add")
+        raise InputError(f"--missing {missing}: expected error or add")
     check_encoding(encoding)
     renamed: dict[str, str] = {}
     for pair in columns:
         ours, equals, theirs = pair.partition("=")
         if not equals or not any(ours in (*schema.names,) for schema in SCHEMAS.values()):
-            raise InputError(f"--columns {pair}: wanted ours=theirs, ours one of id, name, type, kind, language, "
+            raise InputError(f"--columns {pair}: expected ours=theirs, ours one of id, name, type, kind, language, "
                              "source, text, head, relation, tail")  # fmt: skip
         renamed[ours] = theirs
     given = {"entities": entities, "names": names, "definitions": definitions, "triples": triples,

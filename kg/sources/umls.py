@@ -354,7 +354,7 @@ def read(
     folder = Path(folder)
     for name in skip:
         if name not in ("MRSTY", "MRREL", "MRDEF"):
-            raise InputError(f"--skip {name}: wanted MRSTY, MRREL or MRDEF")
+            raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
     conso = files(folder)[0]
     sty, rel, definition = (_required(folder, name, skip) for name in ("MRSTY", "MRREL", "MRDEF"))
     if semantic_types is not None and sty is None:

@@ -8,7 +8,7 @@ A folder (or a .tar.gz of it, which is never unpacked to disk) with medical_0.js
     food_info      recommand_recipes, good_food, avoid_food, good_diet_text, avoid_diet_text
     cause_info, prevent_info, nursing_info          running text
 
-Entities: the diseases and whatever their lists name, an entity's id being its name with blanks evened out. Relations are
+Entities: the diseases and whatever their lists name, an entity's id being its name with whitespace normalised. Relations are
 called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症 就诊科室 治疗 相关药物 检查, and 推荐食谱 宜吃
 忌吃 for food. A disease is one however it is named elsewhere; any other entity is what most lists say, "" where two draw.
 Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance, share, ways
@@ -97,7 +97,7 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: wanted a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it again.") \
+        raise InputError(f"{path}: expected a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it again.") \
             from error  # fmt: skip
     except OSError as error:
         if error.errno is None:
@@ -109,7 +109,7 @@ def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
     """What stands under `key` of `part`; None where it is missing."""
     holder = record.get(part, {}) if part else record
     if not isinstance(holder, dict):
-        raise InputError(f"{where}, {part}: wanted an object, got {str(holder)[:40]!r}. Mend the record.")
+        raise InputError(f"{where}, {part}: expected an object, got {str(holder)[:40]!r}. Fix the record.")
     return holder.get(key)
 
 
@@ -118,14 +118,14 @@ def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for where, content in _contents(Path(path)):
         found = parse_json(decode(content, where), where, "Fetch the file again.")
         if not isinstance(found, dict):
-            raise InputError(f'{where}: wanted {{"0": disease, …}}, got {type(found).__name__}. Fetch the file again.')
+            raise InputError(f'{where}: expected {{"0": disease, …}}, got {type(found).__name__}. Fetch the file again.')
         for key, record in found.items():
             at = f"{where}: key {key!r}"
             if not isinstance(record, dict):
-                raise InputError(f"{at}: wanted an object, got {str(record)[:40]!r}. Mend the record.")
+                raise InputError(f"{at}: expected an object, got {str(record)[:40]!r}. Fix the record.")
             name = _value(record, "gaishu_info", "name", at)
             if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{at}, gaishu_info, name: wanted a disease's name, got {name!r}. Mend the record.")
+                raise InputError(f"{at}, gaishu_info, name: expected a disease's name, got {name!r}. Fix the record.")
             yield at, " ".join(name.split()), record
 
 
@@ -133,7 +133,7 @@ def _listed(value: Any, where: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InputError(f"{where}: wanted a list of strings, got {str(value)[:40]!r}. Mend the record.")
+        raise InputError(f"{where}: expected a list of strings, got {str(value)[:40]!r}. Fix the record.")
     return [" ".join(item.split()) for item in value]
 
 
@@ -204,7 +204,7 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
             value = _value(record, part, key, where)
             given = [] if value is None else [value] if isinstance(value, str) else value
             if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-                raise InputError(f"{where}, {part} {key}: wanted text, got {str(value)[:40]!r}. Mend the record.")
+                raise InputError(f"{where}, {part} {key}: expected text, got {str(value)[:40]!r}. Fix the record.")
             paragraphs = (" ".join(line.split()) for item in given for line in item.splitlines())
             text = "\n".join(filter(None, paragraphs))
             if text and (name, text) not in said:
