@@ -98,7 +98,7 @@ def chemprot(
     texts: dict[str, tuple[str, str]] = {}
     for where, (name, title, abstract) in table(abstracts, 3, "id, title, abstract", encoding):
         if name in texts or not name:
-            raise InputError(f"{where}: wanted an id that stands once, got {name!r}. Remove one of the two lines.")
+            raise InputError(f"{where}: expected an id that stands once, got {name!r}. Remove one of the two lines.")
         texts[name] = title, abstract
     some(list(texts), abstracts)
     inside: dict[str, dict[str, _Entity]] = defaultdict(dict)
@@ -109,7 +109,7 @@ def chemprot(
             raise InputError(f"{where}: document {name!r} is not in {abstracts.name}. Take files of one release.")
         text = " ".join(texts[name])
         if kind not in ("CHEMICAL", "GENE", "GENE-Y", "GENE-N"):
-            raise InputError(f"{where}: wanted CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
+            raise InputError(f"{where}: expected CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
         first, last = whole_number(where, "start", start), whole_number(where, "end", end)
         if text[first:last] != surface or not surface:
             raise InputError(f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets count "
@@ -120,7 +120,7 @@ def chemprot(
         chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
         kinds = [inside.get(name, {}).get(key, _Entity("", 0, 0)).type for key in (chemical, gene)]
         if label not in CHEMPROT_CLASSES or kinds != ["CHEMICAL", "GENE"]:
-            raise InputError(f"{where}: wanted one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to a gene "
+            raise InputError(f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to a gene "
                              f"(Arg2) of {entities.name}, got {label!r}, {one!r}, {two!r}.")  # fmt: skip
         if label not in relations[name][chemical, gene]:
             relations[name][chemical, gene].append(label)
@@ -265,14 +265,14 @@ def ddi(
             wanted = {"document": ("id",), "sentence": ("id", "text"), "entity": ("id", "charOffset", "text"),
                       "pair": ("id", "e1", "e2", "ddi")}.get(tag, ())  # fmt: skip
             if missing := [key for key in wanted if key not in values]:
-                raise InputError(f"{where}: wanted <{tag} {'=… '.join(wanted)}=…>, got none of {', '.join(missing)}.")
+                raise InputError(f"{where}: expected <{tag} {'=… '.join(wanted)}=…>, got none of {', '.join(missing)}.")
             if tag == "document":
                 document = values["id"]
             elif tag == "sentence":
                 text, entities = values["text"], {}
             elif tag == "entity":
                 if not re.fullmatch(r"\d+-\d+(;\d+-\d+)*", values["charOffset"]):
-                    raise InputError(f"{where}: wanted charOffset like 23-31;40-49, got {values['charOffset']!r}.")
+                    raise InputError(f"{where}: expected charOffset like 23-31;40-49, got {values['charOffset']!r}.")
                 ends = [part.split("-") for part in values["charOffset"].split(";")]
                 spans = [(whole_number(where, "charOffset", s), whole_number(where, "charOffset", e) + 1) for s, e in ends]
                 if any(not s < e <= len(text) for s, e in spans):
@@ -298,7 +298,7 @@ def _ddi_pair(
         raise InputError(f"{where}: pair of {unknown[0]!r}, which is no entity of its sentence.")
     label = values.get("type", "int") if values["ddi"] == "true" else NEGATIVE
     if values["ddi"] not in ("true", "false") or label not in (*DDI_CLASSES, NEGATIVE):
-        raise InputError(f"{where}: wanted ddi=false, or ddi=true with a type of {', '.join(DDI_CLASSES)}; got "
+        raise InputError(f"{where}: expected ddi=false, or ddi=true with a type of {', '.join(DDI_CLASSES)}; got "
                          f"ddi={values['ddi']!r}, type={values.get('type')!r}.")  # fmt: skip
     found[UNTYPED] += values["ddi"] == "true" and "type" not in values
     one, two = entities[values["e1"]], entities[values["e2"]]
@@ -343,7 +343,7 @@ def gad(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8
             continue
         text, label = values[-2:]
         if label not in ("0", "1") or not text.strip():
-            raise InputError(f"{where}: wanted {what}, got {values!r:.80}. Mend the line or fetch the file again.")
+            raise InputError(f"{where}: expected {what}, got {values!r:.80}. Fix the line or fetch the file again.")
         found[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)
         name = line_id(path, where)
         result.append(Relation(name, name, text, label, [label]))

@@ -35,7 +35,7 @@ def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
         raise NoLabels(f"{where}: no {key!r}: this file has no gold labels. Score a split that has them.")
     value = record[key]
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise InputError(f"{where}: wanted a list of objects under {key!r}, got {value!r:.60}. Mend the record.")
+        raise InputError(f"{where}: expected a list of objects under {key!r}, got {value!r:.60}. Fix the record.")
     return value
 
 
@@ -92,7 +92,7 @@ def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "ut
             if text[start : end + 1] != surface:
                 raise InputError(
                     f"{where}: characters {start} to {end}, both included, are {text[start : end + 1]!r}, the record "
-                    f"says {surface!r}. Mend the offsets."
+                    f"says {surface!r}. Fix the offsets."
                 )
             entities.append((start, end + 1, kind))
         result.append(_tagged(path, where, text, entities, found))
@@ -148,7 +148,7 @@ def triples(
             value, kind = triple.get("object"), triple.get("object_type")
             extra = set(value) - {"@value"} if isinstance(value, dict) else ()
             if extra:
-                raise InputError(f"{where}: wanted one '@value' as the object, got also {', '.join(sorted(extra))}.")
+                raise InputError(f"{where}: expected one '@value' as the object, got also {', '.join(sorted(extra))}.")
             object_ = text_at(where, value, "@value") if isinstance(value, dict) else text_at(where, triple, "object")
             kind = text_at(where, kind, "@value") if isinstance(kind, dict) else text_at(where, triple, "object_type")
             label = f"{text_at(where, triple, 'subject_type')}|{text_at(where, triple, 'predicate')}|{kind}"

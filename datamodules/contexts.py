@@ -33,5 +33,5 @@ def sides(mention: str, context: str | None) -> tuple[str, str]:
     left, start, rest = context.partition(before)
     _, end, right = rest.partition(between)
     if not start or not end:
-        raise InputError(f"context {context!r:.60}: wanted the mention between the words {START} and {END}")
+        raise InputError(f"context {context!r:.60}: expected the mention between the words {START} and {END}")
     return left, right

@@ -98,7 +98,7 @@ def _examples(
             text, mentions = row["text"], row["mentions"]
         except KeyError as error:
             raise InputError(
-                f"{part}:{number}: wanted a JSON object with id, text and mentions ({error!r}). "
+                f"{part}:{number}: expected a JSON object with id, text and mentions ({error!r}). "
                 "Link the text again: python -m kg.linking --help"
             ) from error
         if not text.strip():

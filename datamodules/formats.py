@@ -35,7 +35,7 @@ def _found(found: Counter[str] | None) -> Counter[str]:
 def some(examples: list[Any], path: Path) -> list[Any]:
     """`examples`, unless there are none. Raises InputError for an empty file."""
     if not examples:
-        raise InputError(f"{path}: no examples in this file; wanted at least one. The file may be cut: fetch it again.")
+        raise InputError(f"{path}: no examples in this file; expected at least one. The file may be cut: fetch it again.")
     return examples
 
 
@@ -91,10 +91,10 @@ def bio(
         unit, tag = line[:cut], line[cut + 1 :]
         match = re.fullmatch(r"(O)|([BI])(?:[-_](.+))?", tag)
         if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
-            raise InputError(f"{path}:{number}: wanted {kind}, a {'tab' if tokens else 'blank'} and its tag, "
-                             f"got {line!r:.60}. Mend the line or fetch the file again.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected {kind}, a {'tab' if tokens else 'blank'} and its tag, "
+                             f"got {line!r:.60}. Fix the line or fetch the file again.")  # fmt: skip
         if match is None or (match[2] and not match[3] and merged is None):
-            raise InputError(f"{path}:{number}: wanted a tag O, B-type or I-type (B_type and I_type too), "
+            raise InputError(f"{path}:{number}: expected a tag O, B-type or I-type (B_type and I_type too), "
                              f"got {tag!r:.60}. Convert other schemes (BIOES, IO) to BIO.")  # fmt: skip
         if not block:
             first = number
@@ -165,13 +165,13 @@ def brat(
             if not line.startswith("T"):
                 if line and line[0] not in "REAMN#*":
                     raise InputError(
-                        f"{path}:{number}: wanted a BRAT line (T, R, E, A, M, N, # or *), got {line!r:.60}"
+                        f"{path}:{number}: expected a BRAT line (T, R, E, A, M, N, # or *), got {line!r:.60}"
                     )
                 found[OTHER_LINES] += bool(line)
                 continue
             match = re.fullmatch(r"T\S+\t(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)\t(.*)", line)
             if match is None:
-                raise InputError(f"{path}:{number}: wanted T<n>, tab, type start end, tab, text; got {line!r:.60}")
+                raise InputError(f"{path}:{number}: expected T<n>, tab, type start end, tab, text; got {line!r:.60}")
             at = f"{path}:{number}"
             parts = [tuple(whole_number(at, "offset", one) for one in part.split()) for part in match[2].split(";")]
             start, end = parts[0][0], parts[-1][1]
@@ -194,7 +194,7 @@ def text_at(where: str, record: dict[str, Any], key: str) -> str:
     """The string under `key`. Raises InputError when it is missing, of another type or blank."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{where}: wanted a text under {key!r}, got {value!r:.60}. Mend the record.")
+        raise InputError(f"{where}: expected a text under {key!r}, got {value!r:.60}. Fix the record.")
     return value
 
 
@@ -207,8 +207,8 @@ def table(path: Path, columns: int, what: str, encoding: str = "utf-8") -> Itera
         values = line.split("\t")
         if len(values) != columns or "\r" in line:
             got = "a carriage return inside" if "\r" in line else f"{len(values)} columns in"
-            raise InputError(f"{path}:{number}: wanted {what}, separated by tabs, got {got} {line!r:.60}. "
-                             "Mend the line or fetch the file again.")  # fmt: skip
+            raise InputError(f"{path}:{number}: expected {what}, separated by tabs, got {got} {line!r:.60}. "
+                             "Fix the line or fetch the file again.")  # fmt: skip
         yield f"{path}:{number}", values
 
 
@@ -229,7 +229,7 @@ def pairs(
         label, first, second = (values[1], *values[3:]) if wide else values
         check_label(where, label, labels)
         if not first.strip() or not second.strip():
-            raise InputError(f"{where}: wanted {what}, got an empty text. Mend the line or remove it.")
+            raise InputError(f"{where}: expected {what}, got an empty text. Fix the line or remove it.")
         result.append(Pair(line_id(path, where), group(first), first, second, label))
     return some(result, path)
 
@@ -238,7 +238,7 @@ def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
     """`label`, if it is one of `labels` (None: any word). Raises InputError otherwise."""
     if not isinstance(label, str) or not label.strip() or (labels is not None and label not in labels):
         wanted = "a label" if labels is None else f"a label, one of {', '.join(labels)}"  # type: ignore[arg-type]
-        raise InputError(f"{where}: wanted {wanted}, got {label!r:.60}. Mend the line or fetch the file again.")
+        raise InputError(f"{where}: expected {wanted}, got {label!r:.60}. Fix the line or fetch the file again.")
     return label
 
 

@@ -37,7 +37,7 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
         if not (folder / name).exists():
             raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
     if not 0 <= hits <= 1:
-        raise InputError(f"hits {hits}: wanted a share from 0 to 1")
+        raise InputError(f"hits {hits}: expected a share from 0 to 1")
     ids = read_table(folder / "entities.parquet", ["id"])["id"].combine_chunks()
     degree = np.load(folder / "degree.npy", allow_pickle=False)
     dictionary = DictionaryLinker(read_table(folder / "names.parquet"), ids, degree)

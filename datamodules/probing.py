@@ -118,16 +118,16 @@ def templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for _, where, row in rows:
         if "pid" not in row or column not in row:
-            raise InputError(f"{where}: wanted the columns pid and {column}, got {', '.join(row)}. Choose --prompts "
+            raise InputError(f"{where}: expected the columns pid and {column}, got {', '.join(row)}. Choose --prompts "
                              f"from its columns, or '{TEXT}' for the relations' names.")  # fmt: skip
         text = row[column]
         if text.count("[X]") != 1 or text.count("[Y]") != 1 or not row["pid"]:
             raise InputError(
-                f"{where}: wanted a relation and a template with one [X] and one [Y], got {text!r:.80}. Mend the line."
+                f"{where}: expected a relation and a template with one [X] and one [Y], got {text!r:.80}. Fix the line."
             )
         found[row["pid"]] = text
     if not found:
-        raise InputError(f"{path}: no template in this file; wanted a line for each relation.")
+        raise InputError(f"{path}: no template in this file; expected a line for each relation.")
     return found
 
 
@@ -238,12 +238,12 @@ def _rows(name: str, stream: Iterable[bytes]) -> Iterator[Row]:
         header = next(reader, [])
         for values in reader:
             if len(values) != len(header):
-                raise InputError(f"{name}:{number}: wanted {len(header)} columns ({', '.join(header)[:60]}), got "
-                                 f"{len(values)}. Mend the line or fetch the file again.")  # fmt: skip
+                raise InputError(f"{name}:{number}: expected {len(header)} columns ({', '.join(header)[:60]}), got "
+                                 f"{len(values)}. Fix the line or fetch the file again.")  # fmt: skip
             yield name, f"{name}:{number}", dict(zip(header, values, strict=True))
     except csv.Error as error:
         raise InputError(
-            f"{name}:{number}: not a CSV table ({error}). Mend the line or fetch the file again."
+            f"{name}:{number}: not a CSV table ({error}). Fix the line or fetch the file again."
         ) from error
 
 
@@ -287,7 +287,7 @@ def medlama_queries(path: Path, prompts: str = TEXT, hard: bool = False) -> tupl
     tables = [name for name in files if wanted.search(name)]
     if not tables:
         what = "<relation>_<n>_hard.csv" if hard else "<relation>_1000.csv"
-        raise InputError(f"{path}: no file {what} here, in a folder or an archive; wanted MedLAMA's data/medlama.")
+        raise InputError(f"{path}: no file {what} here, in a folder or an archive; expected MedLAMA's data/medlama.")
     known, where = None, ""
     if prompts != TEXT:
         where = next((name for name in files if Path(name).name == "prompts.csv"), "")
@@ -300,13 +300,13 @@ def medlama_queries(path: Path, prompts: str = TEXT, hard: bool = False) -> tupl
         for _, place, row in files[name]():
             if missing := [column for column in MEDLAMA if column not in row]:
                 raise InputError(
-                    f"{place}: no column {missing[0]!r}; wanted {', '.join(MEDLAMA)}. Fetch the file again."
+                    f"{place}: no column {missing[0]!r}; expected {', '.join(MEDLAMA)}. Fetch the file again."
                 )
             ids, names = row["tail_cuis"].split(JOINED), row["tail_names"].split(JOINED)
             if len(ids) != len(names) or not all(ids) or not all(names) or not row["head_name"].strip():
                 raise InputError(
-                    f"{place}: wanted a head_name, and as many tail_names as tail_cuis, joined by {JOINED!r}; got "
-                    f"{len(names)} and {len(ids)}. Mend the line or fetch the file again."
+                    f"{place}: expected a head_name, and as many tail_names as tail_cuis, joined by {JOINED!r}; got "
+                    f"{len(names)} and {len(ids)}. Fix the line or fetch the file again."
                 )
             text = filled(worded(row["rel"], known, where), row["head_name"], MASK)
             if text in made:
@@ -382,7 +382,7 @@ def build(
             "--templates FILE and --prompts COLUMN are given together: a CSV table with pid and that column"
         )
     if most < 1:
-        raise InputError(f"--most {most}: wanted at least 1")
+        raise InputError(f"--most {most}: expected at least 1")
     known = None
     if templates_file is not None:
         try:
@@ -408,7 +408,7 @@ def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh:
     """Write the queries of MedLAMA's files to folder `out`; existing ones of the same settings are kept. Raises InputError."""
     source, folder = medlama_path(Path(path)), Path(out)
     if not source.exists():
-        raise InputError(f"{source}: no such folder or archive; wanted MedLAMA's data/medlama, or an archive of it")
+        raise InputError(f"{source}: no such folder or archive; expected MedLAMA's data/medlama, or an archive of it")
     made, left_out = medlama_queries(source, prompts, hard)
     settings = {
         "format": FORMAT, "of": "MedLAMA", "prompts": prompts, "hard": hard, "content": digest([q._asdict() for q in made]),

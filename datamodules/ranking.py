@@ -35,7 +35,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
             pass
         else:
             raise InputError(
-                f"{path}: UTF-8 text, wanted {encoding}. Give the file as it was published, or convert it."
+                f"{path}: UTF-8 text, expected {encoding}. Give the file as it was published, or convert it."
             )
 
     def text() -> Iterator[str]:
@@ -48,15 +48,15 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
         header = next(reader, [])
         if missing := [column for column in COLUMNS if column not in header]:
             raise InputError(
-                f"{path}:1: wanted the columns {', '.join(COLUMNS)}; {missing[0]} is missing. Give the table with its header."
+                f"{path}:1: expected the columns {', '.join(COLUMNS)}; {missing[0]} is missing. Give the table with its header."
             )
         for values in reader:
             where, start = f"{path}:{start + 1}", number
             if len(values) != len(header):
-                raise InputError(f"{where}: wanted {len(header)} columns, got {len(values)}. Mend the line.")
+                raise InputError(f"{where}: expected {len(header)} columns, got {len(values)}. Fix the line.")
             yield where, dict(zip(header, values, strict=True))
     except csv.Error as error:
-        raise InputError(f"{path}:{start + 1}: not valid CSV ({error}). Mend the line.") from error
+        raise InputError(f"{path}:{start + 1}: not valid CSV ({error}). Fix the line.") from error
 
 
 def questions(path: Path, *, found: Counter[str] | None = None, encoding: str = "gb18030") -> list[Pair]:
@@ -136,7 +136,7 @@ def ranked(right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed
             wrong = [answer for answer in pool if answer not in answers]
             if len(wrong) < negatives:
                 raise InputError(
-                    f"{split}: {len(wrong):,} answers to other questions, wanted {negatives} wrong ones a question. "
+                    f"{split}: {len(wrong):,} answers to other questions, expected {negatives} wrong ones a question. "
                     "Ask for more questions or fewer wrong answers."
                 )
             first = own[question][0]

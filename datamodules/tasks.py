@@ -116,7 +116,7 @@ def _checked(name: str, example: Example, kind: str) -> None:
             if not (0 <= start < end <= len(example.text)) or not label:
                 raise InputError(
                     f"{where}: entity ({start}, {end}, {label!r}) does not lie in its text of {len(example.text)} "
-                    "characters. Mend the source."
+                    "characters. Fix the source."
                 )
     elif isinstance(example, Relation):
         if not example.gold or example.label not in example.gold:
@@ -203,7 +203,7 @@ def load_task(folder: str | Path) -> Task:
     if missing or manifest["kind"] not in KINDS:
         raise InputError(f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it again.")
     if not isinstance(manifest["sha256"], dict):
-        raise InputError(f"{folder}/manifest.json: wanted an object under sha256. Build it again.")
+        raise InputError(f"{folder}/manifest.json: expected an object under sha256. Build it again.")
     check_files(folder, {f"{split}.jsonl": own for split, own in manifest["sha256"].items()}, "Build the task again.")
     shape = KINDS[manifest["kind"]]
     splits: dict[str, list[Any]] = {}
@@ -217,5 +217,5 @@ def load_task(folder: str | Path) -> Task:
                         value["words"] = [(int(s), int(t)) for s, t in value["words"]]
                 splits[split].append(shape(**value))
             except (ValueError, TypeError, KeyError, OverflowError) as error:
-                raise InputError(f"{where}: wanted the fields {', '.join(shape._fields)} ({error})") from error
+                raise InputError(f"{where}: expected the fields {', '.join(shape._fields)} ({error})") from error
     return Task(folder, manifest, splits)

@@ -118,7 +118,7 @@ class EMBERTData(CorpusData):
         self.batch_size, self.max_length, self.min_mentions = batch_size, max_length, min_mentions
         for name, share in (("replace", replace), ("rate", rate), ("parts", parts)):
             if not 0 <= share <= 1:
-                raise InputError(f"{name} {share}: wanted a share from 0 to 1")
+                raise InputError(f"{name} {share}: expected a share from 0 to 1")
         self.replace, self.rate, self.parts, self.longest_part = replace, rate, parts, longest_part
         self.whole, self.pair = entities, pair
         self.eval_batch_size, self.validation_size = eval_batch_size, validation_size

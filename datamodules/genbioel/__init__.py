@@ -106,10 +106,10 @@ class GenBioELData(pl.LightningDataModule):
         if self.source is not None:
             return
         if self.objective not in OBJECTIVES:
-            raise InputError(f"objective {self.objective!r}: wanted one of {', '.join(OBJECTIVES)}")
+            raise InputError(f"objective {self.objective!r}: expected one of {', '.join(OBJECTIVES)}")
         if not 0 < self.mask < 1 or self.span <= 0 or self.few < 1:
             raise InputError(
-                f"mask {self.mask}, span {self.span}, few {self.few}: wanted 0 to 1, more than 0, 1 or more"
+                f"mask {self.mask}, span {self.span}, few {self.few}: expected 0 to 1, more than 0, 1 or more"
             )
         self.tokenizer = load_tokenizer(self.tokenizer_name)
         self.inputs = Inputs(self.tokenizer, **self.limits, prompt=self.prompt)

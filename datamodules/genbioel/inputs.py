@@ -67,12 +67,12 @@ class Inputs:
         self.max_words, self.prompted = max_words, prompt
         special = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id]
         if None in special:
-            raise InputError("tokenizer without <s>, </s>, <pad> or <mask>: wanted a BART's")
+            raise InputError("tokenizer without <s>, </s>, <pad> or <mask>: expected a BART's")
         self.bos, self.eos, self.pad, self.mask = (int(i) for i in special if isinstance(i, int))
         linking = self.ids([IS])[0]
         if len(linking) != 1:
             raise InputError(
-                f'tokenizer: " {IS}" is {len(linking)} tokens; wanted one, from which the names hang. Take a BART\'s, or '
+                f'tokenizer: " {IS}" is {len(linking)} tokens; expected one, from which the names hang. Take a BART\'s, or '
                 "train one: python -m datamodules.genbioel tokenizer --help"
             )
         self.linking = linking[0]
@@ -80,7 +80,7 @@ class Inputs:
         least = max_mention + len(self.start) + len(self.end) + 2
         if max_mention < 1 or max_name < 2 or max_length < least:
             raise InputError(
-                f"max_length {max_length}, max_mention {max_mention}, max_name {max_name}: wanted at least {least} (mention, "
+                f"max_length {max_length}, max_mention {max_mention}, max_name {max_name}: expected at least {least} (mention, "
                 "markers, <s> and </s>), 1 and 2"
             )
 
@@ -132,7 +132,7 @@ class Inputs:
         """The encoder's ids of a mention in its context (None: the mention alone).
 
         `context` has START and END around the mention as the text writes it; what stands between is replaced by
-        `mention`, whose abbreviations may be written out. Raises InputError for a context without markers, and for a
+        `mention`, whose abbreviations may be expanded. Raises InputError for a context without markers, and for a
         mention that has no tokens.
         """
         around = window(*sides(mention, context), self.max_words)
@@ -149,5 +149,5 @@ class Inputs:
         """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none, and for too many."""
         own = self.ids([name])[0]
         if not own or len(own) >= self.max_name:
-            raise InputError(f"name {name!r:.60}: {len(own)} tokens; wanted 1 to {self.max_name - 1}. Leave it out.")
+            raise InputError(f"name {name!r:.60}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave it out.")
         return [*own, self.eos]

@@ -233,7 +233,7 @@ class MentionSamples:
 
     def __init__(self, folder: str | Path, inputs: Inputs, rule: str = "tfidf") -> None:
         if rule not in TARGETS:
-            raise InputError(f"target {rule!r}: wanted one of {', '.join(TARGETS)}")
+            raise InputError(f"target {rule!r}: expected one of {', '.join(TARGETS)}")
         self.folder = Path(folder)
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
         self.names, self.left, self.mention, self.right = (

@@ -240,7 +240,7 @@ def build(
     """
     if held_out < 1 or max_name < 2 or max_definition < 1:
         raise InputError(
-            f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}: wanted 1, 2, 1 or more"
+            f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}: expected 1, 2, 1 or more"
         )
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there

@@ -29,7 +29,7 @@ def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     pieces = sum(len(word) for word in words)  # merges that make each of them one token, at most
     if size < len(BPE_SPECIAL) + 256 + pieces:
         raise InputError(
-            f"--size {size}: wanted at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
+            f"--size {size}: expected at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
         )
 
     def shown() -> Iterator[str]:

@@ -117,7 +117,7 @@ def context_of(mention: Mention, documents: Mapping[str, str]) -> str | None:
 def _checked(name: str, split: str, mention: Mention, documents: Mapping[str, str]) -> None:
     where = f"{name}, {split}, mention {mention.id!r}"
     if not mention.parts or not all(p.strip() for p in mention.parts):
-        raise InputError(f"{where}: an empty mention. Mend the line in the source, or remove it.")
+        raise InputError(f"{where}: an empty mention. Fix the line in the source, or remove it.")
     if not mention.gold or not all(mention.gold):
         raise InputError(f"{where}: no gold concept. Leave mentions without one out, and count them.")
     text = documents.get(mention.document)
@@ -206,7 +206,7 @@ def load_linking(folder: str | Path) -> Linking:
     if missing := [k for k in ("name", "dictionary", "splits", "sha256") if k not in manifest]:
         raise InputError(f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it again.")
     if not isinstance(manifest["splits"], dict | list):
-        raise InputError(f"{folder}/manifest.json: wanted an object under splits. Build the task again.")
+        raise InputError(f"{folder}/manifest.json: expected an object under splits. Build the task again.")
     check_files(folder, manifest["sha256"], "Build the task again.")
     columns = ["id", "name", "alternatives", "broader"]
     table = read_table(folder / "dictionary.parquet", columns, again="Build the task again.").to_pydict()
@@ -220,10 +220,10 @@ def load_linking(folder: str | Path) -> Linking:
             try:
                 splits[split].append(Mention(**record))
             except TypeError as error:
-                raise InputError(f"{where}: wanted the fields {', '.join(Mention._fields)} ({error})") from error
+                raise InputError(f"{where}: expected the fields {', '.join(Mention._fields)} ({error})") from error
     documents: dict[str, str] = {}
     for where, record in json_lines(folder / "documents.jsonl", advice="Build the task again."):
         if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):
-            raise InputError(f"{where}: wanted strings under id and text. Build the task again.")
+            raise InputError(f"{where}: expected strings under id and text. Build the task again.")
         documents[record["id"]] = record["text"]
     return Linking(folder, manifest, Dictionary(table["id"], table["name"], *further), splits, documents)

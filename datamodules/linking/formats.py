@@ -118,12 +118,12 @@ def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None)
     """
     files = contents(place)
     if name not in files:
-        raise InputError(f"{place}: no {name} in it; wanted BioSyn's folder with processed_train and dictionaries.")
+        raise InputError(f"{place}: no {name} in it; expected BioSyn's folder with processed_train and dictionaries.")
     rows = Rows(found)
     for where, line in _decoded(f"{place}!{name}", files[name]):
         part = line.split("||")
         if len(part) != 2:
-            raise InputError(f"{where}: wanted id||name, got {line!r:.60}")
+            raise InputError(f"{where}: expected id||name, got {line!r:.60}")
         ids = [i.strip() for i in part[0].replace("+", "|").split("|")]
         if not all(ids):
             rows.add(where, [], part[1])  # tells the line
@@ -147,10 +147,10 @@ def biosyn_mentions(
             part = line.split("||")
             span = part[1].split("|") if len(part) == 5 else []
             if len(span) != 2 or not all(s.isdecimal() for s in span):
-                raise InputError(f"{where}: wanted pmid||start|end||type||mention||id, got {line!r:.60}")
+                raise InputError(f"{where}: expected pmid||start|end||type||mention||id, got {line!r:.60}")
             parts = [p.strip() for p in part[3].replace("+", "|").split("|") if p.strip()]
             if not parts:
-                raise InputError(f"{where}: an empty mention. Mend the line, or remove it.")
+                raise InputError(f"{where}: an empty mention. Fix the line, or remove it.")
             gold = gold_of(part[4])
             if not gold:
                 found[NO_ID] += 1
@@ -182,7 +182,7 @@ def pubtator_mentions(
         documents[name] = text
         for a in given:
             if not a.surface.strip():
-                raise InputError(f"{a.where}: an empty mention. Mend the line, or remove it.")
+                raise InputError(f"{a.where}: an empty mention. Fix the line, or remove it.")
             if types and a.type not in types:
                 found[OTHER_TYPE] += 1
             elif not (gold := gold_of(a.entity)):
@@ -218,15 +218,15 @@ def cometa(path: Path, documents: dict[str, str], found: Counter[str] | None = N
         where = f"{path}:{number}"
         if number == 1:
             if tuple(part) != COMETA_COLUMNS:
-                raise InputError(f"{where}: wanted the columns {', '.join(COMETA_COLUMNS)}, got {line!r:.60}")
+                raise InputError(f"{where}: expected the columns {', '.join(COMETA_COLUMNS)}, got {line!r:.60}")
             continue
         if len(part) != len(COMETA_COLUMNS):
-            raise InputError(f"{where}: wanted {len(COMETA_COLUMNS)} columns, tabs between them, got {len(part)}")
+            raise InputError(f"{where}: expected {len(COMETA_COLUMNS)} columns, tabs between them, got {len(part)}")
         term, label, concept, example = part[1].strip(), part[2].strip(), part[3].strip(), part[6]
         if not term:
-            raise InputError(f"{where}: an empty mention. Mend the line, or remove it.")
+            raise InputError(f"{where}: an empty mention. Fix the line, or remove it.")
         if not concept or not label:
-            raise InputError(f"{where}: wanted a general SNOMED id and its label, got {concept!r} and {label!r}")
+            raise InputError(f"{where}: expected a general SNOMED id and its label, got {concept!r} and {label!r}")
         start = example.find(term)
         if start < 0:
             found["terms that their example sentence lacks: no context"] += 1
@@ -255,12 +255,12 @@ def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
             continue
         part = line.split("\t")
         if len(part) != 3:
-            raise InputError(f"{path}:{number}: wanted concept, term, phrase, tabs between them, got {line!r:.60}")
+            raise InputError(f"{path}:{number}: expected concept, term, phrase, tabs between them, got {line!r:.60}")
         concept, term, phrase = (p.strip() for p in part)
         if not concept or not term:
-            raise InputError(f"{path}:{number}: wanted a concept's id and its term, got {concept!r} and {term!r}")
+            raise InputError(f"{path}:{number}: expected a concept's id and its term, got {concept!r} and {term!r}")
         if not phrase:
-            raise InputError(f"{path}:{number}: an empty mention. Mend the line, or remove it.")
+            raise InputError(f"{path}:{number}: an empty mention. Fix the line, or remove it.")
         result.append(Phrase(Mention(f"{number}", f"{number}", None, None, phrase, [phrase], [[concept]]), term))
     if not result:
         raise InputError(f"{path}: no phrases in it. The file may be cut: fetch it again.")

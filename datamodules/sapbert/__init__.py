@@ -124,7 +124,7 @@ class SapBERTData(pl.LightningDataModule):
             return
         if self.max_length < 3 or self.groups < 1 or self.together < 1:
             raise InputError(
-                f"max_length {self.max_length}, groups {self.groups}, together {self.together}: wanted 3, 1 and 1 at least"
+                f"max_length {self.max_length}, groups {self.groups}, together {self.together}: expected 3, 1 and 1 at least"
             )
         self.tokenizer = load_tokenizer(self.tokenizer_name)
         pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))

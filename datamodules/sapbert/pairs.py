@@ -236,9 +236,9 @@ def build(
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
     if max_pairs < 1 or held_out < 1:
-        raise InputError(f"--max_pairs {max_pairs} --held_out {held_out}: wanted 1 or more of each")
+        raise InputError(f"--max_pairs {max_pairs} --held_out {held_out}: expected 1 or more of each")
     if neighbours < 0:
-        raise InputError(f"--neighbours {neighbours}: wanted 0 or more")
+        raise InputError(f"--neighbours {neighbours}: expected 0 or more")
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
     recipe = {
@@ -367,7 +367,7 @@ class Pairs:
         recipe = self.manifest.get("recipe", {})
         if recipe.get("format") != FORMAT:
             raise InputError(
-                f"{folder}/manifest.json: format {recipe.get('format')}, wanted {FORMAT}. Build the pairs again."
+                f"{folder}/manifest.json: format {recipe.get('format')}, expected {FORMAT}. Build the pairs again."
             )
         if tokenizer is not None and recipe["tokenizer"] != tokenizer:
             raise InputError(f"{folder}: made with another tokenizer. Build the pairs with this encoder's: --tokenizer")

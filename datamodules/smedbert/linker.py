@@ -29,7 +29,7 @@ def linker(
     table = NeighbourTable.load(folder / "neighbours")
     k = int(read_json(folder / "linker.json")["k"]) if k is None else k
     if not 1 <= k <= table.k:
-        raise InputError(f"k {k}: wanted 1 to {table.k}, the neighbours an entity has in {folder / 'neighbours'}")
+        raise InputError(f"k {k}: expected 1 to {table.k}, the neighbours an entity has in {folder / 'neighbours'}")
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
         rows = found(texts, offsets)

@@ -41,7 +41,7 @@ def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> Input
         else " (That sum is this folder's own, from the first fetch: sums.json; delete its line there "
     )
     return InputError(
-        f"{name}: {where}: checksum mismatch for {file.path}: wanted sha256 {wanted}, got {got}. It is another version or "
+        f"{name}: {where}: checksum mismatch for {file.path}: expected sha256 {wanted}, got {got}. It is another version or "
         f"damaged: remove it, or give a MIRROR that holds the right file.{own and own + 'to take another version.)'}"
     )
 

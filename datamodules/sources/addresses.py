@@ -29,7 +29,7 @@ class Unreachable(Exception):
 def download(url: str, target: Path, label: str) -> None:
     """Fetch `url` to `target`, from where an earlier attempt was cut (`target`.partial). Raises Unreachable."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(f"{url}: wanted an http or https address. Mend sources.yaml.")
+        raise InputError(f"{url}: expected an http or https address. Mend sources.yaml.")
     partial = target.with_name(target.name + PARTIAL)
     why: Unreachable | None = None
     for attempt in range(TRIES):
