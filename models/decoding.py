@@ -267,7 +267,7 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
     if score not in SCORES:
         raise InputError(f"search: no score {score!r}; choose from: {', '.join(SCORES)}")
     if beams < 1:
-        raise InputError(f"search: wanted 1 beam or more, got {beams}")
+        raise InputError(f"search: expected 1 beam or more, got {beams}")
     if model.training:
         raise InputError(
             "search: the model is in training mode, where dropout falsifies scores; call model.eval() first"
@@ -279,10 +279,10 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
         )
     if trie.vocabulary > model.lm_head.out_features:
         raise InputError(f"search: the trie's vocabulary has {trie.vocabulary} tokens, the model's "
-                         f"{model.lm_head.out_features}; wanted the same tokenizer")  # fmt: skip
+                         f"{model.lm_head.out_features}; expected the same tokenizer")  # fmt: skip
     longest = model.config.max_position_embeddings
     if input_ids.shape != attention_mask.shape or input_ids.ndim != 2 or len(prompts) != len(input_ids):
-        raise InputError(f"search: wanted contexts and masks (mentions, length) and a prompt each, got "
+        raise InputError(f"search: expected contexts and masks (mentions, length) and a prompt each, got "
                          f"{tuple(input_ids.shape)}, {tuple(attention_mask.shape)} and {len(prompts)} prompts")  # fmt: skip
     if input_ids.shape[1] > longest:
         raise InputError(f"search: a context of {input_ids.shape[1]} tokens; the encoder takes {longest}. Cut it.")
@@ -290,7 +290,7 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
         raise InputError("search: a context without tokens; give at least <s> and </s>")
     for row, prompt in enumerate(prompts):
         if not 1 <= len(prompt) < longest:
-            raise InputError(f"search: prompt {row} has {len(prompt)} tokens; wanted 1 to {longest - 1}")
+            raise InputError(f"search: prompt {row} has {len(prompt)} tokens; expected 1 to {longest - 1}")
 
 
 @torch.inference_mode()
@@ -324,7 +324,7 @@ def constrained_search(
     score = score or ("mean" if finish_rule == "fairseq" else "name")
     _refuse(model, trie, input_ids, attention_mask, prompts, finish_rule, score, beams)
     if candidates is not None and len(candidates) != len(prompts):
-        raise InputError(f"search: {len(prompts)} mentions but {len(candidates)} lists of candidates; wanted one each")
+        raise InputError(f"search: {len(prompts)} mentions but {len(candidates)} lists of candidates; expected one each")
     if not len(prompts):
         return []
     names = trie if candidates is None else trie.forest(candidates)

@@ -43,7 +43,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
         raise _missing(name, error) from error
     if not isinstance(config, BertConfig):
         raise InputError(
-            f"encoder {name!r}: a {config.model_type} model; wanted a BERT (config.json with model_type bert)"
+            f"encoder {name!r}: a {config.model_type} model; expected a BERT (config.json with model_type bert)"
         )
     if getattr(config, IN_FINE_TUNED, False):
         return _fine_tuned_bert(Path(folder), config, attention, dropout)
@@ -207,7 +207,7 @@ def knowledge_layer(wanted: int | None, layers: int, of_twelve: int = 10) -> int
     """
     place = max(1, round(layers * of_twelve / 12)) if wanted is None else wanted
     if not 0 < place <= layers:
-        raise InputError(f"knowledge_after {place}: wanted 1 to {layers}, the encoder's layers")
+        raise InputError(f"knowledge_after {place}: expected 1 to {layers}, the encoder's layers")
     return place
 
 

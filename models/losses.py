@@ -89,7 +89,7 @@ def entity_softmax(
     block, not for (M, E).
     """
     if table.dim() != 2 or query.shape[-1] != table.shape[1]:
-        raise ValueError(f"query {tuple(query.shape)} and table {tuple(table.shape)}: wanted (M, d) and (E, d)")
+        raise ValueError(f"query {tuple(query.shape)} and table {tuple(table.shape)}: expected (M, d) and (E, d)")
     with torch.autocast(query.device.type, enabled=False):
         return _EntitySoftmax.apply(query.float(), table.float(), gold, k, chunk)
 

@@ -182,7 +182,7 @@ def one_sample(values: Sequence[float], mean: float) -> tuple[float, float]:
     Raises ValueError for fewer than two.
     """
     if len(values) < 2:
-        raise ValueError(f"{len(values)} values: wanted at least 2")
+        raise ValueError(f"{len(values)} values: expected at least 2")
     if len(set(values)) == 1:
         off = values[0] - mean
         return (0.0, 1.0) if off == 0 else (float(np.copysign(np.inf, off)), 0.0)

@@ -55,7 +55,7 @@ def new_bert(
     Raises InputError when `heads` does not divide `hidden`.
     """
     if hidden % heads:
-        raise InputError(f"hidden {hidden}: wanted a multiple of heads, {heads}")
+        raise InputError(f"hidden {hidden}: expected a multiple of heads, {heads}")
     config = BertConfig(
         vocab_size=vocab_size,
         num_hidden_layers=layers,

@@ -112,7 +112,7 @@ def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
     decoding = [part for part in head.modules() if hasattr(part, "decoder")] if head else []
     if head is None or model.config.is_encoder_decoder or len(decoding) != 1:
         raise InputError(
-            f"a {model.config.model_type} cannot be probed; wanted a masked LM like BERT, RoBERTa or ALBERT"
+            f"a {model.config.model_type} cannot be probed; expected a masked LM like BERT, RoBERTa or ALBERT"
         )
     length = model.config.max_position_embeddings
     if model.config.model_type in OFFSET:
@@ -289,13 +289,13 @@ def fillings(
     Raises InputError for a prompt without one mask, and one that is too long for the encoder. Deterministic.
     """
     if masks < 1 or beams < 1:
-        raise InputError(f"masks {masks}, beams {beams}: wanted at least 1 of each")
+        raise InputError(f"masks {masks}, beams {beams}: expected at least 1 of each")
     wide: list[list[int]] = []
     first: list[int] = []
     for number, prompt in enumerate(prompts):
         one = list(prompt)
         if one.count(mask_id) != 1:
-            raise InputError(f"query {number}: wanted one mask, got {one.count(mask_id)}")
+            raise InputError(f"query {number}: expected one mask, got {one.count(mask_id)}")
         first.append(one.index(mask_id))
         wide.append(one[: first[-1]] + [mask_id] * masks + one[first[-1] + 1 :])
         if len(wide[-1]) > lm.max_length:

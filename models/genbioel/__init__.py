@@ -17,7 +17,7 @@ Deviations from the printed paper, each pinned by a test:
     D4  Table 10's sentences end without the full stop that it prints, as in the examples of Section 2.2.
     D5  The synonyms of a context are neither the mention nor the target.
     D6  Names of several concepts are gone through in alphabetical order when each is left to one; the paper gives none.
-    D7  Abbreviations are written out in mentions, not in the text around them, by Schwartz and Hearst's rules, not Ab3P's.
+    D7  Abbreviations are expanded in mentions, not in the text around them, by Schwartz and Hearst's rules, not Ab3P's.
     D8  TF-IDF vectors are fitted on the task's names; the paper takes those of ScispaCy.
     D9  The learning rate goes down to 1e-7 (the released code's polynomial schedule of power 1), not to 0.
 """
@@ -50,7 +50,7 @@ def load_bart(name: str, attention: str = "sdpa", dropout: float | None = None) 
     try:
         config = AutoConfig.from_pretrained(folder)
         if not isinstance(config, BartConfig):
-            raise InputError(f"encoder {name!r}: a {config.model_type} model; wanted a BART (model_type bart)")
+            raise InputError(f"encoder {name!r}: a {config.model_type} model; expected a BART (model_type bart)")
         if dropout is not None:
             config.dropout = config.attention_dropout = config.activation_dropout = dropout
         loaded: Any = BartForConditionalGeneration.from_pretrained(
@@ -75,7 +75,7 @@ def new_bart(
 ) -> BartForConditionalGeneration:
     """A BART of `layers` + `layers` layers with random weights. Raises InputError when `heads` does not divide `hidden`."""
     if hidden % heads:
-        raise InputError(f"hidden {hidden}: wanted a multiple of heads, {heads}")
+        raise InputError(f"hidden {hidden}: expected a multiple of heads, {heads}")
     config = BartConfig(
         vocab_size=vocab_size, d_model=hidden, encoder_layers=layers, decoder_layers=layers,
         encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=intermediate,
@@ -146,9 +146,9 @@ class GenBioEL(PaperModule):
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
         if attention not in ATTENTION:
-            raise InputError(f"attention {attention!r}: wanted one of {', '.join(ATTENTION)}")
+            raise InputError(f"attention {attention!r}: expected one of {', '.join(ATTENTION)}")
         if not 0 <= smoothing < 1:
-            raise InputError(f"smoothing {smoothing}: wanted 0 or more, below 1")
+            raise InputError(f"smoothing {smoothing}: expected 0 or more, below 1")
         self.source, self.attention, self.dropout, self.smoothing = encoder, attention, dropout, smoothing
         self.sizes = {"layers": layers, "hidden": hidden, "heads": heads, "intermediate": intermediate}
         self.positions = positions

@@ -92,7 +92,7 @@ class KeBioLMEncoder(nn.Module):
             raise InputError(f"compat {compat!r}: expected false, true or released")
         layers = bert.config.num_hidden_layers
         if not 0 < text_layers <= layers:
-            raise InputError(f"text_layers {text_layers}: wanted 1 to {layers}, the encoder's layers")
+            raise InputError(f"text_layers {text_layers}: expected 1 to {layers}, the encoder's layers")
         hidden, size = bert.config.hidden_size, entity.shape[1]
         self.bert, self.text_layers, self.candidates = bert, text_layers, candidates
         self.fuses = text_layers < layers

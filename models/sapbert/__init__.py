@@ -161,7 +161,7 @@ def gathered(own: Tensor) -> Tensor:
 
 def _one_of(name: str, value: str, wanted: tuple[str, ...]) -> str:
     if value not in wanted:
-        raise InputError(f"{name} {value!r}: wanted one of {', '.join(wanted)}")
+        raise InputError(f"{name} {value!r}: expected one of {', '.join(wanted)}")
     return value
 
 
@@ -262,7 +262,7 @@ class SapBERT(PaperModule):
     def on_fit_start(self) -> None:
         if self.trainer.accumulate_grad_batches > 1:
             raise InputError(
-                f"trainer.accumulate_grad_batches {self.trainer.accumulate_grad_batches}: wanted 1, because pairs are mined "
+                f"trainer.accumulate_grad_batches {self.trainer.accumulate_grad_batches}: expected 1, because pairs are mined "
                 "within one batch. Take a smaller data.init_args.batch_size, or more processes (DEVICES)."
             )
 
