@@ -285,7 +285,7 @@ def _of_export(name: str, folder: Path) -> Encoder:
 def _plain(name: str, folder: Path) -> Encoder:
     weights = sorted(p for p in folder.glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt"))
     if not (folder / "config.json").is_file():
-        raise InputError(f"MODEL={folder}: a folder without config.json; wanted an export or a Hugging Face folder")
+        raise InputError(f"MODEL={folder}: a folder without config.json; expected an export or a Hugging Face folder")
     return Encoder(name, str(folder), PLAIN, None, digest({p.name: sha256(p) for p in weights}), {})
 
 
@@ -293,7 +293,7 @@ def _export_in(checkpoint: Path) -> Path:
     for folder in (checkpoint, checkpoint / "export", checkpoint.parent, checkpoint.parent.parent / "export"):
         if (folder / "manifest.json").is_file() and (folder / "config.json").is_file():
             return folder
-    raise InputError(f"CKPT={checkpoint}: no finished run here; wanted its folder, or its export/")
+    raise InputError(f"CKPT={checkpoint}: no finished run here; expected its folder, or its export/")
 
 
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:

@@ -108,11 +108,11 @@ def main(arguments: list[str] | None = None) -> None:
     a = parser.parse_args(arguments)
     try:
         if a.most < 1:
-            raise InputError(f"--most {a.most}: wanted at least 1")
+            raise InputError(f"--most {a.most}: expected at least 1")
         chosen = encoder(a.model, a.ckpt)
         if chosen.linker:
             raise InputError(
-                f"--model {a.model}: it reads linked mentions with their neighbours; wanted one that reads text"
+                f"--model {a.model}: it reads linked mentions with their neighbours; expected one that reads text"
             )
         tokenizer = load_tokenizer(chosen.folder)
         corpus = Corpus(a.corpus, tokenizer_fingerprint(tokenizer), fingerprint(a.graph))
