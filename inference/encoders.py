@@ -124,7 +124,7 @@ class Encoded:
         wanted = index_made_of(names, embedder)
         if index is not None and index.made_of != wanted:
             raise InputError(
-                f"this index does not fit: it is made of {index.made_of}, wanted {wanted}. Build it again."
+                f"this index does not fit: it is made of {index.made_of}, expected {wanted}. Build it again."
             )
         self.index = index or Index(embedder(names.strings), wanted, backend, device=embedder.device)
 
