@@ -17,6 +17,6 @@ def graph_folder(name: str) -> Path:
         return folder
     if not Path(name).is_dir():
         raise InputError(
-            f"GRAPH={name}: no such folder; wanted hpo, or a folder with a graph (python -m kg.build --help)"
+            f"GRAPH={name}: no such folder; expected hpo, or a folder with a graph (python -m kg.build --help)"
         )
     return Path(name)

@@ -129,7 +129,7 @@ def guesses(
     ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])["input_ids"]  # type: ignore[assignment, arg-type]
     for query, one in zip(queries, ids, strict=True):
         if one.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
-            raise InputError(f"{query.text!r:.80}: wanted one mask token in this query, got "
+            raise InputError(f"{query.text!r:.80}: expected one mask token in this query, got "
                              f"{one.count(tokenizer.mask_token_id)}. Build the queries again.")  # type: ignore[arg-type]  # fmt: skip
     gold = [{form(name) for several in q.names for name in several} for q in queries]
     never = [] if special else never_guessed(tokenizer)
