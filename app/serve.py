@@ -74,7 +74,7 @@ class Asked(BaseModel):
                 text.encode()
             except UnicodeEncodeError as error:
                 raise ValueError(
-                    f"texts.{number}: half of a surrogate pair at {error.start}; wanted whole characters"
+                    f"texts.{number}: half of a surrogate pair at {error.start}; expected whole characters"
                 ) from error
         return texts
 
@@ -198,7 +198,7 @@ def create_app(
         given = request.headers.get("authorization", "")
         if token is not None and not hmac.compare_digest(given.encode("latin-1"), f"Bearer {token}".encode()):
             raise HTTPException(
-                401, "wanted Authorization: Bearer and the server's token", {"WWW-Authenticate": "Bearer"}
+                401, "expected Authorization: Bearer and the server's token", {"WWW-Authenticate": "Bearer"}
             )
 
     @app.post("/link", dependencies=[Depends(allowed)])
