@@ -119,7 +119,7 @@ def test_guesses_are_the_models(tiny: str) -> None:
     lm.max_length = len(tokenizer(asked[1].text)["input_ids"])
     short, left_out = guesses(lm, tokenizer, asked[1:], masks=2)
     assert len(short) == 5 and dict(left_out) == {"queries too long for the model with 2 masks": 1}
-    with pytest.raises(InputError, match="wanted one mask token in this query, got 2"):
+    with pytest.raises(InputError, match="expected one mask token in this query, got 2"):
         guesses(lm, tokenizer, [query("[MASK] [MASK].", "r")])
 
 

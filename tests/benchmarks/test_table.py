@@ -52,7 +52,7 @@ def test_one_sample_t() -> None:
     # by hand: mean 93.2333, sd 0.32146, t = 1.2333 / (0.32146 / sqrt(3))
     assert one_sample(values, 92.0)[0] == pytest.approx(6.645, abs=1e-3)
     assert one_sample([1.0, 1.0], 1.0) == (0.0, 1.0) and one_sample([1.0, 1.0], 2.0) == (-np.inf, 0.0)
-    with pytest.raises(ValueError, match="wanted at least 2"):
+    with pytest.raises(ValueError, match="expected at least 2"):
         one_sample([1.0], 1.0)
 
 

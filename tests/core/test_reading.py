@@ -153,7 +153,7 @@ def test_records_of_lists_and_of_objects_one_after_the_other(tmp_path: Path, sma
         assert list(json_records(path)) == [(f"{path}:1", {"a": 1}), (f"{path}:2", {"a": 2})]
     for content, message in (
         ('{"documents": [{}], "b": 1', "the object does not end"), ('{"documents": [{}]', "the object does not end"),
-        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "wanted a key"), ("[1]", "JSON object, got int"),
+        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "expected a key"), ("[1]", "JSON object, got int"),
     ):  # fmt: skip
         path.write_text(content)
         with pytest.raises(InputError, match=message):
@@ -166,7 +166,7 @@ def test_records_of_lists_and_of_objects_one_after_the_other(tmp_path: Path, sma
 def test_whole_numbers() -> None:
     assert whole_number("x:1", "start", " 12 ") == whole_number("x:1", "start", 12) == 12
     for value in (-1, "-1", "1.0", 1.0, True, None, "9" * 5000, 10**5000, "\u0663"):
-        with pytest.raises(InputError, match="x:1: wanted a number under start"):
+        with pytest.raises(InputError, match="x:1: expected a number under start"):
             whole_number("x:1", "start", value)
 
 

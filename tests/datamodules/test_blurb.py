@@ -84,14 +84,14 @@ def test_a_sentence_end_inside_an_entity_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("file", "row", "message"),
     [
-        ("c_abstracts.tsv", "11\tx", r"wanted id, title, abstract, separated by tabs, got 2 columns"),
-        ("c_abstracts.tsv", "11\tx\ty", r"wanted an id that stands once, got '11'"),
+        ("c_abstracts.tsv", "11\tx", r"expected id, title, abstract, separated by tabs, got 2 columns"),
+        ("c_abstracts.tsv", "11\tx\ty", r"expected an id that stands once, got '11'"),
         ("c_entities.tsv", "99\tT1\tCHEMICAL\t0\t1\tF", r"document '99' is not in c_abstracts\.tsv"),
-        ("c_entities.tsv", "11\tT9\tDRUG\t0\t6\tFoozin", r"wanted CHEMICAL, GENE-Y or GENE-N, got 'DRUG'"),
+        ("c_entities.tsv", "11\tT9\tDRUG\t0\t6\tFoozin", r"expected CHEMICAL, GENE-Y or GENE-N, got 'DRUG'"),
         ("c_entities.tsv", "11\tT9\tCHEMICAL\t1\t7\tFoozin", r"\[1, 7\) of document 11 is not 'Foozin'"),
-        ("c_entities.tsv", "11\tT9\tCHEMICAL\tx\t7\tFoozin", r"wanted a number under start, 0 or more, got 'x'"),
+        ("c_entities.tsv", "11\tT9\tCHEMICAL\tx\t7\tFoozin", r"expected a number under start, 0 or more, got 'x'"),
         ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T4\tArg2:T3", r"from a chemical \(Arg1\) to a gene \(Arg2\)"),
-        ("c_gold_standard.tsv", "11\tCPR:10\tArg1:T3\tArg2:T4", r"wanted one of CPR:3, .*got 'CPR:10'"),
+        ("c_gold_standard.tsv", "11\tCPR:10\tArg1:T3\tArg2:T4", r"expected one of CPR:3, .*got 'CPR:10'"),
         ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T77\tArg2:T4", r"'Arg1:T77'"),
     ],
 )
@@ -144,11 +144,11 @@ def test_what_is_odd_in_the_ddi_corpus_is_counted(tmp_path):
     ("change", "message"),
     [
         (('charOffset="0-5"', 'charOffset="0-500"'), r"a\.xml:4: charOffset 0-500 is outside its sentence of 20"),
-        (('charOffset="0-5"', 'charOffset="0:5"'), r"a\.xml:4: wanted charOffset like 23-31;40-49, got '0:5'"),
-        (('type="mechanism"', 'type="other"'), r"wanted ddi=false, or ddi=true with a type"),
+        (('charOffset="0-5"', 'charOffset="0:5"'), r"a\.xml:4: expected charOffset like 23-31;40-49, got '0:5'"),
+        (('type="mechanism"', 'type="other"'), r"expected ddi=false, or ddi=true with a type"),
         (('ddi="true"', 'ddi="yes"'), r"ddi='yes'"),
         (('e2="d.s0.e1"', 'e2="d.s0.e9"'), r"pair of 'd\.s0\.e9', which is no entity of its sentence"),
-        ((' charOffset="0-5"', ""), r"a\.xml:4: wanted <entity id.*got none of charOffset"),
+        ((' charOffset="0-5"', ""), r"a\.xml:4: expected <entity id.*got none of charOffset"),
         (("</sentence>", "</wrong>"), r"a\.xml:10: broken XML \(mismatched tag\)"),
         (("<document", '<!DOCTYPE x [<!ENTITY a "b">]><document'), r"a\.xml:2: the file declares the XML entity 'a'"),
     ],
@@ -199,9 +199,9 @@ def test_gad_with_and_without_an_index(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a @GENE$ @DISEASE$\t2\n", r":1: wanted sentence, label 0 or 1"),
-        ("a\t1\nb\t0\tc\n", r":2: wanted sentence, label 0 or 1, separated by tabs, got 3 columns"),
-        ("index\tsentence\tlabel\n0\ta\n", r":2: wanted index, sentence, label"),
+        ("a @GENE$ @DISEASE$\t2\n", r":1: expected sentence, label 0 or 1"),
+        ("a\t1\nb\t0\tc\n", r":2: expected sentence, label 0 or 1, separated by tabs, got 3 columns"),
+        ("index\tsentence\tlabel\n0\ta\n", r":2: expected index, sentence, label"),
         ("a\t1\rb\t0\nc\t0\n", r":1: .*a carriage return"),
         ("", "no examples"),
     ],

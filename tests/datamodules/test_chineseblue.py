@@ -78,19 +78,19 @@ def test_tokens_are_joined_by_one_blank_and_keep_their_places(tmp_path):
 def test_merged_types_need_none_in_the_file(tmp_path):
     path = text_file(tmp_path / "x.tsv", "a\tB\nb\tI\nc\tB-z\n")
     assert bio(path, tokens=True, merged="E")[0].entities == [(0, 3, "E"), (4, 5, "E")]
-    with pytest.raises(InputError, match=r"x\.tsv:1: wanted a tag O, B-type or I-type.*got 'B'"):
+    with pytest.raises(InputError, match=r"x\.tsv:1: expected a tag O, B-type or I-type.*got 'B'"):
         bio(path, tokens=True)
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("a O\nab O\n", r":2: wanted one character, a blank and its tag, got 'ab O'"),
-        ("a O\nb\n", r":2: wanted one character"),
-        ("a O\n O\n", r":2: wanted one character"),
-        ("a S_x\n", r":1: wanted a tag O, B-type or I-type .*got 'S_x'"),
-        ("a O\nb B_\n", r":2: wanted a tag"),
-        ("a\rb O\n", r":1: wanted one character"),
+        ("a O\nab O\n", r":2: expected one character, a blank and its tag, got 'ab O'"),
+        ("a O\nb\n", r":2: expected one character"),
+        ("a O\n O\n", r":2: expected one character"),
+        ("a S_x\n", r":1: expected a tag O, B-type or I-type .*got 'S_x'"),
+        ("a O\nb B_\n", r":2: expected a tag"),
+        ("a\rb O\n", r":1: expected one character"),
         ("", r": no examples in this file"),
         ("\n\n", r": no examples in this file"),
     ],
@@ -101,7 +101,7 @@ def test_a_broken_bio_line_is_named(tmp_path, rows, message):
 
 
 def test_more_columns_than_token_and_tag_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r":1: wanted a token, a tab and its tag"):
+    with pytest.raises(InputError, match=r":1: expected a token, a tab and its tag"):
         bio(text_file(tmp_path / "x.tsv", "a\tNN\tB-x\n"), tokens=True)
 
 
@@ -156,8 +156,8 @@ def test_brat_takes_discontinuous_and_overlapping_spans_and_counts_them(tmp_path
     [
         ("T1\tDrug 0 2\tfo x\n", r"a\.ann:1: \[0 2\] covers 'fo'"),
         ("T1\tDrug 0 99\tfoo\n", r"a\.ann:1: \[0 99\] covers"),
-        ("T1 Drug 0 3 foo\n", r"a\.ann:1: wanted T<n>, tab, type start end"),
-        ("xyz\n", r"a\.ann:1: wanted a BRAT line"),
+        ("T1 Drug 0 3 foo\n", r"a\.ann:1: expected T<n>, tab, type start end"),
+        ("xyz\n", r"a\.ann:1: expected a BRAT line"),
     ],
 )
 def test_a_broken_brat_line_is_named(tmp_path, notes, message):
@@ -193,10 +193,10 @@ def test_records_of_a_list_and_of_lines_know_their_lines(tmp_path):
     [
         ('[{"a": 1},\n {"a": }]', r":2: not valid JSON"),
         ('[{"a": 1},\n', r":2: the list does not end"),
-        ('[{"a": 1}\n {"a": 2}]', r":2: wanted a comma"),
+        ('[{"a": 1}\n {"a": 2}]', r":2: expected a comma"),
         ('[{"a": 1}]\nx', r":2: text after the end"),
         ('{"a": 1}\n{"a"', r":2: not valid JSON"),
-        ('{"a": 1}\n[2]', r":2: wanted a JSON object, got list"),
+        ('{"a": 1}\n[2]', r":2: expected a JSON object, got list"),
         ('{"a": "\\ud800"}', r":1: half a surrogate pair"),
     ],
 )
@@ -232,7 +232,7 @@ def test_mentions_in_another_case_or_one_off_are_counted_and_others_refused(tmp_
     read = chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", values), found=found)
     assert [surfaces(e) for e in read] == [[("tct", "t")], [("头痛", "t")]]
     assert found == {chineseblue.OTHER_CASE: 1, chineseblue.MOVED: 1, chineseblue.REPEATED: 0}
-    for offset, message in (("3", r":1: the text has '痛' at offset 3"), ("x", r":1: wanted a number under the offset")):
+    for offset, message in (("3", r":1: the text has '痛' at offset 3"), ("x", r":1: expected a number under the offset")):
         with pytest.raises(InputError, match=message):
             chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", [mention("三天头痛", "三天", offset)]))
 
@@ -339,8 +339,8 @@ def test_objects_may_be_plain_strings_and_unknown_parts_are_refused(tmp_path):
     assert chineseblue.triples(path)[0].text == "[S]甲[/S][O]乙[/O]"
     for wrong, message in (
         ({"object": {"@value": "乙", "inWork": "丙"}}, "one '@value' as the object, got also inWork"),
-        ({"subject": ""}, "wanted a text under 'subject'"),
-        ({"object": 3}, "wanted a text under 'object'"),
+        ({"subject": ""}, "expected a text under 'subject'"),
+        ({"object": 3}, "expected a text under 'object'"),
     ):
         fakes.json_lines(path, [{"text": "甲乙", "spo_list": [spo | wrong]}])
         with pytest.raises(InputError, match=r"x\.json:1: .*" + message):
@@ -364,9 +364,9 @@ def test_pairs_are_read_without_quoting_and_grouped_by_question(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1\ta\tb\n1\ta\n", r":2: wanted label, first text, second text, separated by tabs, got 2 columns"),
-        ("1\ta\tb\tc\n", r":1: wanted label"),
-        ("2\ta\tb\n", r":1: wanted a label, one of 0, 1, got '2'"),
+        ("1\ta\tb\n1\ta\n", r":2: expected label, first text, second text, separated by tabs, got 2 columns"),
+        ("1\ta\tb\tc\n", r":1: expected label"),
+        ("2\ta\tb\n", r":1: expected a label, one of 0, 1, got '2'"),
         ("1\ta\t \n", r":1: .*got an empty text"),
         ("1\ta\rb\tc\n", r":1: .*a carriage return inside"),
         ("", r": no examples"),
@@ -381,9 +381,9 @@ def test_queries(tmp_path):
     path = fakes.queries(tmp_path / "train.json", "query", "title")
     read = chineseblue.queries(path, "query", "title", labels=("0", "1"))
     assert [tuple(e[2:]) for e in read] == [(a, b, label) for label, a, b in fakes.PAIRS]
-    with pytest.raises(InputError, match=r"train\.json:2: wanted a label, one of 0, got '1'"):
+    with pytest.raises(InputError, match=r"train\.json:2: expected a label, one of 0, got '1'"):
         chineseblue.queries(path, "query", "title", labels=("0",))
-    with pytest.raises(InputError, match=r"train\.json:2: wanted a text under 'query1'"):
+    with pytest.raises(InputError, match=r"train\.json:2: expected a text under 'query1'"):
         chineseblue.queries(path, "query1", "title")
 
 

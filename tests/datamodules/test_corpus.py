@@ -141,7 +141,7 @@ def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> Non
         (doc("renal failure", (0, 5, "X1")), r"jsonl:2: unknown entity id 'X1'"),
         (doc("  "), r"jsonl:2: document 'd' has an empty text"),
         (doc("mild " * 200), r"jsonl:2: document 'd' has 800 tokens, the limit is 126.*split or truncate"),
-        ({"id": "x"}, r"jsonl:2: wanted a JSON object with id, text and mentions"),
+        ({"id": "x"}, r"jsonl:2: expected a JSON object with id, text and mentions"),
     ],
 )
 def test_bad_documents_name_file_and_line(

@@ -52,7 +52,7 @@ def test_one_bit_of_any_file_is_noticed(
     read()
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({k: v for k, v in manifest.items() if k != "sha256"}))
-    with pytest.raises(InputError, match=r"manifest\.json: (wanted checksums|no (linking )?task|wanted an object)"):
+    with pytest.raises(InputError, match=r"manifest\.json: (expected checksums|no (linking )?task|expected an object)"):
         read()
 
 
@@ -61,5 +61,5 @@ def test_odd_names_and_sums_are_one_error(sums: Any, tmp_path: Path) -> None:
     tasks.write(tmp_path / "t", "ner")
     manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
     (tmp_path / "t" / "manifest.json").write_text(json.dumps(manifest | {"sha256": sums}))
-    with pytest.raises(InputError, match="missing, or not the file|wanted checksums|wanted an object under sha256"):
+    with pytest.raises(InputError, match="missing, or not the file|expected checksums|expected an object under sha256"):
         load_task(tmp_path / "t")

@@ -349,7 +349,7 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
         data(fake_embert._replace(segments=str(tmp_path)))
     with pytest.raises(InputError, match="max_length"):
         data(fake_embert, max_length=LENGTH)
-    with pytest.raises(InputError, match="rate 1.5: wanted a share"):
+    with pytest.raises(InputError, match="rate 1.5: expected a share"):
         data(fake_embert, rate=1.5)
 
 

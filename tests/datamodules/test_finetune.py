@@ -286,7 +286,7 @@ def test_mentions_are_linked_when_the_encoder_asks(
     assert batch.mentions.tolist() == [[r, p, p + 1] for r, p in (batch.input_ids == acne).nonzero().tolist()]
     if kind != "relation":
         assert len(batch.mentions) > 3
-    with pytest.raises(InputError, match=r"os\.system: wanted datamodules"):
+    with pytest.raises(InputError, match=r"os\.system: expected datamodules"):
         data(tmp_path / "t", encoder, linker="os.system")
     with pytest.raises(InputError, match=r"torch\.load: not defined in datamodules"):
         data(tmp_path / "t", encoder, linker="datamodules.finetune.torch.load")

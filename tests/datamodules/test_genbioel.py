@@ -106,8 +106,8 @@ def test_markers_and_is_in_the_text_are_the_texts(inputs: Inputs) -> None:
 def test_sides() -> None:
     assert sides("x", None) == ("", "")
     assert sides("MI", "an START MI END, END") == ("an ", ", END")
-    assert sides("long form", "START a START MI END b") == ("", " b")  # written out: the first pair counts
-    with pytest.raises(InputError, match="wanted the mention between the words START and END"):
+    assert sides("long form", "START a START MI END b") == ("", " b")  # expanded: the first pair counts
+    with pytest.raises(InputError, match="expected the mention between the words START and END"):
         sides("MI", "no markers")
 
 
@@ -139,17 +139,17 @@ def test_no_cut_reaches_mention_or_markers(fake_genbioel: Folders, words: int, a
 
 
 def test_bad_inputs(inputs: Inputs, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="0 tokens; wanted 1 to 31"):
+    with pytest.raises(InputError, match="0 tokens; expected 1 to 31"):
         inputs.name("")
-    with pytest.raises(InputError, match="tokens; wanted 1 to 31"):
+    with pytest.raises(InputError, match="tokens; expected 1 to 31"):
         inputs.name("renal " * 40)
     with pytest.raises(InputError, match="nothing is left of it as tokens"):
         inputs.encoder_input(" ")
-    with pytest.raises(InputError, match="wanted at least"):
+    with pytest.raises(InputError, match="expected at least"):
         Inputs(inputs.tokenizer, max_length=19, max_mention=16)
     with pytest.raises(InputError, match="this is no GenBioEL export"):
         Inputs.from_export(tmp_path)
-    with pytest.raises(InputError, match="wanted a BART"):
+    with pytest.raises(InputError, match="expected a BART"):
         Inputs(load_tokenizer(str(bert.write(tmp_path / "bert", ["is"]))))
 
 
@@ -171,7 +171,7 @@ def test_tokenizer(fake_genbioel: Folders, tmp_path: Path) -> None:
         and (again / "tokenizer.json").read_bytes() == Path(fake_genbioel.tokenizer, "tokenizer.json").read_bytes()
     )
     assert tokenizer.build([fake_genbioel.graph], str(again), fake.SIZE)[1]
-    with pytest.raises(InputError, match="--size 100: wanted at least"):
+    with pytest.raises(InputError, match="--size 100: expected at least"):
         tokenizer.build([fake_genbioel.graph], str(tmp_path / "s"), 100)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("x")
@@ -334,7 +334,7 @@ def test_names_of_no_or_many_tokens(fake_genbioel: Folders, tmp_path: Path, monk
     folder, _ = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5)
     counts = read_json(folder / "manifest.json")["counts"]
     assert counts["names that have no tokens"] == 1 and counts["names of 5 tokens and more"] > 10
-    with pytest.raises(InputError, match=r"no name of 1 to 1 tokens is left|wanted 1, 2, 1"):
+    with pytest.raises(InputError, match=r"no name of 1 to 1 tokens is left|expected 1, 2, 1"):
         samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "t"), max_name=1)
 
 
@@ -347,7 +347,7 @@ def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> 
     german = {"languages": ("xx",)}
     with pytest.raises(InputError, match="the graphs' languages are de, en"):
         samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), **german)  # type: ignore[arg-type]
-    for settings_, message in (({"objective": "x"}, "objective 'x': wanted one of linking, denoising"),
+    for settings_, message in (({"objective": "x"}, "objective 'x': expected one of linking, denoising"),
                                ({"batch_size": 900}, "fewer than one batch of 900"), ({"mask": 1.0}, "mask 1.0"),
                                ({"max_name": 16}, "made with max_name 32")):  # fmt: skip
         with pytest.raises(InputError, match=message):
@@ -398,7 +398,7 @@ def test_mentions_by_the_papers_rules(tuned: Folders, inputs: Inputs, task: str)
     assert rows[0][:3] == ["", "heart attack", "is what end users with start words call"]
     assert rows[0][3] == "heart attack"
     assert rows[1] == ["words call it. acute", "renal failure", "(arf) after it. arf", "renal failure"]
-    assert rows[2][1] == "acute renal failure" and rows[2][3] == "renal failure"  # D7: the mention is written out,
+    assert rows[2][1] == "acute renal failure" and rows[2][3] == "renal failure"  # D7: the mention is expanded,
     assert rows[2][2] == "is bad." and "(arf)" in rows[2][0]  # the text around it is not
     assert rows[3] == ["", "high temp is bad", "", "fever"]  # without context the mention alone
     assert [r[1] for r in rows[4:6]] == ["colds", "fevers"] and rows[5][3] == "fever"  # a composite's parts
@@ -458,7 +458,7 @@ def test_other_rules_for_mentions(fake_genbioel: Folders, task: str, tmp_path: P
     assert "concepts that are left without a name" not in build("c", one_concept=False)
     with pytest.raises(InputError, match="no split 'dev'; it has "):
         build("d", splits=["dev"])
-    with pytest.raises(InputError, match="target 'best': wanted one of tfidf, shortest, sample"):
+    with pytest.raises(InputError, match="target 'best': expected one of tfidf, shortest, sample"):
         MentionSamples(tmp_path / "a", Inputs(load_tokenizer(fake_genbioel.tokenizer)), "best")
 
 

@@ -65,7 +65,7 @@ def test_biosyn(tmp_path):
         ("||name", "a dictionary line without an id"),
         ("D1| ||name", "a dictionary line without an id"),
         ("D1||  ", "concept 'D1' with an empty name"),
-        ("D1 name", "wanted id||name, got 'D1 name'"),
+        ("D1 name", "expected id||name, got 'D1 name'"),
     ],
 )
 def test_broken_biosyn_dictionary(tmp_path, line, message):
@@ -76,7 +76,7 @@ def test_broken_biosyn_dictionary(tmp_path, line, message):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("1||2|3||T||||D1", "an empty mention"), ("1||2||T||m||D1", "wanted pmid||start|end||type||mention||id")],
+    [("1||2|3||T||||D1", "an empty mention"), ("1||2||T||m||D1", "expected pmid||start|end||type||mention||id")],
 )
 def test_broken_biosyn_mentions(tmp_path, line, message):
     (tmp_path / "processed_dev").mkdir()
@@ -121,10 +121,10 @@ def test_cometa_takes_quotation_marks_as_text(tmp_path):
     assert context_of(rows[0].mention, texts) == 'I am "START sleepless END" again .'
     assert rows[1].mention.start is None and sum(found.values()) == 1
     for text, message in (
-        ("a\tb\n", ":1: wanted the columns ID, Term"),
-        (fakes.COMETA + "1\tx\n", ":2: wanted 8 columns, tabs between them, got 2"),
+        ("a\tb\n", ":1: expected the columns ID, Term"),
+        (fakes.COMETA + "1\tx\n", ":2: expected 8 columns, tabs between them, got 2"),
         (fakes.COMETA + "1\t\tL\t2\tL\t2\te\ts\n", ":2: an empty mention"),
-        (fakes.COMETA + "1\tx\tL\t\tL\t2\te\ts\n", ":2: wanted a general SNOMED id and its label"),
+        (fakes.COMETA + "1\tx\tL\t\tL\t2\te\ts\n", ":2: expected a general SNOMED id and its label"),
         (fakes.COMETA, "no rows below its header"),
     ):
         (tmp_path / "bad.csv").write_text(text)
@@ -136,8 +136,8 @@ def test_phrases_are_latin_1(tmp_path):
     folder = fakes.phrases(tmp_path, "AskAPatient")
     rows = read.phrases(folder / "AskAPatient.fold-3.test.txt")
     assert rows[1].mention.mention == "café sleep" and rows[1].term == "Insomnia"
-    for line, message in (("1\tHeadache", "wanted concept, term, phrase"), ("1\tHeadache\t ", "an empty mention"),
-                          ("\tHeadache\tx", "wanted a concept's id and its term")):  # fmt: skip
+    for line, message in (("1\tHeadache", "expected concept, term, phrase"), ("1\tHeadache\t ", "an empty mention"),
+                          ("\tHeadache\tx", "expected a concept's id and its term")):  # fmt: skip
         (tmp_path / "bad.txt").write_text(f"1\ta\tb\n{line}\n")
         with pytest.raises(InputError, match=re.escape(f"bad.txt:2: {message}")):
             read.phrases(tmp_path / "bad.txt")
@@ -156,8 +156,8 @@ def test_other_dictionaries(tmp_path):
         ("||A\n", read.medic, ":1: a dictionary line without an id"),
         ("D1||\n", read.medic, ":1: concept 'D1' without a name"),
         ("D1 A\n", read.medic, ":1: expected id||name|synonym"),
-        ("\tA\t\n", read.mesh, ":1: wanted an id and a label"),
-        ("D1\tA\n", read.mesh, ":1: wanted id, label, synonyms"),
+        ("\tA\t\n", read.mesh, ":1: expected an id and a label"),
+        ("D1\tA\n", read.mesh, ":1: expected id, label, synonyms"),
         ("", read.mesh, "no names in this dictionary"),
         ("", read.medic, "no names in this dictionary"),
     ):

@@ -187,9 +187,9 @@ def test_medlama(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rows, message",
     [
-        ("C1,a,may_treat,x,x,One || Two,C2\n", r"may_treat_1000.csv:2: wanted a head_name, and as many tail_names"),
-        (ROWS + "C1,a\n", r"may_treat_1000.csv:5: wanted 7 columns"),
-        ("C1,,may_treat,x,x,One,C2\n", r"may_treat_1000.csv:2: wanted a head_name"),
+        ("C1,a,may_treat,x,x,One || Two,C2\n", r"may_treat_1000.csv:2: expected a head_name, and as many tail_names"),
+        (ROWS + "C1,a\n", r"may_treat_1000.csv:5: expected 7 columns"),
+        ("C1,,may_treat,x,x,One,C2\n", r"may_treat_1000.csv:2: expected a head_name"),
         ('C1,"a,may_treat,x,x,One,C2\n', r"may_treat_1000.csv:\d: not a CSV table"),
     ],
 )
@@ -200,11 +200,11 @@ def test_broken_lines_are_named(tmp_path: Path, rows: str, message: str) -> None
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_medlama(tmp_path / "m", ROWS)
-    with pytest.raises(InputError, match="prompts.csv:2: wanted the columns pid and nonsense"):
+    with pytest.raises(InputError, match="prompts.csv:2: expected the columns pid and nonsense"):
         medlama_queries(folder, "nonsense")
     (folder / "prompts.csv").write_text("pid,human_prompt\nmay_treat,[X] treats\n")
     with pytest.raises(
-        InputError, match=r"prompts.csv:2: wanted a relation and a template with one \[X\] and one \[Y\]"
+        InputError, match=r"prompts.csv:2: expected a relation and a template with one \[X\] and one \[Y\]"
     ):
         medlama_queries(folder, "human_prompt")
     (folder / "prompts.csv").write_text("pid,human_prompt\nmay_cause,[X] causes [Y] .\n")

@@ -51,9 +51,9 @@ def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
         (
             [("a", "b", "c")],
             "department,title,answer",
-            r":1: wanted the columns department, title, ask, answer; ask is",
+            r":1: expected the columns department, title, ask, answer; ask is",
         ),
-        ([], "", r":1: wanted the columns"),
+        ([], "", r":1: expected the columns"),
         (
             [("a", "b", "c", "d"), ("a", "b", "c", " ")],
             "department,title,ask,answer",
@@ -61,7 +61,7 @@ def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
         ),
         ([("a", "", "c", "d")], "department,title,ask,answer", r":2: title is empty"),
         ([("a", "b", "\n", "d"), ("a", "b", "", "d")], "department,title,ask,answer", r":2: ask is empty"),
-        ([("a", "b", "c", "d"), ("a", "b", "c")], "department,title,ask,answer", r":3: wanted 4 columns, got 3"),
+        ([("a", "b", "c", "d"), ("a", "b", "c")], "department,title,ask,answer", r":3: expected 4 columns, got 3"),
         ([], "department,title,ask,answer", r": no examples in this file"),
     ],
 )
@@ -75,7 +75,7 @@ def test_other_encodings_are_refused(tmp_path: Path) -> None:
     path = fakes.asked(tmp_path / "x.csv", ROWS)
     text = path.read_bytes().decode("gb18030")
     path.write_bytes(text.encode())
-    with pytest.raises(InputError, match=r"x\.csv: UTF-8 text, wanted gb18030"):
+    with pytest.raises(InputError, match=r"x\.csv: UTF-8 text, expected gb18030"):
         questions(path)
     assert len(questions(path, encoding="utf-8")) == 3
     path.write_bytes(text.encode("gb18030") + b"a,b,c,\xff\n")
@@ -142,7 +142,7 @@ def test_too_few() -> None:
     given = right(*((f"q{i}", f"a{i}") for i in range(10)))
     with pytest.raises(InputError, match=r"10 questions are too few for 9 of train, 2 of test: train has 8"):
         ranked(given, {"train": 9, "test": 2}, 1, 0)
-    with pytest.raises(InputError, match=r"test: 1 answers to other questions, wanted 2 wrong ones a question"):
+    with pytest.raises(InputError, match=r"test: 1 answers to other questions, expected 2 wrong ones a question"):
         ranked(given, {"train": 5, "test": 2}, 2, 0)
     # a pair of questions with one answer does not fit into a split of one
     two = right(("a", "1"), ("b", "1"), ("c", "2"), ("d", "3"))

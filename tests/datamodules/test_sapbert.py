@@ -286,13 +286,13 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
         made(fake_sapbert, batch_size=5000)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
         made(fake_sapbert, 3).train_dataloader()
-    with pytest.raises(InputError, match="max_length 2, groups 4, together 1: wanted 3, 1 and 1"):
+    with pytest.raises(InputError, match="max_length 2, groups 4, together 1: expected 3, 1 and 1"):
         made(fake_sapbert, max_length=2)
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
     with pytest.raises(InputError, match="no concept has two names"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), kinds=("preferred",), trade_names=False)
-    with pytest.raises(InputError, match="wanted 1 or more"):
+    with pytest.raises(InputError, match="expected 1 or more"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()

@@ -193,7 +193,7 @@ def test_a_wrong_sum_is_an_error_and_nothing_stays(tmp_path, server, listed):
     server.files = {"/a": TWO}
     listed.add("a.txt", ONE, server.url + "/a")
     message = (
-        rf"Set: {server.url}/a: checksum mismatch for a\.txt: wanted sha256 {sum_of(ONE)}, got {sum_of(TWO)}\. .*MIRROR"
+        rf"Set: {server.url}/a: checksum mismatch for a\.txt: expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}\. .*MIRROR"
     )
     with pytest.raises(InputError, match=message):
         data.fetch("Set", tmp_path)
@@ -221,7 +221,7 @@ def test_an_unknown_sum_is_recorded_and_checked_from_then_on(tmp_path, server, l
     server.files["/a"] = TWO
     (tmp_path / "Set/a.txt").unlink()
     with pytest.raises(
-        InputError, match=rf"wanted sha256 {sum_of(ONE)}, got {sum_of(TWO)}.*sums\.json; delete its line"
+        InputError, match=rf"expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}.*sums\.json; delete its line"
     ):
         data.fetch("Set", tmp_path)
     (tmp_path / "Set/a.txt").write_bytes(b"put by hand")
@@ -259,7 +259,7 @@ def test_without_a_network_the_steps_are_told(tmp_path, listed, monkeypatch):
     with pytest.raises(InputError, match="no MIRROR was given; no public address"):
         data.fetch("Set", tmp_path)
     listed.add("x/a.txt", ONE, "file:///etc/hostname")
-    with pytest.raises(InputError, match="wanted an http or https address"):
+    with pytest.raises(InputError, match="expected an http or https address"):
         data.fetch("Set", tmp_path)
     with pytest.raises(InputError, match="no data set 'Sett'; choose from: Set, Set:other"):
         data.fetch("Sett", tmp_path)
@@ -338,7 +338,7 @@ def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_er
     (tmp_path / "m/x").mkdir(parents=True)
     (tmp_path / "m/x/a.txt").write_bytes(TWO)
     with pytest.raises(
-        InputError, match=rf"m/x/a\.txt: checksum mismatch .*wanted sha256 {sum_of(ONE)}, got {sum_of(TWO)}"
+        InputError, match=rf"m/x/a\.txt: checksum mismatch .*expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}"
     ):
         data.fetch("Set", tmp_path / "data", [tmp_path / "m"])
     assert not (tmp_path / "data/Set/x/a.txt").exists()

@@ -79,5 +79,5 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
     (folder / "dev.jsonl").write_text("\n".join(lines))
     manifest = read_json(folder / "manifest.json")
     write_json(folder / "manifest.json", manifest | {"sha256": manifest["sha256"] | {"dev": sha256(folder / "dev.jsonl")}})
-    with pytest.raises(InputError, match=r"dev\.jsonl:3: wanted the fields id, document, text"):
+    with pytest.raises(InputError, match=r"dev\.jsonl:3: expected the fields id, document, text"):
         load_task(folder)

@@ -34,7 +34,7 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
     symbol.
     """
     if not 8 <= terms <= len(TOP) + len(SITES) * len(FORMS):
-        raise ValueError(f"terms: wanted 8 to {len(TOP) + len(SITES) * len(FORMS)}, got {terms}")
+        raise ValueError(f"terms: expected 8 to {len(TOP) + len(SITES) * len(FORMS)}, got {terms}")
     draw = random.Random(seed)
     labels = [f"{site} {form}".capitalize() for form in FORMS for site in SITES]
     draw.shuffle(labels)

@@ -280,7 +280,7 @@ def test_an_export_is_all_that_is_needed_and_nothing_else_is_loaded(trained: Cal
         load(copy)
     for place, name in (("head", "models.finetune.torch.load"), ("head", "os.system"), ("model", "models.finetune.np.load")):
         write_json(copy / "manifest.json", manifest | {"checksums": {}, place: manifest[place] | {"class_path": name}})
-        with pytest.raises(InputError, match=r"not defined in models|wanted models"):
+        with pytest.raises(InputError, match=r"not defined in models|expected models"):
             load(copy)
 
 

@@ -134,5 +134,5 @@ def test_a_broken_source_leaves_the_old_graph(tmp_path, capsys):
     assert build.main(["obo", str(source), "--out", str(out)]) == 0
     fake_obo.write_text(source, fake_obo.TEXT.replace("is_a: X:0000001 ! the same again", "is_a:"))
     assert build.main(["obo", str(source), "--out", str(out)]) == 2
-    assert "x.obo:28: wanted `is_a: ID ! name`" in capsys.readouterr().err
+    assert "x.obo:28: expected `is_a: ID ! name`" in capsys.readouterr().err
     assert KnowledgeGraph.load(out).counts()["entities"] == 3

@@ -104,7 +104,7 @@ def test_script(text, share, answer):
 
 @pytest.mark.parametrize("wrong", [{"shortest": 0}, {"shortest": 30, "longest": 20}, {"chinese": 1.1}])
 def test_bad_settings(wrong):
-    with pytest.raises(InputError, match="wanted 1 <= shortest <= longest"):
+    with pytest.raises(InputError, match="expected 1 <= shortest <= longest"):
         kept(["病"], **wrong)
 
 
@@ -131,7 +131,7 @@ def test_folders_tables_and_encodings(tmp_path):
     (folder / "a.csv").rename(tmp_path / "only" / "a.csv")
     assert len(list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", ["ask"]))) == 2
     for columns, message in (([], "--columns, which of them are the text; it has department, title, ask"),
-                             (["answer"], "wanted the column answer")):  # fmt: skip
+                             (["answer"], "expected the column answer")):  # fmt: skip
         with pytest.raises(InputError, match=message):
             list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", columns))
     with pytest.raises(InputError, match=r"b\.txt:1: not utf-8 text"):
@@ -142,7 +142,7 @@ def test_folders_tables_and_encodings(tmp_path):
         (tmp_path / "none").mkdir()
         list(cleaning.files([tmp_path / "none"]))
     (tmp_path / "only" / "a.csv").write_text("ask\na,b\n")
-    with pytest.raises(InputError, match=r"a\.csv:2: wanted 1 columns, got 2"):
+    with pytest.raises(InputError, match=r"a\.csv:2: expected 1 columns, got 2"):
         list(cleaning.texts(cleaning.files([tmp_path / "only"]), columns=["ask"]))
 
 

@@ -122,7 +122,7 @@ class Runs:
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_a_pickle_that_would_run_code_runs_nothing(tmp_path, protocol):
     (tmp_path / "cmekg.pkl").write_bytes(pickle.dumps({"药": {"成份": [Runs(tmp_path / "ran")]}}, protocol))
-    with pytest.raises(InputError, match=r"cmekg\.pkl: wanted a pickle .*wants to run \w+\.system; nothing was run"):
+    with pytest.raises(InputError, match=r"cmekg\.pkl: expected a pickle .*wants to run \w+\.system; nothing was run"):
         cmekg.read(tmp_path / "cmekg.pkl")
     assert not (tmp_path / "ran").exists()
 
@@ -139,13 +139,13 @@ def test_a_pickle_that_refers_elsewhere_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("value", "message"), [
-    (["药"], "the whole: wanted a dictionary of heads, got list"),
-    ({3: {}}, "head 3: wanted a name, got int"),
-    ({" ": {}}, "head ' ': wanted a name"),
-    ({"药": ["成份"]}, "head '药': wanted a dictionary of predicates, got list"),
-    ({"药": {"": ["糖"]}}, "head '药', predicate '': wanted a name"),
-    ({"药": {"成份": "糖"}}, "head '药', predicate '成份': wanted a list of tails, got str"),
-    ({"药": {"成份": ["糖", None]}}, "head '药', predicate '成份': wanted strings as tails, got NoneType"),
+    (["药"], "the whole: expected a dictionary of heads, got list"),
+    ({3: {}}, "head 3: expected a name, got int"),
+    ({" ": {}}, "head ' ': expected a name"),
+    ({"药": ["成份"]}, "head '药': expected a dictionary of predicates, got list"),
+    ({"药": {"": ["糖"]}}, "head '药', predicate '': expected a name"),
+    ({"药": {"成份": "糖"}}, "head '药', predicate '成份': expected a list of tails, got str"),
+    ({"药": {"成份": ["糖", None]}}, "head '药', predicate '成份': expected strings as tails, got NoneType"),
 ])  # fmt: skip
 def test_broken_shapes_are_named(tmp_path, value, message):
     (tmp_path / "cmekg.pkl").write_bytes(pickle.dumps(value))
@@ -157,7 +157,7 @@ def test_cut_and_missing_files(tmp_path):
     file = fake.write(tmp_path)
     for content in (file.read_bytes()[:200], b"", b"no pickle at all", b"\x80\x04]\x94]\x94b."):
         file.write_bytes(content)
-        with pytest.raises(InputError, match=r"cmekg\.pkl: wanted a pickle of .* it is cut or no pickle"):
+        with pytest.raises(InputError, match=r"cmekg\.pkl: expected a pickle of .* it is cut or no pickle"):
             cmekg.read(file)
     with pytest.raises(InputError, match=r"none\.pkl: missing"):
         cmekg.read(tmp_path / "none.pkl")
@@ -185,5 +185,5 @@ def test_the_commands(tmp_path):
 ])  # fmt: skip
 def test_opcodes_of_a_broken_pickle_are_one_error(tmp_path, content):
     (tmp_path / "cmekg.pkl").write_bytes(content)
-    with pytest.raises(InputError, match=r"cmekg\.pkl: .*wanted"):
+    with pytest.raises(InputError, match=r"cmekg\.pkl: .*expected"):
         cmekg.parsed(tmp_path / "cmekg.pkl")

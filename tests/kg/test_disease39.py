@@ -45,10 +45,10 @@ def test_an_alias_that_is_listed_as_something_else_keeps_that_type(tmp_path):
 
 
 @pytest.mark.parametrize(("row", "header", "message"), [
-    ("甲,乙", fake.HEADER, r"csv\.gz:2: wanted 20 columns, got 2"),
+    ("甲,乙", fake.HEADER, r"csv\.gz:2: expected 20 columns, got 2"),
     (" ,,,,,,,,,,,,,,,,,,,", fake.HEADER, r"csv\.gz:2: name is empty"),
     ('甲,"乙"丙,,,,,,,,,,,,,,,,,,', fake.HEADER, r"csv\.gz:2: not valid CSV"),
-    ("甲,乙", "name,alias", r"csv\.gz:1: wanted the columns .*part is missing"),
+    ("甲,乙", "name,alias", r"csv\.gz:1: expected the columns .*part is missing"),
 ])  # fmt: skip
 def test_broken(tmp_path, row, header, message):
     with pytest.raises(InputError, match=message):

@@ -52,8 +52,8 @@ def test_a_table_of_another_graph_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("two 3\n", r":1: wanted 'n d'"),
-        ("2 2\na 1 2\nb 1\n", ":3: wanted an id and 2 values, got 1"),
+        ("two 3\n", r":1: expected 'n d'"),
+        ("2 2\na 1 2\nb 1\n", ":3: expected an id and 2 values, got 1"),
         ("1 2\na 1 x\n", ":2: could not convert string to float: 'x'"),
         ("3 2\na 1 2\n", "promises 3 vectors, the file has 1"),
     ],

@@ -83,7 +83,7 @@ def test_bad_tables(changes, message):
 
 def test_wrong_columns():
     one = graph()
-    with pytest.raises(InputError, match=r"triples: wanted the columns \['head', 'relation', 'tail'\], got"):
+    with pytest.raises(InputError, match=r"triples: expected the columns \['head', 'relation', 'tail'\], got"):
         KnowledgeGraph(one.entities, one.names, one.definitions, one.triples.select(["head", "tail", "relation"]))
 
 
@@ -127,7 +127,7 @@ def test_load_names_what_is_wrong_with_the_manifest(tmp_path):
     folder = graph().save(tmp_path / "g")
     manifest = read_json(folder / "manifest.json")
     for broken, message in [
-        ({**manifest, "format": 99}, "format 99, wanted 1"),
+        ({**manifest, "format": 99}, "format 99, expected 1"),
         ({k: v for k, v in manifest.items() if k != "sha256"}, "key 'sha256' is missing"),
     ]:
         write_json(folder / "manifest.json", broken)
@@ -269,7 +269,7 @@ def test_digests(tmp_path):
 def test_a_manifest_that_is_none_is_one_error(tmp_path, manifest):
     folder = graph().save(tmp_path / "g")
     (folder / "manifest.json").write_text(manifest)
-    with pytest.raises(InputError, match=r"manifest\.json: (wanted|not valid)"):
+    with pytest.raises(InputError, match=r"manifest\.json: (expected|not valid)"):
         KnowledgeGraph.load(folder)
 
 

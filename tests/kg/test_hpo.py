@@ -86,12 +86,12 @@ def test_fake_differs_by_seed(tmp_path):
 
 
 @pytest.mark.parametrize(("file", "old", "new", "message"), [
-    ("phenotype.hpoa", "OMIM:100002\tSyndrome 2\t\t", "OMIM:100002\tSyndrome 2\t", r"a:9: wanted 12 columns.*got 11"),
-    ("phenotype.hpoa", "OMIM:100002\tSyndrome 2\t\tHP:", "OMIM:100002\tSyndrome 2\t\tHQ:", r"a:9: wanted hpo_id.*HQ"),
-    ("phenotype.hpoa", "\tI\t", "\tQ\t", r"hpoa:8: wanted aspect like .*'Q'"),
-    ("phenotype.hpoa", "\taspect\t", "\tkind\t", r"hpoa:3: wanted a header with .*; aspect missing"),
-    ("genes_to_phenotype.txt", "2\tGENE2", "two\tGENE2", r"phenotype\.txt:4: wanted ncbi_gene_id.*'two'"),
-    ("hp.obo", "name: Mode", "nam Mode", r"hp\.obo:\d+: wanted `tag: value`"),
+    ("phenotype.hpoa", "OMIM:100002\tSyndrome 2\t\t", "OMIM:100002\tSyndrome 2\t", r"a:9: expected 12 columns.*got 11"),
+    ("phenotype.hpoa", "OMIM:100002\tSyndrome 2\t\tHP:", "OMIM:100002\tSyndrome 2\t\tHQ:", r"a:9: expected hpo_id.*HQ"),
+    ("phenotype.hpoa", "\tI\t", "\tQ\t", r"hpoa:8: expected aspect like .*'Q'"),
+    ("phenotype.hpoa", "\taspect\t", "\tkind\t", r"hpoa:3: expected a header with .*; aspect missing"),
+    ("genes_to_phenotype.txt", "2\tGENE2", "two\tGENE2", r"phenotype\.txt:4: expected ncbi_gene_id.*'two'"),
+    ("hp.obo", "name: Mode", "nam Mode", r"hp\.obo:\d+: expected `tag: value`"),
 ])  # fmt: skip
 def test_broken(tmp_path, file, old, new, message):
     fake.write(tmp_path)

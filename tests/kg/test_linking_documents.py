@@ -98,11 +98,11 @@ def passage(text: str, offset: int | str = 0, mention: tuple[int, int, str] | No
 GOOD = line(id="1", text="a cat")
 BAD = {
     "cut": ("x.jsonl", GOOD + GOOD[:9], r"x\.jsonl:2: not valid JSON"),
-    "array": ("x.jsonl", "[]\n", r"x\.jsonl:1: wanted a JSON object"),
-    "no id": ("x.jsonl", GOOD + line(text="a"), r"x\.jsonl:2: wanted an id under id, _id or pmid"),
-    "no text": ("x.jsonl", line(id="1"), r"x\.jsonl:1: wanted a string under text"),
+    "array": ("x.jsonl", "[]\n", r"x\.jsonl:1: expected a JSON object"),
+    "no id": ("x.jsonl", GOOD + line(text="a"), r"x\.jsonl:2: expected an id under id, _id or pmid"),
+    "no text": ("x.jsonl", line(id="1"), r"x\.jsonl:1: expected a string under text"),
     "surrogate": ("x.jsonl", line(id="1", text="\ud800"), r"x\.jsonl:1: half a surrogate pair"),
-    "mentions": ("x.jsonl", line(id="1", text="a", mentions=["b"]), r"x\.jsonl:1: wanted a list of objects"),
+    "mentions": ("x.jsonl", line(id="1", text="a", mentions=["b"]), r"x\.jsonl:1: expected a list of objects"),
     "outside": (
         "x.jsonl",
         line(id="1", text="a cat", mentions=[{"start": 2, "end": 6, "entity": "C"}]),
@@ -122,23 +122,23 @@ BAD = {
     "empty": ("x.jsonl", line(id="1", text=" "), r"x\.jsonl:1: document '1' has no text\. .*--empty skip"),
     "blank line": ("x.txt", "a\n\nb\n", r"x\.txt:2: document 'x:2' has no text"),
     "not utf-8": ("x.txt", b"ok\n\xff\n", r"x\.txt:2: not utf-8"),
-    "no abstract": ("x.pubtator", "1|t|a\n\n2|t|b\n", r"x\.pubtator:1: wanted a line"),
-    "no blank line": ("x.pubtator", "1|t|a\n1|a|b\n2|t|c\n2|a|d\n", r"x\.pubtator:3: wanted an annotation of"),
-    "no bioc": ("x.bioc.xml", "<PubmedArticleSet/>", r"x\.bioc\.xml:1: wanted a BioC collection"),
+    "no abstract": ("x.pubtator", "1|t|a\n\n2|t|b\n", r"x\.pubtator:1: expected a line"),
+    "no blank line": ("x.pubtator", "1|t|a\n1|a|b\n2|t|c\n2|a|d\n", r"x\.pubtator:3: expected an annotation of"),
+    "no bioc": ("x.bioc.xml", "<PubmedArticleSet/>", r"x\.bioc\.xml:1: expected a BioC collection"),
     "bioc cut": ("x.xml", bioc("<passage><offset>0</offset><text>a")[:-30], r"x\.xml:1: broken XML"),
     "bioc entity": ("x.xml", "<!DOCTYPE c [<!ENTITY a 'b'>]>" + bioc(""), r"declares the XML entity 'a'"),
     "bioc no id": ("x.xml", "<collection>\n<document></document></collection>", r"x\.xml:2: this document has no id"),
     "bioc no offset": ("x.xml", bioc("<passage><text>a</text></passage>"), r"document 7: a passage without an offset"),
-    "bioc offset": ("x.xml", bioc(passage("a", "-1")), r"wanted a number under offset, 0 or more, got '-1'"),
+    "bioc offset": ("x.xml", bioc(passage("a", "-1")), r"expected a number under offset, 0 or more, got '-1'"),
     "bioc overlap": ("x.xml", bioc(passage("abc") + passage("d", 2)), r"offset 2 begins before the end .* \(3\)"),
     "bioc outside": ("x.xml", bioc(passage("abc", 0, (1, 9, ""))), r"x\.xml:1: mention \[1, 10\) is outside"),
     "bioc surface": ("x.xml", bioc(passage("abc", 0, (1, 2, "no"))), r"covers 'bc', the file says 'no'"),
-    "bioc json": ("x.bioc.json", '{"documents": [{"id": "1"}]}', r"x\.bioc\.json: document 1: wanted an object with an id"),
-    "bioc json list": ("x.bioc.json", '{"a": 1}', r"wanted a list of objects, or an object with one under documents"),
+    "bioc json": ("x.bioc.json", '{"documents": [{"id": "1"}]}', r"x\.bioc\.json: document 1: expected an object with an id"),
+    "bioc json list": ("x.bioc.json", '{"a": 1}', r"expected a list of objects, or an object with one under documents"),
     "bioc json passage": ("x.bioc.json", '[{"id": 1, "passages": ["a"]}]', r"document 1 \(1\): not as BioC has it"),
     "bioc json cut": ("x.bioc.json", '{"documents": [', r"x\.bioc\.json:1: the list does not end"),
     "bioc as lines": ("x.json", '{"documents": []}', r"x\.json:1: this is BioC in JSON\. Give --format biocjson"),
-    "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: wanted id, start, end"),
+    "few columns": ("x.pubtator", "1|t|a\n1|a|b\n1\t0\t1\n", r"x\.pubtator:3: expected id, start, end"),
     "pubtator surface": ("x.pubtator", "1|t|cat\n1|a|b\n1\t0\t3\tdog\tT\tC\n", r"x\.pubtator:3: mention \[0, 3\)"),
     "cut xml": ("x.xml", "<PubmedArticleSet>\n<PubmedArticle>", r"x\.xml:2: broken XML"),
     "bomb": (
@@ -215,11 +215,11 @@ def test_bioc_keeps_the_files_offsets(tmp_path):
 
 TEXT = "1|t|cat\n1|a|b\n"
 MORE = {
-    "negative start": ("x.pubtator", TEXT + "1\t-1\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
-    "decimal start": ("x.pubtator", TEXT + "1\t12.0\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
-    "long start": ("x.pubtator", TEXT + f"1\t{'9' * 5000}\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
-    "no start": ("x.pubtator", TEXT + "1\t\t3\tcat\tT\tC\n", r"x\.pubtator:3: wanted a number under start"),
-    "cut abstract": ("x.pubtator", "1|t|cat\n1|a", r"x\.pubtator:1: wanted a line"),
+    "negative start": ("x.pubtator", TEXT + "1\t-1\t3\tcat\tT\tC\n", r"x\.pubtator:3: expected a number under start"),
+    "decimal start": ("x.pubtator", TEXT + "1\t12.0\t3\tcat\tT\tC\n", r"x\.pubtator:3: expected a number under start"),
+    "long start": ("x.pubtator", TEXT + f"1\t{'9' * 5000}\t3\tcat\tT\tC\n", r"x\.pubtator:3: expected a number under start"),
+    "no start": ("x.pubtator", TEXT + "1\t\t3\tcat\tT\tC\n", r"x\.pubtator:3: expected a number under start"),
+    "cut abstract": ("x.pubtator", "1|t|cat\n1|a", r"x\.pubtator:1: expected a line"),
     "number as mention": (
         "x.jsonl",
         line(id="1", text="a cat", mentions=[{"start": 2, "end": 5, "entity": "C", "mention": 7}]),
@@ -245,7 +245,7 @@ MORE = {
     "passage of no text": (
         "x.bioc.json",
         '[{"id": 1, "passages": [{"offset": 0, "text": ["a"]}]}]',
-        r"wanted a string as the text",
+        r"expected a string as the text",
     ),
 }  # fmt: skip
 

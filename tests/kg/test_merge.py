@@ -158,6 +158,6 @@ def test_the_command(tmp_path, capsys):
     command[0], command[1] = command[1], command[0]
     assert merge.main(command) == 0 and "is there already" not in capsys.readouterr().out
     assert merge.main([str(tmp_path / "one"), "--out", str(tmp_path / "x")]) == 2
-    assert "wanted two or more graphs" in capsys.readouterr().err
+    assert "expected two or more graphs" in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
         merge.merge([tmp_path / "one", tmp_path / "none"], tmp_path / "x")

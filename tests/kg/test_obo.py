@@ -64,13 +64,13 @@ def test_curie():
 
 
 BROKEN = {
-    "no end quote": ('synonym: "minor thing" EXACT []', 'synonym: "minor thing EXACT []', r"wanted `synonym"),
-    "unknown scope": ('"minor thing" EXACT', '"minor thing" EXAKT', r"wanted a scope .*EXAKT"),
-    "no tag": ("is_a: X:0000001 {source", "X 0000001 {source", r"wanted `tag: value`"),
-    "no target": ("relationship: part_of X:0000003 {", "relationship: part_of {", r"wanted `relationship"),
-    "id twice": ("id: X:0000003", "id: X:0000002", r"wanted one new id"),
-    "no id": ("id: X:0000003\n", "", r"wanted the term's `id:`"),
-    "stanza": ("[Typedef]", "[Typedef", r"wanted a stanza"),
+    "no end quote": ('synonym: "minor thing" EXACT []', 'synonym: "minor thing EXACT []', r"expected `synonym"),
+    "unknown scope": ('"minor thing" EXACT', '"minor thing" EXAKT', r"expected a scope .*EXAKT"),
+    "no tag": ("is_a: X:0000001 {source", "X 0000001 {source", r"expected `tag: value`"),
+    "no target": ("relationship: part_of X:0000003 {", "relationship: part_of {", r"expected `relationship"),
+    "id twice": ("id: X:0000003", "id: X:0000002", r"expected one new id"),
+    "no id": ("id: X:0000003\n", "", r"expected the term's `id:`"),
+    "stanza": ("[Typedef]", "[Typedef", r"expected a stanza"),
 }
 
 
@@ -88,7 +88,7 @@ def test_other_broken_files(tmp_path):
         obo.read(fake.write_text(tmp_path / "x.obo", "format-version: 1.2\n"))
     with pytest.raises(InputError, match=r"cut\.obo:4: this \[Term\] has no `id:`"):
         obo.read(fake.write_text(tmp_path / "cut.obo", "[Term]\nid: X:1\n\n[Term]\n"))
-    with pytest.raises(InputError, match=r"wanted an \.obo or \.json file"):
+    with pytest.raises(InputError, match=r"expected an \.obo or \.json file"):
         obo.read(tmp_path / "x.owl")
     with pytest.raises(InputError, match="no such file"):
         obo.read(tmp_path / "none.obo")
@@ -108,8 +108,8 @@ def test_broken_json(tmp_path):
         obo.read(path)
     for breaking, message in [
         (lambda g: g["nodes"][2].pop("id"), r"graphs\[0\]\.nodes\[2\]: the key 'id'"),
-        (lambda g: g["nodes"][2].update(meta=[]), r"node .*X_0000003: wanted dict under 'meta', got list"),
-        (lambda g: g["nodes"][1]["meta"]["synonyms"][0].update(pred="hasOddSynonym"), "X_0000002: wanted has.*Odd"),
+        (lambda g: g["nodes"][2].update(meta=[]), r"node .*X_0000003: expected dict under 'meta', got list"),
+        (lambda g: g["nodes"][1]["meta"]["synonyms"][0].update(pred="hasOddSynonym"), "X_0000002: expected has.*Odd"),
         (lambda g: g["nodes"].append(g["nodes"][0]), "X_0000001: the id stands twice"),
         (lambda g: g["edges"][3].pop("obj"), r"graphs\[0\]\.edges\[3\]: the key 'obj'"),
     ]:  # fmt: skip

@@ -119,7 +119,7 @@ def test_start() -> None:
     assert start(4) == pytest.approx([0.25] * 4)
     assert start(2, np.array([0.0, 0.0])) == pytest.approx([0.5, 0.5])
     assert start(3, np.array([3.0, 1.0, 0.0])) == pytest.approx(np.array([3 / 4, 1 / 4, 1 / 3]) * 3 / 4)
-    with pytest.raises(InputError, match="wanted 3 numbers"):
+    with pytest.raises(InputError, match="expected 3 numbers"):
         start(3, np.array([1.0, 2.0]))
     with pytest.raises(InputError, match="at least 0"):
         start(2, np.array([1.0, -2.0]))
@@ -288,8 +288,8 @@ def test_a_table_of_another_graph_or_a_changed_file_is_refused(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("e1 3\n", ":1: wanted 'id<TAB>count'"),
-        ("e1\t3\ne2\t-1\n", ":2: wanted 'id<TAB>count', a whole number"),
+        ("e1 3\n", ":1: expected 'id<TAB>count'"),
+        ("e1\t3\ne2\t-1\n", ":2: expected 'id<TAB>count', a whole number"),
         ("x\t3\n", ":1: unknown entity id 'x'"),
         ("e1\t3\ne1\t0\n", ":2: id 'e1' stands there twice"),
     ],

@@ -220,7 +220,7 @@ def test_bad_settings_and_nothing_left():
     with pytest.raises(InputError, match=r"no triple is left of 2: .*script': 2.*--foreign"):
         refine.refined(graph)
     for wrong in ({"longest": 0}, {"least": 0}, {"loose": 1.5}, {"share": -1}):
-        with pytest.raises(InputError, match="wanted longest and least of 1 or more"):
+        with pytest.raises(InputError, match="expected longest and least of 1 or more"):
             refine.refined(graph, **wrong)
 
 

@@ -84,10 +84,10 @@ def test_index_on_disk(tmp_path):
     again = Index.load(tmp_path / "i", made_of)
     assert torch.equal(again.vectors, vectors) and again.made_of == made_of
     for key, had in made_of.items():
-        message = rf"this index does not fit: its {key} is '{had}', wanted 'other'"
+        message = rf"this index does not fit: its {key} is '{had}', expected 'other'"
         with pytest.raises(InputError, match=message):
             Index.load(tmp_path / "i", made_of | {key: "other"})
-    with pytest.raises(InputError, match="its similarity is None, wanted 'dot'"):
+    with pytest.raises(InputError, match="its similarity is None, expected 'dot'"):
         Index.load(tmp_path / "i", made_of | {"similarity": "dot"})
     (tmp_path / "i/vectors.npy").write_bytes(b"x")
     with pytest.raises(InputError, match=re.escape("not the file its manifest describes")):
@@ -105,9 +105,9 @@ def test_index_on_disk(tmp_path):
 def test_what_search_refuses():
     with pytest.raises(InputError, match="no search backend 'annoy'; choose from: torch, flat, ivf, .*hnsw, auto"):
         Index(grid(3, 2, 0), backend="annoy")
-    with pytest.raises(InputError, match=r"wanted float32 or float16 vectors \(n, d\), got \(3,\)"):
+    with pytest.raises(InputError, match=r"expected float32 or float16 vectors \(n, d\), got \(3,\)"):
         Index(torch.zeros(3))
-    with pytest.raises(InputError, match=re.escape("wanted queries (q, 2), got (1, 3)")):
+    with pytest.raises(InputError, match=re.escape("expected queries (q, 2), got (1, 3)")):
         Index(grid(3, 2, 0)).search(torch.zeros(1, 3), 1)
     assert Index(grid(3, 2, 0)).search(torch.zeros(0, 2), 2).rows.shape == (0, 2)
 
@@ -187,7 +187,7 @@ def test_an_index_that_is_written_in_blocks_is_that_of_the_whole(tmp_path, backe
     files = sorted(p.name for p in (tmp_path / "a").iterdir())
     assert files == sorted(p.name for p in (tmp_path / "b").iterdir())
     assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
-    for shape, message in (((901, 16), "wanted 901 rows, got 900"), ((900, 8), r"wanted rows of 8 numbers, got \(70, 16\)")):
+    for shape, message in (((901, 16), "expected 901 rows, got 900"), ((900, 8), r"expected rows of 8 numbers, got \(70, 16\)")):
         with pytest.raises(ValueError, match=message):
             write(tmp_path / "c", blocks(), shape, MADE_OF)
     assert not (tmp_path / "c").exists()

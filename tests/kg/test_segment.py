@@ -214,7 +214,7 @@ def test_phrases_on_disk(tmp_path):
     write_phrases(tmp_path / "p.tsv", [("糖尿病", 3, 0.75)])
     assert list(read_phrases(tmp_path / "p.tsv")) == [("糖尿病", 3, 0.75)]
     (tmp_path / "p.tsv").write_text("phrase\tcount\tquality\n糖尿病\t3\t1.5\n")
-    with pytest.raises(InputError, match=r"p\.tsv:2: wanted phrase, count, quality"):
+    with pytest.raises(InputError, match=r"p\.tsv:2: expected phrase, count, quality"):
         list(read_phrases(tmp_path / "p.tsv"))
 
 
@@ -291,9 +291,9 @@ def test_cut_points_on_disk(tmp_path):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("", r"no cut points"),
-    ("a\tb\n", r":1: wanted the columns character, first"),
-    ("character\tfirst\tlast\texample\tkeep\tside\n性\t0\t0\t\tmaybe\tbehind\n", r":2: wanted one character"),
-    ("character\tfirst\tlast\texample\tkeep\tside\n性性\t0\t0\t\tyes\tbehind\n", r":2: wanted one character"),
+    ("a\tb\n", r":1: expected the columns character, first"),
+    ("character\tfirst\tlast\texample\tkeep\tside\n性\t0\t0\t\tmaybe\tbehind\n", r":2: expected one character"),
+    ("character\tfirst\tlast\texample\tkeep\tside\n性性\t0\t0\t\tyes\tbehind\n", r":2: expected one character"),
     ("character\tfirst\tlast\texample\tkeep\tside\n性\t0\t0\t\tyes\tbehind\n"
      "性\t0\t0\t\tyes\tbefore\n", r":3: '性' is kept twice"),
 ])  # fmt: skip
@@ -371,7 +371,7 @@ def test_a_lone_ending_is_joined(segmenter):
 
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 def test_no_name(segmenter, name):
-    with pytest.raises(InputError, match="wanted a name"):
+    with pytest.raises(InputError, match="expected a name"):
         segmenter.pieces(name)
 
 
@@ -389,7 +389,7 @@ def test_pieces_give_the_name(segmenter, name):
 
 @pytest.mark.parametrize("singles", [-0.1, 1.5])
 def test_singles(singles):
-    with pytest.raises(InputError, match="wanted a share"):
+    with pytest.raises(InputError, match="expected a share"):
         Segmenter([], {}, PhraseModel({}, 10), singles=singles)
 
 
@@ -421,9 +421,9 @@ def test_user_dictionary(tmp_path):
 
 
 @pytest.mark.parametrize(("raw", "message"), [
-    ("糖尿病\n高血压 a b\n".encode(), r"u\.txt:2: wanted a word"),
-    ("糖尿病 1 n 多\n".encode(), r"u\.txt:1: wanted a word"),
-    ("糖尿病 0\n".encode(), r"u\.txt:1: wanted a word"),
+    ("糖尿病\n高血压 a b\n".encode(), r"u\.txt:2: expected a word"),
+    ("糖尿病 1 n 多\n".encode(), r"u\.txt:1: expected a word"),
+    ("糖尿病 0\n".encode(), r"u\.txt:1: expected a word"),
     ("糖尿病\n".encode("gb18030"), r"u\.txt:1: not utf-8 text"),
 ])  # fmt: skip
 def test_broken_user_dictionary(tmp_path, raw, message):
@@ -509,10 +509,10 @@ def test_build_without_phrases(inputs, capsys):
 @pytest.mark.parametrize(("more", "message"), [
     ((), r"text\.txt:1: not utf-8 text"),
     (("--encoding", "gb99"), "no such encoding"),
-    (("--quality", "0"), "--quality 0.0: wanted"),
+    (("--quality", "0"), "--quality 0.0: expected"),
     (("--cut-points", "none.tsv"), "none.tsv: no such file"),
     (("--dictionary", "none.txt"), "none.txt: no such file"),
-    (("--encoding", "gb18030", "--singles", "2"), "singles 2.0: wanted a share"),
+    (("--encoding", "gb18030", "--singles", "2"), "singles 2.0: expected a share"),
 ])  # fmt: skip
 def test_build_refuses(inputs, capsys, more, message):
     assert main(command(inputs, *more)) == 2
@@ -538,7 +538,7 @@ def test_score_by_hand():
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("# none\n", "no names"), ("慢性||肝炎\n", r"r\.tsv:1: wanted a name"),
+    ("# none\n", "no names"), ("慢性||肝炎\n", r"r\.tsv:1: expected a name"),
     ("慢性|肝炎\n慢|性肝炎\n", r"r\.tsv:2: '慢性肝炎' is there twice"),
 ])  # fmt: skip
 def test_broken_reviewed(tmp_path, text, message):

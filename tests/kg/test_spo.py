@@ -29,7 +29,7 @@ def test_types_and_triples(tmp_path):
 @pytest.mark.parametrize("line", ["甲\t类别", "甲 类别 症状", "甲\t\t症状", "甲\t类别\t症状\t疾病"])
 def test_broken(tmp_path, line):
     (tmp_path / "x.spo").write_text(f"乙\t类别\t症状\n{line}\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"x\.spo:2: wanted subject, predicate, object"):
+    with pytest.raises(InputError, match=r"x\.spo:2: expected subject, predicate, object"):
         spo.read(tmp_path / "x.spo")
 
 

@@ -83,7 +83,7 @@ def test_several_files_and_other_column_names(tmp_path):
                         columns=("type=kind", "head=source", "relation=edge", "tail=target"))  # fmt: skip
     assert rows(graph.entities) == [("1", "one", "number"), ("2", "two", "number")]
     assert rows(graph.triples) == [("1", "below", "2"), ("2", "above", "1")]
-    with pytest.raises(InputError, match="--columns head: wanted ours=theirs"):
+    with pytest.raises(InputError, match="--columns head: expected ours=theirs"):
         tables.read(tmp_path, columns=("head",))
 
 
@@ -117,14 +117,14 @@ def test_encoding(tmp_path):
     ({"definitions.csv": 'id,text\nE1,"two\nlines"\nE7,b\n'}, r"definitions\.csv:4: unknown entity id 'E7'"),
     ({"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"}, r"entities\.csv:4: entity id 'E1' stands there twice"),
     ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
-    ({"entities.csv": "id,label\nE1,a\n"}, r"entities\.csv:2: wanted the columns id, name, got id, label"),
-    ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: wanted 3 columns .*got 2"),
+    ({"entities.csv": "id,label\nE1,a\n"}, r"entities\.csv:2: expected the columns id, name, got id, label"),
+    ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: expected 3 columns .*got 2"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
     ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
-    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Mend the line"),
+    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Fix the line"),
     ({"equivalences.csv": "head,tail\nE1,E7\n"}, r"equivalences\.csv:2: unknown entity id 'E7'"),
-    ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: wanted the columns head, tail"),
-    ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: wanted a JSON object"),
+    ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: expected the columns head, tail"),
+    ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: expected a JSON object"),
 ])  # fmt: skip
 def test_broken(tmp_path, files, message):
     with pytest.raises(InputError, match=message):
@@ -136,7 +136,7 @@ def test_nothing_there(tmp_path):
         tables.read(tmp_path)
     with pytest.raises(InputError, match=r"none\.csv: no such file"):
         tables.read(put(tmp_path, CSV), triples=("none.csv",))
-    with pytest.raises(InputError, match="--missing maybe: wanted error or add"):
+    with pytest.raises(InputError, match="--missing maybe: expected error or add"):
         tables.read(tmp_path, missing="maybe")
 
 

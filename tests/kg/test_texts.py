@@ -50,8 +50,8 @@ def test_nothing_is_said_of_a_relation_left_out(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["cmekg", "--share", "0"], "--share 0.0: wanted a share above 0 and at most 1"),
-        (["cmekg", "--share", "1.5"], "--share 1.5: wanted a share"),
+        (["cmekg", "--share", "0"], "--share 0.0: expected a share above 0 and at most 1"),
+        (["cmekg", "--share", "1.5"], "--share 1.5: expected a share"),
         (["hpo", "--without", "is_a"], "--without: the texts of 'hpo' are not made from relations"),
         (["disease39"], "source 'disease39' has no running text of its own"),
     ],

@@ -117,12 +117,12 @@ def test_empty(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("name", "text", "message"), [
-    ("x.tsv", "甲\t乙\n甲乙\n", r"x\.tsv:2: wanted a mention and its standard term"),
-    ("x.tsv", "甲\t\n", r"x\.tsv:1: wanted a mention"),
+    ("x.tsv", "甲\t乙\n甲乙\n", r"x\.tsv:2: expected a mention and its standard term"),
+    ("x.tsv", "甲\t\n", r"x\.tsv:1: expected a mention"),
     ("x.json", "[{", r"x\.json: not valid JSON"),
-    ("x.json", "{}", r"x\.json: wanted a list of objects"),
-    ("x.json", '[{"text": "甲", "normalized_result": "乙"}, {"text": "甲"}]', r"x\.json: object 2: wanted strings"),
-    ("x.json", "[3]", r"x\.json: object 1: wanted strings"),
+    ("x.json", "{}", r"x\.json: expected a list of objects"),
+    ("x.json", '[{"text": "甲", "normalized_result": "乙"}, {"text": "甲"}]', r"x\.json: object 2: expected strings"),
+    ("x.json", "[3]", r"x\.json: object 1: expected strings"),
 ])  # fmt: skip
 def test_broken_pairs(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)

@@ -264,9 +264,9 @@ def test_a_given_table_is_the_start(tmp_path: Path, runs: Path) -> None:
     assert made.manifest["settings"]["warm"] == EmbeddingTable.load(tmp_path / "e").manifest["sha256"]
     assert torch.allclose(made.entity, first.entity, atol=1e-5) and made.manifest["settings"]["warm_epochs"] == 0
     wrong = [
-        ({"dim": 8}, "vectors of 16, wanted dim 8"),
+        ({"dim": 8}, "vectors of 16, expected dim 8"),
         ({"seed": 1}, "has seen triples that TransR is scored on"),
-        ({"warm": str(tmp_path / "r")}, "wanted a TransE table"),
+        ({"warm": str(tmp_path / "r")}, "expected a TransE table"),
         ({"warm": str(tmp_path / "none")}, "no such file"),
         ({"relation_dim": 8}, "relation_dim 8: a TransE has relations of dim, 16"),
     ]

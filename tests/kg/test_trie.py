@@ -101,7 +101,7 @@ def test_forest(names, seed):
 
 def test_forest_refuses_what_is_no_leaf():
     for lists in ([[0], [4]], [[-1], [3]]):
-        with pytest.raises(InputError, match="candidates: leaves run from .* wanted 0 to 3"):
+        with pytest.raises(InputError, match="candidates: leaves run from .* expected 0 to 3"):
             small().forest(lists)
 
 
@@ -142,9 +142,9 @@ def test_what_build_refuses():
     refused("name 2 ('?') tokenises to nothing", holed, texts=texts)
     refused("name 2 tokenises to nothing", holed)
     refused("name 2 ('?') has 3 tokens, more than 2", texts=texts, max_length=2)
-    refused("name 2 ('?') has token 7; wanted 0 to 6", texts=texts, vocabulary=7)
+    refused("name 2 ('?') has token 7; expected 0 to 6", texts=texts, vocabulary=7)
     refused("5 names but 4 concepts; give one for each", concepts=CONCEPTS[:4])
-    refused("concepts run from -1 to 3; wanted 0 to 2**32 - 1", concepts=np.arange(-1, 4))
+    refused("concepts run from -1 to 3; expected 0 to 2**32 - 1", concepts=np.arange(-1, 4))
     refused("no name to build it from (0 given, 0 unusable)", [], np.zeros(0))
     refused("no name to build it from (2 given, 2 unusable)", [[], []], np.arange(2), skip=True)
     with pytest.raises(InputError, match="offsets must rise from 0 to the number of tokens, 3"):
@@ -168,7 +168,7 @@ def test_on_disk(tmp_path):
     assert again.forest([[2]]).concepts.tolist() == [2]
     plain = Trie.build(Ragged.of([[1]]), vocabulary=10)  # an empty array of further concepts
     assert len(Trie.load(plain.save(tmp_path / "plain"), "").others) == 0
-    with pytest.raises(InputError, match="made with 'bart:1234', wanted 'bart:9'"):
+    with pytest.raises(InputError, match="made with 'bart:1234', expected 'bart:9'"):
         Trie.load(folder, "bart:9")
     with pytest.raises(InputError, match=r"no trie here \(manifest\.json is missing\)"):
         Trie.load(tmp_path / "nothing", "")
@@ -208,9 +208,9 @@ def test_an_inconsistent_folder_is_refused(tmp_path):
 
     trie = small()
     refused("no trie of format 1", {"format": 2})
-    refused("tokens is uint16 (6,), wanted uint16 (7,)", {"nodes": 7})
-    refused("tokens is uint32 (6,), wanted uint16 (6,)", {}, tokens=trie.tokens.astype(np.uint32))
-    refused("concepts is uint32 (3,), wanted uint32 (4,)", {}, concepts=trie.concepts[:3])
+    refused("tokens is uint16 (6,), expected uint16 (7,)", {"nodes": 7})
+    refused("tokens is uint32 (6,), expected uint16 (6,)", {}, tokens=trie.tokens.astype(np.uint32))
+    refused("concepts is uint32 (3,), expected uint32 (4,)", {}, concepts=trie.concepts[:3])
     refused("do not form a tree", {}, starts=trie.starts[::-1].copy())
     refused("do not form a tree", {}, starts=np.array([1, 1, 1, 1, 1, 1, 6], np.uint32))
     refused("do not form a tree", {}, leaf_nodes=trie.leaf_nodes + np.uint32(1))

@@ -123,7 +123,7 @@ def test_missing_files(folder):
     assert set(graph.entities["type"].to_pylist()) == {""} and len(graph.definitions) == 0
     with pytest.raises(InputError, match="semantic_types needs MRSTY"):
         umls.read(folder, skip=("MRREL", "MRSTY"), semantic_types=("T109",))
-    with pytest.raises(InputError, match="--skip MRCONSO: wanted MRSTY, MRREL or MRDEF"):
+    with pytest.raises(InputError, match="--skip MRCONSO: expected MRSTY, MRREL or MRDEF"):
         umls.read(folder, skip=("MRCONSO",))
     (folder / "MRCONSO.RRF").unlink()
     with pytest.raises(InputError, match=r"MRCONSO\.RRF: missing"):
@@ -141,17 +141,17 @@ def test_filters_that_leave_nothing(folder):
 
 
 @pytest.mark.parametrize(("name", "line", "old", "new", "message"), [
-    ("MRCONSO", 3, "|ASA|0|N||", "|ASA", "wanted 18 columns.*got 14"),
-    ("MRCONSO", 3, "|ASA|0|N||", "|ASA|0|N|||", "wanted 18 columns.*got 19"),
-    ("MRCONSO", 8, "C0000002|", "C000002|", r"wanted CUI like C\\d\{7\}, got 'C000002'"),
-    ("MRCONSO", 8, "C0000002|", "D0000002|", r"wanted CUI like .*got 'D0000002'"),
-    ("MRCONSO", 8, "C0000002|", "C00000x2|", r"wanted CUI like .*got 'C00000x2'"),
-    ("MRCONSO", 11, "|S0000010|", "|Sx|", "wanted SUI like .*got 'Sx'"),
+    ("MRCONSO", 3, "|ASA|0|N||", "|ASA", "expected 18 columns.*got 14"),
+    ("MRCONSO", 3, "|ASA|0|N||", "|ASA|0|N|||", "expected 18 columns.*got 19"),
+    ("MRCONSO", 8, "C0000002|", "C000002|", r"expected CUI like C\\d\{7\}, got 'C000002'"),
+    ("MRCONSO", 8, "C0000002|", "D0000002|", r"expected CUI like .*got 'D0000002'"),
+    ("MRCONSO", 8, "C0000002|", "C00000x2|", r"expected CUI like .*got 'C00000x2'"),
+    ("MRCONSO", 11, "|S0000010|", "|Sx|", "expected SUI like .*got 'Sx'"),
     ("MRCONSO", 5, "Aspirin obsolete", "Aspirin \udcff", "not utf-8 text"),
-    ("MRSTY", 3, "|T184|", "|T18|", "wanted TUI like .*got 'T18'"),
-    ("MRREL", 2, "|C0000002|", "||", "wanted CUI2 like .*got ''"),
-    ("MRREL", 4, "|may_treat|", "|may|treat|", "wanted 16 columns.*got 17"),
-    ("MRDEF", 6, "C0000004", "4", "wanted CUI like .*got '4'"),
+    ("MRSTY", 3, "|T184|", "|T18|", "expected TUI like .*got 'T18'"),
+    ("MRREL", 2, "|C0000002|", "||", "expected CUI2 like .*got ''"),
+    ("MRREL", 4, "|may_treat|", "|may|treat|", "expected 16 columns.*got 17"),
+    ("MRDEF", 6, "C0000004", "4", "expected CUI like .*got '4'"),
 ])  # fmt: skip
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_broken_row(tmp_path, name, line, old, new, message, end):
@@ -171,10 +171,10 @@ def test_empty_line_and_broken_row_far_into_a_file(tmp_path, monkeypatch):
     folder = fake.write_large(tmp_path, names=900, relations=5000, concepts=100)
     text = (folder / "MRREL.RRF").read_text().splitlines(keepends=True)
     (folder / "MRREL.RRF").write_text("".join([*text[:4000], "\n", *text[4000:]]))
-    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: wanted 16 columns"):
+    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: expected 16 columns"):
         umls.read(folder, skip=("MRDEF",))
     (folder / "MRREL.RRF").write_text("".join([*text[:4000], text[4000][:30]]))
-    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: wanted 16 columns"):  # a file that was cut
+    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: expected 16 columns"):  # a file that was cut
         umls.read(folder, skip=("MRDEF",))
 
 

@@ -63,10 +63,10 @@ def test_texts(tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"symptoms": "咳嗽"}, r"key '0', symptom_data symptoms: wanted a list of strings, got '咳嗽'"),
-    ({"inspect_info": [1]}, r"key '0', inspect_info: wanted a list of strings"),
-    ({"name": " "}, r"key '0', gaishu_info, name: wanted a disease's name, got ' '"),
-    ({"food_info": []}, r"key '0', food_info: wanted an object, got"),
+    ({"symptoms": "咳嗽"}, r"key '0', symptom_data symptoms: expected a list of strings, got '咳嗽'"),
+    ({"inspect_info": [1]}, r"key '0', inspect_info: expected a list of strings"),
+    ({"name": " "}, r"key '0', gaishu_info, name: expected a disease's name, got ' '"),
+    ({"food_info": []}, r"key '0', food_info: expected an object, got"),
 ])  # fmt: skip
 def test_broken_records(tmp_path, changes, message):
     folder = fake.write(tmp_path, [fake.record("病", **changes), fake.record("二")])
@@ -76,7 +76,7 @@ def test_broken_records(tmp_path, changes, message):
 
 def test_broken_texts(tmp_path):
     folder = fake.write(tmp_path, [fake.record("病", cause_info=3), fake.record("二")])
-    with pytest.raises(InputError, match="cause_info: wanted text, got '3'"):
+    with pytest.raises(InputError, match="cause_info: expected text, got '3'"):
         list(xywy.texts(folder))
 
 
@@ -91,10 +91,10 @@ def test_broken_files(tmp_path):
     with pytest.raises(InputError, match=r"medical_0\.json:1: not utf-8 text"):
         xywy.read(folder)
     (folder / "medical_0.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match=r"medical_0\.json: wanted .* got list"):
+    with pytest.raises(InputError, match=r"medical_0\.json: expected .* got list"):
         xywy.read(folder)
     (folder / "medical_0.json").write_text(json.dumps({"0": "病"}), encoding="utf-8")
-    with pytest.raises(InputError, match="key '0': wanted an object"):
+    with pytest.raises(InputError, match="key '0': expected an object"):
         xywy.read(folder)
 
 
@@ -102,7 +102,7 @@ def test_broken_archives(tmp_path):
     archive = fake.write_archive(tmp_path)
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"tar\.gz: wanted a folder or a \.tar\.gz; it is cut or no archive"):
+    with pytest.raises(InputError, match=r"tar\.gz: expected a folder or a \.tar\.gz; it is cut or no archive"):
         xywy.read(archive)
     archive.write_bytes(b"no archive")
     with pytest.raises(InputError, match="it is cut or no archive"):

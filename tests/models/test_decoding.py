@@ -352,7 +352,7 @@ def test_candidates(rule):
         assert_same(named(trie, found[row]), named(trie_of(some), own))
     assert constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, finish_rule=rule) == [[]] * 5
     assert constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, renormalised=True) == [[]] * 5
-    with pytest.raises(InputError, match=f"leaves run from 2 to {len(names)}; wanted 0 to {len(names) - 1}"):
+    with pytest.raises(InputError, match=f"leaves run from 2 to {len(names)}; expected 0 to {len(names) - 1}"):
         constrained_search(model, trie, ids, mask, prompts, candidates=[[2], [len(names)], [], [], []])
     with pytest.raises(InputError, match="5 mentions but 1 lists of candidates"):
         constrained_search(model, trie, ids, mask, prompts, candidates=[[2]])
@@ -440,7 +440,7 @@ def test_what_the_search_refuses():
 
     refused("no finish rule 'first'; choose from: best, transformers, fairseq", finish_rule="first")
     refused("no score 'max'; choose from: sum, mean, name", score="max")
-    refused("wanted 1 beam or more, got 0", beams=0)
+    refused("expected 1 beam or more, got 0", beams=0)
     refused("training mode", model=BartForConditionalGeneration(bart().config))
     refused("the trie's vocabulary has 60 tokens, the model's 30", model=bart(vocabulary=30))
     refused("and a prompt each, got", ids, mask, prompts[:1])
@@ -448,5 +448,5 @@ def test_what_the_search_refuses():
     long = torch.full((2, 41), 5)
     refused("a context of 41 tokens; the encoder takes 40", long, torch.ones_like(long), prompts)
     refused("a context without tokens", ids, torch.zeros_like(mask), prompts)
-    refused("prompt 1 has 0 tokens; wanted 1 to 39", ids, mask, [prompts[0], []])
-    refused("prompt 0 has 40 tokens; wanted 1 to 39", ids, mask, [[EOS] * 40, prompts[1]])
+    refused("prompt 1 has 0 tokens; expected 1 to 39", ids, mask, [prompts[0], []])
+    refused("prompt 0 has 40 tokens; expected 1 to 39", ids, mask, [[EOS] * 40, prompts[1]])

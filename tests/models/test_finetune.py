@@ -258,7 +258,7 @@ def test_what_is_refused(tmp_path: Path, encoder: str) -> None:
 
     with pytest.raises(InputError, match="this encoder takes at most 128 tokens"):
         model_on("ner", length=500)
-    with pytest.raises(InputError, match=r"shutil\.rmtree: wanted models"):
+    with pytest.raises(InputError, match=r"shutil\.rmtree: expected models"):
         model_on("ner", load="shutil.rmtree")
     with pytest.raises(InputError, match="metric acc1: a ner task has entity_f1"):
         model_on("ner", metric="acc1")

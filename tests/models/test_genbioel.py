@@ -222,12 +222,12 @@ def test_a_new_bart_has_the_sizes_asked_for(fake_genbioel: Folders) -> None:
 
 def test_bad_settings(fake_genbioel: Folders, tmp_path: Path) -> None:
     for settings_, message in (
-        ({"encoder": None, "hidden": 30, "heads": 4}, "hidden 30: wanted a multiple of heads, 4"),
+        ({"encoder": None, "hidden": 30, "heads": 4}, "hidden 30: expected a multiple of heads, 4"),
         ({"encoder": None, "positions": 32}, "32 positions, but the data has 64"),
         ({"encoder": str(tmp_path)}, "neither a folder with config.json and weights nor a model"),
-        ({"encoder": str(bert.write(tmp_path / "bert", ["a"]))}, "a bert model; wanted a BART"),
-        ({"attention": "flash"}, "attention 'flash': wanted one of sdpa, eager"),
-        ({"smoothing": 1.0}, "smoothing 1.0: wanted 0 or more, below 1"),
+        ({"encoder": str(bert.write(tmp_path / "bert", ["a"]))}, "a bert model; expected a BART"),
+        ({"attention": "flash"}, "attention 'flash': expected one of sdpa, eager"),
+        ({"smoothing": 1.0}, "smoothing 1.0: expected 0 or more, below 1"),
     ):
         with pytest.raises(InputError, match=message):
             module(fake_genbioel, **settings_)

@@ -353,7 +353,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"text_layers": 4}, "text_layers 4: wanted 1 to 3"),
+        ({"text_layers": 4}, "text_layers 4: expected 1 to 3"),
         ({"encoder": "nowhere/at-all"}, "neither a folder"),
         ({"entities": "nowhere"}, "no embedding table here"),
     ],

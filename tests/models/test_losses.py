@@ -84,5 +84,5 @@ def test_bf16_autocast_does_not_change_the_answer() -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="wanted \\(M, d\\) and \\(E, d\\)"):
+    with pytest.raises(ValueError, match="expected \\(M, d\\) and \\(E, d\\)"):
         entity_softmax(torch.zeros(2, 3), torch.zeros(5, 4))

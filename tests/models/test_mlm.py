@@ -135,7 +135,7 @@ def test_validation_counts(fake_mlm: Folders) -> None:
 
 
 def test_bad_settings(fake_mlm: Folders, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="hidden 30: wanted a multiple of heads, 4"):
+    with pytest.raises(InputError, match="hidden 30: expected a multiple of heads, 4"):
         new_bert(10, 1, 30, 4, 60, 16)
     with pytest.raises(InputError, match="tokens, but the data has"):
         module(fake_mlm, encoder=str(bert.write(tmp_path / "b", ["zebra"])))

@@ -246,9 +246,9 @@ def test_the_head_in_parts_is_the_whole_head(seed: int, columns: int, rows: int,
 
 def test_bad_input() -> None:
     lm = of(bert())
-    with pytest.raises(InputError, match="query 1: wanted one mask, got 2"):
+    with pytest.raises(InputError, match="query 1: expected one mask, got 2"):
         fillings(lm, [PROMPT, [MASK, MASK]], MASK, 1)
-    with pytest.raises(InputError, match="wanted one mask, got 0"):
+    with pytest.raises(InputError, match="expected one mask, got 0"):
         fillings(lm, [[2, 3]], MASK, 1)
     with pytest.raises(InputError, match="query 0: 41 tokens with 2 masks, but the encoder has 40 positions"):
         fillings(lm, [[MASK] + [2] * 39], MASK, 2)

@@ -395,17 +395,17 @@ def test_validation_finds_the_nearest_name(fake_sapbert: Folders) -> None:
 
 
 def test_bad_settings(fake_sapbert: Folders, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="pooling 'max': wanted one of cls, mean"):
+    with pytest.raises(InputError, match="pooling 'max': expected one of cls, mean"):
         module(fake_sapbert, pooling="max")
-    with pytest.raises(InputError, match="loss 'triplet': wanted one of ms, infonce, nca"):
+    with pytest.raises(InputError, match="loss 'triplet': expected one of ms, infonce, nca"):
         module(fake_sapbert, loss="triplet")
-    with pytest.raises(InputError, match="condition 'soft': wanted one of released, printed"):
+    with pytest.raises(InputError, match="condition 'soft': expected one of released, printed"):
         module(fake_sapbert, condition="soft")
     with pytest.raises(InputError, match=r"sapbert\.json: missing; this is no SapBERT export"):
         SapBERTEncoder.from_export(tmp_path)
     model, _ = module(fake_sapbert)
     model._trainer.accumulate_grad_batches = 2  # type: ignore[union-attr,misc]
-    with pytest.raises(InputError, match="accumulate_grad_batches 2: wanted 1"):
+    with pytest.raises(InputError, match="accumulate_grad_batches 2: expected 1"):
         model.on_fit_start()
 
 

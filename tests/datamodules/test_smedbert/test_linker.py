@@ -87,7 +87,7 @@ def test_mentions_have_as_many_neighbours_as_in_pretraining(fake_smedbert: Folde
     assert linker(tmp_path)(texts, offsets).neighbours.shape == (1, 5)
     assert linker(tmp_path, k=6)(texts, offsets).neighbours.shape == (1, 6)
     for wrong in (0, -1, 7):
-        with pytest.raises(InputError, match=f"k {wrong}: wanted 1 to 6"):
+        with pytest.raises(InputError, match=f"k {wrong}: expected 1 to 6"):
             linker(tmp_path, k=wrong)
 
 

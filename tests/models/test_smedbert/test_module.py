@@ -167,7 +167,7 @@ def test_d10_a_mention_without_neighbours_may_be_infused(fake_smedbert: Folders)
 def test_knowledge_comes_in_after_five_sixths_of_the_layers(fake_smedbert: Folders) -> None:
     assert [knowledge_layer(None, n) for n in (12, 24, 6, 4, 3, 1)] == [10, 20, 5, 3, 2, 1]
     assert knowledge_layer(2, 4) == 2
-    with pytest.raises(InputError, match="knowledge_after 5: wanted 1 to 4"):
+    with pytest.raises(InputError, match="knowledge_after 5: expected 1 to 4"):
         knowledge_layer(5, 4)
     model, batch = module(fake_smedbert).eval(), first_batch(fake_smedbert)
     encoder = model.encoder
