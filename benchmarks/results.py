@@ -25,7 +25,7 @@ from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
 from core.journal import Journal
 from core.tracking import commit, runs_folder
-from experiments.encoders import Encoder, folder_name, recipes
+from experiments.encoders import Encoder, default_stem, folder_name, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
@@ -49,7 +49,13 @@ def model_of(name: str, chosen: Encoder) -> Model:
     """The model that `name` means; a folder is called by its own name and a digest."""
     base, _, run = chosen.name.partition("@")
     typed = base in (name, name.replace("/", "-"), name.replace("/", "--"))
-    return Model(name if typed else base, run, chosen.identity)
+    return Model(short_name(name) if typed else base, run, chosen.identity)
+
+
+def short_name(name: str) -> str:
+    """A model as it is named in results: smedbert/pretrain is smedbert, whose usual run it is."""
+    paper, _, stem = name.partition("/")
+    return paper if stem and paper in recipes() and stem == default_stem(paper) else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +174,8 @@ def load(folder: str | Path) -> Result:
     record = read_json(folder / FILE)
     try:
         outcomes = record.pop("outcomes")
-        record["model"] = Model(**record["model"])
+        model = Model(**record["model"])
+        record["model"] = model._replace(name=short_name(model.name))
         return Result(**record, tallies=_Tallies(folder / OUTCOMES, outcomes), folder=str(folder))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{folder / FILE}: not a result ({error}). Score again.") from error
@@ -252,8 +259,9 @@ def seed_of(run: str) -> int | None:
 def grouped(results: Iterable[Result]) -> dict[str, Group]:
     """{label: its results}.
 
-    Of a fine-tuned encoder the newest request counts. Where single runs of a pre-training were fine-tuned (CKPT=), these are
-    the group, a seed each. Raises InputError for runs of several pre-trainings.
+    Of a fine-tuned encoder the newest request counts; of a run of a pre-training that was scored several times, the newest score.
+    Where single runs of a pre-training were fine-tuned (CKPT=), these are the group, a seed each. Raises InputError for runs of
+    several pre-trainings.
     """
     labels: dict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -264,6 +272,8 @@ def grouped(results: Iterable[Result]) -> dict[str, Group]:
 def _group(name: str, several: list[Result]) -> Group:
     seeds_are_runs = any(seed_of(r.model.run) is not None for r in several)
     if several[0].kind != "finetune":
+        if seeds_are_runs:  # scored again, in another precision for example, a run is one seed all the same
+            several = list({(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}.values())
         return Group(name, "pre-training" if seeds_are_runs else "fine-tuning", several)
     newest: dict[str, str] = {r.model.run: r.request for r in several}  # oldest first: the last one stays
     kept = [r for r in several if r.request == newest[r.model.run]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,19 @@ from benchmarks.compare import compare
 from benchmarks.counts import split_sizes
 from benchmarks.options import Files
 from benchmarks.papers.smedbert import lines as smedbert
-from benchmarks.results import FILE, OUTCOMES, check_protocol, grouped, label, load, p_value, seed_of, stored
+from benchmarks.results import (
+    FILE,
+    OUTCOMES,
+    Model,
+    check_protocol,
+    grouped,
+    label,
+    load,
+    p_value,
+    seed_of,
+    short_name,
+    stored,
+)
 from benchmarks.tables.measured import System, fine_tuned, pretrained, remarks, retrieved, systems
 from benchmarks.tasks import task
 from core.files import InputError, read_json, write_json
@@ -48,6 +61,21 @@ def test_a_result_is_read_back_as_it_was_saved(runs: Path) -> None:
     assert stored("linking", "NCBI-EL") == [made] and stored("linking", "HPO-EL") == []
     with pytest.raises(ValueError, match="kind 'scores': expected one of finetune"):
         stored("scores")
+
+
+def test_a_papers_usual_run_has_one_name(runs: Path) -> None:
+    """A score of MODEL=smedbert/pretrain is one of MODEL=smedbert, in tables and comparisons, also one that was saved before."""
+    (made,) = fake.linked("smedbert/pretrain", 0.4)
+    assert load(made.folder).label == "smedbert"
+    names = {"smedbert/pretrain_plain", "zh", "kebiolm/pretrain_rand", "sapbert", "some/folder", "ernie/"}
+    assert {short_name(name) for name in names} == names and short_name("ernie/pretrain") == "ernie"
+
+
+def test_a_run_that_is_scored_again_is_one_seed(runs: Path) -> None:
+    """The newest score of each run of a pre-training, whatever computed it."""
+    first = [replace(fake.linked("x", 0.1 * n)[0], model=Model("smedbert", f"abc-seed{n}")) for n in (1, 2, 1)]
+    (group,) = grouped(first).values()
+    assert [r.value() for r in group.results] == [first[2].value(), first[1].value()]
 
 
 def test_a_damaged_result_is_refused(runs: Path) -> None:
