@@ -29,6 +29,7 @@ from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary,
 from inference.negation import Negation
 from inference.options import LinkerOptions, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.homonyms import Homonyms, graph_descriptions
 from kg.linking.abbreviations import long_forms, written_out
 from kg.linking.composites import parts_of
 
@@ -45,6 +46,7 @@ class Option(NamedTuple):
     entity: str
     name: str  # the entity's preferred one
     score: float
+    tied: bool = False  # another one has the same name, and nothing decides between them
 
 
 class Linked(NamedTuple):
@@ -173,7 +175,7 @@ class Pipeline:
         from inference.linkers import Names
 
         rows = self.graph.preferred_first()
-        return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower")
+        return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower", graph_descriptions(self.graph))
 
     def _known(self, phrase: str) -> bool:
         return self.names.normalised(phrase) in self.names.concepts
@@ -255,7 +257,7 @@ class Pipeline:
         return [m._replace(negated=own) for m, own in zip(mentions, denied, strict=True)]
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
-        options, (start, end, kind, score, _) = tuple(ranking), asked.found
+        options, (start, end, kind, score, *_) = tuple(ranking), asked.found
         best = options[0] if options and (self.nil is None or options[0].score >= self.nil) else None
         linked = Linked(start, end, text[start:end], None, None, kind, None, options, asked.long_form, score, asked.part)
         if best is None:
@@ -264,8 +266,7 @@ class Pipeline:
 
     def _ranked(self, texts: Sequence[str], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
-            entities = [a.found.entity for a in asked]
-            return [[] if entity is None else [Option(entity, self.preferred[entity], 1.0)] for entity in entities]
+            return [self._meant(texts[a.text], a.found, defined=a.long_form is not None) for a in asked]
         if not asked:
             return []
         from datamodules.contexts import marked
@@ -276,8 +277,27 @@ class Pipeline:
         if self.ranker:
             first = self.ranker.rank(mentions, contexts, first)
         return [
-            [Option(c.concept, self.preferred.get(c.concept, c.name), c.score) for c in ranking] for ranking in first
+            [Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied) for c in ranking] for ranking in first
         ]
+
+    @cached_property
+    def _homonyms(self) -> Homonyms:
+        return Homonyms(graph_descriptions(self.graph))
+
+    def _meant(self, text: str, found: Detected, defined: bool) -> list[Option]:
+        """The entity of a dictionary's mention, and others of the same name, the likeliest in this text first.
+
+        defined: a short form that the text defines, which means what its definition says.
+        """
+        assert found.entity is not None
+        entities = [found.entity] if defined else [found.entity, *found.others]
+        if len(entities) == 1:
+            return [Option(found.entity, self.preferred[found.entity], 1.0)]
+        name = text[found.start : found.end].lower()
+        supports = self._homonyms.supports(name, sorted(entities), text)
+        support = dict(zip(sorted(entities), supports, strict=True))
+        order = sorted(entities, key=lambda one: -support[one])  # stable: of equal ones the linker's own order
+        return [Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1) for one in order]
 
 
 def _read_again(

@@ -130,7 +130,7 @@ class Encoded:
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         vectors = self.embedder([self.names.normalised(m) for m in mentions])
-        return self.names.ranked(lambda some, k: tuple(self.index.search(vectors[some], k)), len(mentions))  # type: ignore[arg-type,return-value]
+        return self.names.ranked(lambda some, k: tuple(self.index.search(vectors[some], k)), contexts)  # type: ignore[arg-type,return-value]
 
 
 def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:

@@ -160,12 +160,15 @@ class ByEntities:
         first: dict[str, str] = {}  # a concept's name, for those that are found by id
         for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
             first.setdefault(concept, names.normalised(name))
-        self.means: list[list[tuple[str, str]]] = []  # of each row: (concept, the dictionary's name that stands for it)
+        self.means: list[str | None] = []  # of each row: its concept, where its id is one
+        self.names_of: list[list[str]] = []  # of each row: the dictionary's names that represent it
         for entity in reader.ids:
             own = list(dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ())))
-            shared = [(concept, name) for name in own for concept in names.concepts.get(name, ())]
-            self.means.append([(entity, first[entity])] if entity in concepts else shared)
-        self.reached = {concept for row in self.means for concept, _ in row}
+            self.means.append(entity if entity in concepts else None)
+            self.names_of.append([first[entity]] if entity in concepts else [name for name in own if name in names.concepts])
+        self.reached = {concept for concept in self.means if concept}
+        by_name = (own for concept, own in zip(self.means, self.names_of, strict=True) if not concept)
+        self.reached |= {concept for own in by_name for name in own for concept in names.concepts[name]}
         if not self.reached:
             raise InputError(
                 f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one of the model's "
@@ -177,11 +180,13 @@ class ByEntities:
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention: an entity's concepts in the order of its names, each once."""
         result = []
-        for found in self.reader.nearest(mentions, contexts):
+        for found, context in zip(self.reader.nearest(mentions, contexts), contexts, strict=True):
             seen: dict[str, Candidate] = {}
             for row, score in found:
-                for concept, name in self.means[row]:
-                    seen.setdefault(concept, Candidate(concept, name, score))
+                own = self.means[row]
+                for name in self.names_of[row]:
+                    for concept, tied in [(own, False)] if own else self.names.meant(name, context):
+                        seen.setdefault(concept, Candidate(concept, name, score, tied))
             result.append(list(seen.values())[:DEPTH])
         return result
 

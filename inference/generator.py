@@ -124,7 +124,7 @@ class Generated:
                     )  # fmt: skip
                 for i, ranking in zip(batch, found, strict=True):
                     strings = [(int(s), score) for leaf, score in ranking for s in self.trie.concepts_of(leaf)]
-                    result[i] = self.names.ranking(strings)
+                    result[i] = self.names.ranking(strings, contexts[i])
                 start += len(batch)
                 bar.update(len(batch))
         return result

@@ -2,7 +2,8 @@
 
 A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts for each mention. A
 concept counts once, at its best name. Of equal scores the name that sorts first comes first, and of one name's concepts
-those that it is the preferred name of, then the id that sorts first.
+those that it is the preferred name of, then those whose distinguishing string (kg.homonyms) the text has more of, then the id
+that sorts first, which is a tie.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import numpy as np
 
 from core.files import digest
 from datamodules.linking import Dictionary
+from kg.homonyms import Describe, Homonyms
 from kg.names import TfIdf, normaliser
 
 DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as not found
 
 
 class Candidate(NamedTuple):
-    """A concept, the dictionary's name that spoke for it, and that name's score."""
+    """A concept, the dictionary's name that spoke for it, and that name's score.
+
+    tied: whether another concept has the same name and nothing decides between them.
+    """
 
     concept: str
     name: str
     score: float
+    tied: bool = False
 
 
 Ranking = list[Candidate]
@@ -38,9 +44,12 @@ class Linker(Protocol):
 
 
 class Names:
-    """A dictionary ready to search: its normalised strings in order, and the concepts of each."""
+    """A dictionary ready to search: its normalised strings in order, and the concepts of each.
 
-    def __init__(self, dictionary: Dictionary, rules: str) -> None:
+    describe: what distinguishes concepts that share a name; the dictionary's own descriptions where none is given.
+    """
+
+    def __init__(self, dictionary: Dictionary, rules: str, describe: Describe | None = None) -> None:
         self.dictionary, self.rules, self.normalised = dictionary, rules, normaliser(rules)
         owners: dict[str, set[str]] = defaultdict(set)
         preferred = self.preferred = dict[str, str]()  #: {concept: its first name, normalised}
@@ -50,39 +59,53 @@ class Names:
             preferred.setdefault(concept, own)
         self.strings = sorted(owners)
         self.concepts = {name: sorted(owners[name], key=lambda c: (preferred[c] != name, c)) for name in self.strings}
+        self.homonyms = Homonyms(describe or dictionary.describe)
 
     @cached_property
     def digest(self) -> str:
         """A name of the strings in their order: what a saved index's rows stand for."""
         return digest(self.strings)
 
-    def ranking(self, found: Sequence[tuple[int, float]]) -> Ranking:
-        """Concepts of (number of string, score), in that order, each once; at most DEPTH."""
+    def meant(self, name: str, context: str | None) -> list[tuple[str, bool]]:
+        """[(concept, whether it is tied)] of the concepts that have `name`, the likeliest in this text first; none: []."""
+        own = self.concepts.get(name, [])
+        if len(own) < 2:
+            return [(concept, False) for concept in own]
+        supports = self.homonyms.supports(name, own, context)
+        keys = [(self.preferred[c] != name, -support) for c, support in zip(own, supports, strict=True)]
+        order = sorted(range(len(own)), key=keys.__getitem__)  # stable: of equal ones by id
+        return [(own[i], keys.count(keys[i]) > 1) for i in order]
+
+    def ranking(self, found: Sequence[tuple[int, float]], context: str | None = None) -> Ranking:
+        """Concepts of (number of string, score), in that order, each once; at most DEPTH. context: the mention's text."""
         seen: set[str] = set()
         result: Ranking = []
         for number, score in found:
             name = self.strings[number]
-            for concept in self.concepts[name]:
+            for concept, tied in self.meant(name, context):
                 if concept not in seen:
                     seen.add(concept)
-                    result.append(Candidate(concept, name, score))
+                    result.append(Candidate(concept, name, score, tied))
                     if len(result) == DEPTH:
                         return result
         return result
 
-    def ranked(self, search: Callable[[list[int], int], tuple[np.ndarray, np.ndarray]], count: int) -> list[Ranking]:
-        """Rankings of `count` queries; search(queries, k) gives (scores, numbers of strings), (len(queries), k).
+    def ranked(
+        self, search: Callable[[list[int], int], tuple[np.ndarray, np.ndarray]], contexts: Sequence[str | None]
+    ) -> list[Ranking]:
+        """Rankings of queries in their texts; search(queries, k) returns (scores, numbers of strings), (len(queries), k).
 
-        k grows for queries whose best k names do not hold DEPTH concepts.
+        k grows for queries whose best k names do not have DEPTH concepts.
         """
-        result: list[Ranking] = [[] for _ in range(count)]
-        waiting, k = list(range(count)), 2 * DEPTH
+        result: list[Ranking] = [[] for _ in contexts]
+        waiting, k = list(range(len(contexts))), 2 * DEPTH
         while waiting:
             k = min(k, len(self.strings))
             scores, numbers = search(waiting, k)
             short = []
             for query, s, n in zip(waiting, scores, numbers, strict=True):
-                result[query] = self.ranking([(int(i), float(v)) for i, v in zip(n, s, strict=True) if i >= 0])
+                strings = [(int(i), float(v)) for i, v in zip(n, s, strict=True) if i >= 0]
+                result[query] = self.ranking(strings, contexts[query])
                 if len(result[query]) < DEPTH and k < len(self.strings) and not (n < 0).any():
                     short.append(query)
             waiting, k = short, 4 * k
@@ -97,9 +120,9 @@ class Exact:
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         result = []
-        for mention in mentions:
+        for mention, context in zip(mentions, contexts, strict=True):
             name = self.names.normalised(mention)
-            result.append([Candidate(c, name, 1.0) for c in self.names.concepts.get(name, [])[:DEPTH]])
+            result.append([Candidate(c, name, 1.0, tied) for c, tied in self.names.meant(name, context)[:DEPTH]])
         return result
 
 
@@ -111,7 +134,7 @@ class NearestByTfIdf:
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         strings = [self.names.normalised(m) for m in mentions]
-        return self.names.ranked(lambda some, k: self.tfidf.search([strings[i] for i in some], k), len(strings))
+        return self.names.ranked(lambda some, k: self.tfidf.search([strings[i] for i in some], k), contexts)
 
 
 class BackOff:

@@ -36,9 +36,12 @@ class Ranker(Protocol):
 
 
 def text_of(candidate: Candidate, names: Names) -> str:
-    """What a cross-encoder reads of a candidate: the name that was found, and the preferred one where that is another."""
-    preferred = names.preferred[candidate.concept]
-    return candidate.name if preferred == candidate.name else f"{candidate.name}; {preferred}"
+    """What a cross-encoder reads of a candidate: the name that was found, the preferred one where that is another, and the string
+    that distinguishes the concept (kg.homonyms) where several have the name."""
+    name, concepts = candidate.name, names.concepts[candidate.name]
+    strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
+    parts = [name, names.preferred[candidate.concept], names.normalised(strings.get(candidate.concept, ""))]
+    return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 class CrossEncoder:

@@ -51,7 +51,10 @@ from kg.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 METRIC = "acc@1"
-TIES = "names of equal score in order; concepts of one name: those that prefer it, then by id; a concept once, at its best name"
+TIES = (
+    "names of equal score in order; concepts of one name: those that prefer it, then those whose distinguishing string the text "
+    "has more of, then by id; a concept once, at its best name"
+)
 
 
 class Tuned(NamedTuple):
@@ -70,7 +73,7 @@ def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
     for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
         own.setdefault(concept, {}).setdefault(normalised(text), text)
     chosen = [texts[one_name(list(texts), rule, f"0\t{concept}")] for concept, texts in own.items()]
-    return Dictionary(list(own), chosen, dictionary.alternatives, dictionary.broader)
+    return replace(dictionary, ids=list(own), names=chosen)
 
 
 def resolved(protocol: Protocol, definition: Task) -> Protocol:
@@ -131,21 +134,23 @@ def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
 
 
 class Measured(NamedTuple):
-    """What a linker gave on the folds: ranks of the mentions, and the rankings."""
+    """What a linker returned on the folds: ranks of the mentions, the rankings, and what each mention counts with ties split."""
 
     ranks: list[np.ndarray]
     rankings: list[list[list[Ranking]]]
+    shares: list[np.ndarray]
     seconds: float
 
 
 def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composite: str) -> Measured:
-    ranks, rankings, started = [], [], time.perf_counter()
+    ranks, rankings, shares, started = [], [], [], time.perf_counter()
     for fold in folds:
         found = linked(make(fold.names), fold)
         rows = zip(fold.mentions, found, strict=True)
         ranks.append(np.array([s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64))
         rankings.append(found)
-    return Measured(ranks, rankings, time.perf_counter() - started)
+        shares.append(s.split_ties(fold.mentions, found, ranks[-1], fold.names.dictionary))
+    return Measured(ranks, rankings, shares, time.perf_counter() - started)
 
 
 def group_scores(measured: Measured, folds: Sequence[Prepared]) -> dict[str, dict[str, float]]:
@@ -306,7 +311,11 @@ def _kept(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
         for m, r, rank in zip(fold.mentions, found, ranks, strict=True)
     ]
     reasons = dict(Counter(line["reason"] for line in lines).most_common())
-    result = replace(result, details={**result.details, "reasons": reasons})
+    ties = {
+        "mentions": sum(bool(r[0] and r[0][0].tied) for found in made.rankings for r in found if len(r) == 1),
+        "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
+    }
+    result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
     folder = folder_of(result)
     with written(folder / "predictions.jsonl") as handle:
         handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -337,6 +346,8 @@ def report(results: Sequence[Result]) -> str:
             other = baseline.scores[title][METRIC]
             lines.append(f"{title:<20}{int(own['examples']):>9,}{100 * own[METRIC]:>8.1f}{100 * other:>8.1f}")
     reasons = ", ".join(f"{k} {v}" for k, v in ours.details["reasons"].items() if k != "right")
+    ties = ours.details["ties"]
+    lines.append(f"tied for the first place: {ties['mentions']:,} mentions; Acc@1 with ties split {100 * ties['acc@1']:.2f}")
     lines += ["", f"errors by reason: {reasons}", "", "protocol"]
     lines += [f"  {k:<30}{v}" for k, v in protocol.items() if v is not None]
     lines.append(f"predictions: {ours.folder}/predictions.jsonl")

@@ -11,7 +11,7 @@ ids        a concept is right under any of its ids
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +55,23 @@ def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
 
 def scores(ranks: np.ndarray) -> dict[str, float]:
     return {metric: score(t) for metric, t in tallies(ranks).items()} if len(ranks) else {}
+
+
+def split_ties(
+    mentions: Sequence[Mention], found: Sequence[Sequence[Ranking]], ranks: np.ndarray, dictionary: Dictionary
+) -> np.ndarray:
+    """(mentions,) float: 1 or 0 as Acc@1 counts a mention, or the share of right concepts among those tied for the first place.
+
+    Tied are concepts of one name that nothing decides between (inference.linkers). A composite mention counts as it is.
+    """
+    values = (ranks == 1).astype(float)
+    for row, (mention, rankings) in enumerate(zip(mentions, found, strict=True)):
+        if len(rankings) == 1 and rankings[0] and rankings[0][0].tied:
+            best = rankings[0][0]
+            tied = [c.concept for c in rankings[0] if c.tied and (c.name, c.score) == (best.name, best.score)]
+            right = frozenset().union(*(dictionary.concepts_of(ids) for ids in mention.gold))
+            values[row] = sum(concept in right for concept in tied) / len(tied)
+    return values
 
 
 # sub-populations (GenBioEL, Table 8)
@@ -135,15 +152,4 @@ def prediction(mention: Mention, rankings: Sequence[Ranking], rank: int, names: 
 
 def _names_of(gold: Sequence[str], names: Names, most: int = 3) -> list[str]:
     concepts = names.dictionary.concepts_of(gold)
-    own = _owned(names)
-    return [name for concept in sorted(concepts) for name in own.get(concept, ())][:most]
-
-
-def _owned(names: Names) -> dict[str, list[str]]:
-    kept: dict[str, list[str]] | None = names.__dict__.get("_owned")
-    if kept is None:
-        made: dict[str, list[str]] = defaultdict(list)
-        for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
-            made[concept].append(name)
-        kept = names.__dict__["_owned"] = dict(made)
-    return kept
+    return [name for concept in sorted(concepts) for name in names.dictionary.names_of[concept]][:most]

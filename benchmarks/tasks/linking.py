@@ -29,7 +29,7 @@ from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then built again.
-READERS = 1
+READERS = 2
 
 
 class Part(NamedTuple):

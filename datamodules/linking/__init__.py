@@ -2,7 +2,8 @@
 
 A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``documents.jsonl`` and a manifest.
 
-    dictionary   id, name, alternatives [id, …], broader [id, …]     one row per name; the last two are the concept's
+    dictionary   id, name, alternatives [id, …], broader [id, …], type, definition     one row per name; all but the
+                 name are the concept's
     mentions     id, document, start, end, mention, parts, gold, kind
     documents    id, text
 
@@ -19,8 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +32,12 @@ import pyarrow.parquet as pq
 from core.arrays import read_table
 from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
 from datamodules.contexts import marked
+from kg.homonyms import Description
 
 SPLITS = ("train", "dev", "test")
 _SCHEMA = pa.schema([
     ("id", pa.string()), ("name", pa.string()), ("alternatives", pa.list_(pa.string())),
-    ("broader", pa.list_(pa.string())),
+    ("broader", pa.list_(pa.string())), ("type", pa.string()), ("definition", pa.string()),
 ])  # fmt: skip
 
 
@@ -54,13 +56,15 @@ class Mention(NamedTuple):
 
 @dataclass(eq=False)
 class Dictionary:
-    """Names to link to: parallel lists of ids and names, a concept's preferred name before its others; a concept's other ids, and
-    the concepts right above it."""
+    """Names to link to: parallel lists of ids and names, a concept's preferred name before its others; a concept's other ids, its
+    parents, its type and its definition, where they are known."""
 
     ids: list[str]
     names: list[str]
     alternatives: dict[str, list[str]] = field(default_factory=dict)
     broader: dict[str, list[str]] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def known(self) -> dict[str, frozenset[str]]:
@@ -70,6 +74,25 @@ class Dictionary:
             for one in (concept, *self.alternatives.get(concept, ())):
                 found[one].add(concept)
         return {one: frozenset(concepts) for one, concepts in found.items()}
+
+    @cached_property
+    def names_of(self) -> dict[str, list[str]]:
+        """{concept: its names, the preferred one first}."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for concept, name in zip(self.ids, self.names, strict=True):
+            found[concept].append(name)
+        return dict(found)
+
+    def describe(self, concepts: Collection[str]) -> dict[str, Description]:
+        """What distinguishes concepts that share a name (kg.homonyms); a parent is described by its preferred name."""
+        own = self.names_of
+        return {
+            one: Description(
+                self.types.get(one, ""), " ".join(sorted(own[above][0] for above in self.broader.get(one, ()) if above in own)),
+                self.definitions.get(one, ""), tuple(dict.fromkeys(own.get(one, ()))),
+            )
+            for one in concepts
+        }  # fmt: skip
 
     @cached_property
     def digest(self) -> str:
@@ -90,7 +113,7 @@ class Dictionary:
             for concept in sorted(self.known.get(one, ())):
                 ids.append(concept)
                 names.append(name)
-        return Dictionary(ids, names, self.alternatives, self.broader)
+        return replace(self, ids=ids, names=names)
 
 
 class Linking(NamedTuple):
@@ -187,6 +210,8 @@ def save_linking(
             "name": dictionary.names,
             "alternatives": [dictionary.alternatives.get(i, []) for i in dictionary.ids],
             "broader": [dictionary.broader.get(i, []) for i in dictionary.ids],
+            "type": [dictionary.types.get(i, "") for i in dictionary.ids],
+            "definition": [dictionary.definitions.get(i, "") for i in dictionary.ids],
         }
         pq.write_table(pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd")
         records: dict[str, list[dict[str, Any]]] = {s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits}
@@ -208,11 +233,8 @@ def load_linking(folder: str | Path) -> Linking:
     if not isinstance(manifest["splits"], dict | list):
         raise InputError(f"{folder}/manifest.json: expected an object under splits. Build the task again.")
     check_files(folder, manifest["sha256"], "Build the task again.")
-    columns = ["id", "name", "alternatives", "broader"]
-    table = read_table(folder / "dictionary.parquet", columns, again="Build the task again.").to_pydict()
-    further: list[dict[str, list[str]]] = [{}, {}]
-    for column, target in zip(("alternatives", "broader"), further, strict=True):
-        target.update({i: list(v) for i, v in zip(table["id"], table[column], strict=True) if v})
+    table = read_table(folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again.").to_pydict()
+    further = [{i: v for i, v in zip(table["id"], table[column], strict=True) if v} for column in _SCHEMA.names[2:]]
     splits: dict[str, list[Mention]] = {}
     for split in manifest["splits"]:
         splits[split] = []

@@ -315,4 +315,8 @@ def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
         if relation == "is_a":
             broader[bare(head)].append(bare(tail))
     rows.result.broader = dict(broader)
+    types = zip(graph.entities["id"].to_pylist(), graph.entities["type"].to_pylist(), strict=True)
+    rows.result.types = {bare(one): kind for one, kind in types if kind}
+    texts = zip(graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True)
+    rows.result.definitions = {bare(one): text for one, text in texts}
     return rows.whole(folder)

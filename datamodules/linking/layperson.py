@@ -60,6 +60,8 @@ def hpo_layperson(
         if above := sorted(parent for relation, parent in term.edges if relation == "is_a"):
             broader[term.id] = above
     rows.result.broader = broader
+    texts = zip(graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True)
+    rows.result.definitions = dict(texts)
     return rows.whole("HPO"), splits
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
@@ -171,6 +172,29 @@ class DictionaryLinker:
             if found == _NONE and not self._exact[i]:
                 found = i
         return _NONE if found == _NONE else self._candidate[found]
+
+    @cached_property
+    def _several(self) -> frozenset[str]:
+        """The entities that have a name which several have, or whose case matters."""
+        return frozenset(self._ids.take(_indices(np.frombuffer(self._candidate, np.int32))).to_pylist())
+
+    def others(self, surface: str, entity: str) -> list[str]:
+        """The other entities that `surface` could as well mean as `entity`, which it was linked to: those that only triples and ids
+        come before or after it; in the order of both. A short form means what its text defines, so that it has no others.
+        """
+        if entity not in self._several:
+            return []
+        tokens = words(surface)
+        found = self._forms.longest(np.fromiter((self._words.get(word, 0) for word in tokens), np.int32, len(tokens)))
+        if not len(found.first) or found.first[0] or found.last[0] != len(tokens) - 1 or found.value[0] >= 0:
+            return []
+        form, text = -1 - int(found.value[0]), spaced(surface)
+        rows = range(self._bounds[form], self._bounds[form + 1])  # sorted by kind, triples, id
+        fit = [i for i in rows if self._surface[i] == text or not self._exact[i]]
+        fit = [i for i in fit if self._kind[i] == self._kind[fit[0]]]
+        same = [i for i in fit if self._surface[i] == text] or fit
+        ids = dict.fromkeys(self._ids[self._candidate[i]].as_py() for i in same)
+        return [one for one in ids if one != entity] if entity in ids else []
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""

@@ -181,8 +181,23 @@ def test_ranked_asks_for_more_until_there_are_enough_concepts():
         order = np.tile(np.arange(k), (len(some), 1))
         return 1.0 - order / 1000, order
 
-    (found,) = names.ranked(search, 1)
+    (found,) = names.ranked(search, [None])
     assert [c.concept for c in found] == [f"C{i:02d}" for i in range(20)] and [k for _, k in asked] == [40, 160, 640]
+
+
+def test_ties_are_split():
+    """Concepts of one name that nothing decides between share the first place; a text that decides leaves no tie."""
+    names = Names(OWN, PLAIN)
+    tied = Exact(names).link(["heart attack", "fever"], [None, None])
+    assert [[c.tied for c in r] for r in tied] == [[True, True], [False]]
+    mentions = [Mention(str(n), "d", None, None, "m", ["m"], [[gold]]) for n, gold in enumerate(["C1", "C2", "C3", "C4"])]
+    rankings = [[tied[0]], [tied[0]], [tied[0]], [tied[1]]]
+    ranks = np.array([s.rank_of(m, r, OWN) for m, r in zip(mentions, rankings, strict=True)])
+    assert ranks.tolist() == [1, 2, 0, 1]
+    assert s.split_ties(mentions, rankings, ranks, OWN).tolist() == [0.5, 0.5, 0.0, 1.0]
+    assert names.homonyms.strings("heart attack", ["C1", "C2"]) == {"C1": "fever", "C2": "Heart attack"}  # their parents
+    (decided,) = Exact(names).link(["heart attack"], ["with fever, START heart attack END"])
+    assert [(c.concept, c.tied) for c in decided] == [("C1", False), ("C2", False)]
 
 
 def test_exact_and_tfidf():
@@ -289,7 +304,7 @@ def test_encoded_and_back_off(tiny, tmp_path):
     names, embed = Names(OWN, PLAIN), embedder(tiny)
     linker = Encoded(names, embed)
     found = linker.link(["Heart attack", "renal"], [None, None])
-    assert found[0][0] == Candidate("C1", "heart attack", pytest.approx(1.0)) and len(found[1]) == 4
+    assert found[0][0] == Candidate("C1", "heart attack", pytest.approx(1.0), tied=True) and len(found[1]) == 4
     assert [c.concept for c in found[0]][:2] == ["C1", "C2"]
     linker.index.save(tmp_path / "index")
     again = Encoded(names, embed, Index.load(tmp_path / "index", index_made_of(names, embed)))

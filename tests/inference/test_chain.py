@@ -15,7 +15,7 @@ from datamodules.tokenizers import load_tokenizer
 from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
 from inference.entity_table import EntityReader
-from inference.linkers import Candidate
+from inference.linkers import Candidate, NearestByTfIdf
 from inference.reranker import Ordered
 from inference.taggers import Tagger, load
 from models.encoders import load_bert
@@ -100,6 +100,24 @@ def test_names_give_every_entity_that_has_one(small: str) -> None:
     assert [[c.entity for c in m.candidates] for m in found] == [["D1", "D2"], ["D1", "D2"], ["D2"], ["D1", "D2"]]
     (one,) = Pipeline(small, "dictionary > names", top=1).link([TEXT])
     assert [len(m.candidates) for m in one] == [1, 1, 1, 1]
+
+
+def test_of_entities_with_one_name_the_text_decides(tmp_path: Path) -> None:
+    """By every step that knows names alike; what nothing decides is tied; a short form means what its text defines."""
+    types = {"D1": "infection", "D2": "sensation", "D3": "finding"}
+    names = [(entity, name, "synonym", "en") for entity, name in (("D1", "cold"), ("D2", "cold"), ("D1", "MS"), ("D3", "MS"))]
+    folder = graph(types, [], [*names, ("D3", "Mitral stenosis", "exact", "en")]).save(tmp_path / "graph")
+    texts = ["a cold, a sensation", "a cold, an infection", "a cold", "Mitral stenosis (MS); MS is no infection"]
+    for chain in ("dictionary", "dictionary > names", "dictionary > tfidf"):
+        if chain.endswith("tfidf"):
+            pipeline = Pipeline(folder, "dictionary > names")
+            pipeline.finder = NearestByTfIdf(pipeline.names)
+        else:
+            pipeline = Pipeline(folder, chain)
+        found = pipeline.link(texts)
+        assert [own[0].entity for own in found] == ["D2", "D1", "D1", "D3"], chain
+        assert [[o.tied for o in own[0].candidates[:2]] for own in found[:3]] == [[False] * 2, [False] * 2, [True] * 2], chain
+        assert [m.entity for m in found[3]] == ["D3"] * 3, chain
 
 
 def test_below_the_threshold_a_mention_means_nothing(small: str) -> None:

@@ -143,12 +143,14 @@ def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
     rows = [("E1", "kidney failing"), ("D2", "heart lesion"), ("D3", "Heart Lesion"), ("D9", "unknown")]
     dictionary = Names(Dictionary([i for i, _ in rows], [n for _, n in rows]), "lower")
     linker = reader(model, fake_kebiolm).on(dictionary)
-    assert linker.means == [[("E1", "kidney failing")], [("D2", "heart lesion"), ("D3", "heart lesion")], [], []]
+    assert linker.means == ["E1", None, None, None]
+    assert linker.names_of == [["kidney failing"], ["heart lesion"], [], []]
     assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().err
     (ranking,) = linker.link(["cardiac lesion"], [context("cardiac lesion")])
     order = [row for row, _ in linker.reader.nearest(["cardiac lesion"], [context("cardiac lesion")])[0]]
     by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
     assert [c.concept for c in ranking] == by_hand
+    assert {c.concept: c.tied for c in ranking} == {"E1": False, "D2": True, "D3": True}
     with pytest.raises(InputError, match="none of the dictionary's 1 concepts"):
         reader(model, fake_kebiolm).on(Names(Dictionary(["Z"], ["zzz"]), "lower"))
 
