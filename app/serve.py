@@ -250,18 +250,18 @@ def create_app(
         return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"})
 
     @app.exception_handler(StarletteHTTPException)
-    async def told(_: Request, error: StarletteHTTPException) -> JSONResponse:
+    async def report_http_error(_: Request, error: StarletteHTTPException) -> JSONResponse:
         return refused(error.status_code, str(error.detail), dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
-    async def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def report_invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
         wanted = '; expected {"texts": ["…"]}' if request.url.path == "/link" else ""
         return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> JSONResponse:
+    async def report_failure(_: Request, error: Exception) -> JSONResponse:
         LOG.error("request failed", exc_info=error)
         return refused(500, "the server failed on this request; its log says why")
 

@@ -242,7 +242,7 @@ def predict(
                 fresh=fresh, report=LOG.info, left_out=left_out, work=work,
             )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
-        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
+        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     if not isinstance(own, Tagger):
         raise InputError(f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE")
@@ -310,7 +310,7 @@ def link(
             report=LOG.info, left_out=left_out, work=work,
         )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.linked:,} linked"
-        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
+        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     texts = read_texts(text)
     for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
@@ -324,7 +324,7 @@ def link(
             print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}")
 
 
-def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
+def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
     if json:

@@ -47,12 +47,12 @@ def form(name: str) -> str:
     return " ".join(words(name))
 
 
-def of_graph(folder: str | Path) -> set[str]:
+def graph_forms(folder: str | Path) -> set[str]:
     """The forms of all names of a graph. Raises InputError when there is none in `folder`."""
     return {form(name) for name in KnowledgeGraph.load(folder).names["name"].to_pylist()}
 
 
-def of_model(name: str, checkpoint: str | None = None) -> set[str]:
+def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
     """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
     return {form(own) for entity in ids for own in names.get(entity, ())}
@@ -99,8 +99,8 @@ def known_forms(graph: str | None, model: str | None, ckpt: str | None = None) -
     if model and graph:
         raise InputError("GRAPH= and MODEL=: expected one of the two")
     if model:
-        return model, of_model(model, ckpt)
-    return graph or "hpo", of_graph(graph_folder(graph or "hpo"))
+        return model, model_forms(model, ckpt)
+    return graph or "hpo", graph_forms(graph_folder(graph or "hpo"))
 
 
 def overlaps(

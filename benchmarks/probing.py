@@ -312,7 +312,7 @@ def report(result: Result) -> str:
     return "\n".join([*text, examples(queries, scored)])
 
 
-def shown(own: Sequence[Guess]) -> list[str]:
+def render_guesses(own: Sequence[Guess]) -> list[str]:
     """As in Table 7: the best guess of one token and the best of several, right ones before others; those right in stars."""
     lines = []
     for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
@@ -342,5 +342,5 @@ def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Gu
         names = [several[0] for several in query.names[:3] if several]
         more = f", … ({len(query.answers):,} answers)" if len(query.answers) > 3 else ""
         lines.append(f"{query.text}  Type {1 if query.within else 2}; {', '.join(names)}{more}")
-        lines += [f"    {label:<28} {' | '.join(shown(several[i]))}" for label, several in scored.items()]
+        lines += [f"    {label:<28} {' | '.join(render_guesses(several[i]))}" for label, several in scored.items()]
     return "\n".join(lines)

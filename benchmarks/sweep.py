@@ -307,7 +307,7 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
     return [[*varied, "name", *metrics, "MLflow run"], *body]
 
 
-def shown(lines: list[list[str]]) -> str:
+def format_table(lines: list[list[str]]) -> str:
     """A table for the terminal, its columns aligned."""
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
@@ -381,7 +381,7 @@ def run_sweep(
         client = MlflowClient(tracking_uri())
         client.log_artifact(parent, str(folder / "sweep.csv"))
         client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
-    print(shown(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
+    print(format_table(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
     if failed := sum(map(bool, codes)):
         LOG.error(f"{failed} of {len(codes)} runs failed; the same command repeats them")
     return int(bool(failed))

@@ -127,7 +127,7 @@ class PartsFolder:
         write_json(state, {"settings": self.settings})
         manifest.unlink(missing_ok=True)
 
-    def _of(self, part: Part) -> str:
+    def _part_digest(self, part: Part) -> str:
         """What a part is made of: its digest and the settings."""
         return digest([self._digest, part.digest])
 
@@ -139,7 +139,7 @@ class PartsFolder:
         marker = read_object(file)
         files = {self.out / own: size for own, (size, _) in marker["files"].items()}
         there = all(own.is_file() and own.stat().st_size == size for own, size in files.items())
-        return marker["counts"] if there and marker["of"] == self._of(part) else None
+        return marker["counts"] if there and marker["of"] == self._part_digest(part) else None
 
     def done(self, parts: Sequence[Part]) -> list[Counts]:
         """The counts of those parts that are done."""
@@ -169,7 +169,7 @@ class PartsFolder:
                 each(own)
         todo = [part for part in parts if found[part.name] is None]
         if todo:
-            jobs = [(make, part, self.out, self._of(part)) for part in todo]
+            jobs = [(make, part, self.out, self._part_digest(part)) for part in todo]
             results = (
                 _on_ray(jobs, begin, workers, gpus) if engine == "ray"
                 else _here(jobs, begin) if min(workers, len(jobs)) == 1

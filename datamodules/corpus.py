@@ -109,7 +109,7 @@ def _examples(
                     f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
                     f"{len(text)} characters. Link the text again."
                 )
-        entity = index.of([str(m["entity"]) for m in mentions])
+        entity = index.positions([str(m["entity"]) for m in mentions])
         if (entity < 0).any():
             raise InputError(
                 f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r}; the graph does not have it. "

@@ -252,11 +252,11 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
     if path.is_dir():
         files = sorted(path.rglob("*.csv"))
 
-        def of_file(file: Path) -> Iterator[Row]:
+        def rows_in(file: Path) -> Iterator[Row]:
             with open(file, "rb") as handle:
                 yield from _rows(str(file), handle)
 
-        return {str(file): lambda file=file: of_file(file) for file in files}  # type: ignore[misc]
+        return {str(file): lambda file=file: rows_in(file) for file in files}  # type: ignore[misc]
     try:
         with tarfile.open(path) as archive:
             members = sorted(
@@ -333,7 +333,7 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
     }
 
 
-def _kept(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
+def _has_settings(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
     manifest = folder / "manifest.json"
     if folder.exists() and not manifest.is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
@@ -395,7 +395,7 @@ def build(
         "templates": None if known is None else digest(known),
     }  # fmt: skip
     folder = Path(out)
-    if _kept(folder, settings, fresh):
+    if _has_settings(folder, settings, fresh):
         return folder
     try:
         made, left_out = queries(KnowledgeGraph.load(graph), most, seed, known)
@@ -413,7 +413,7 @@ def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh:
     settings = {
         "format": FORMAT, "of": "MedLAMA", "prompts": prompts, "hard": hard, "content": digest([q._asdict() for q in made]),
     }  # fmt: skip
-    return folder if _kept(folder, settings, fresh) else _save(folder, settings, made, left_out)
+    return folder if _has_settings(folder, settings, fresh) else _save(folder, settings, made, left_out)
 
 
 def load(folder: str | Path) -> list[Query]:

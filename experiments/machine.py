@@ -48,7 +48,7 @@ class Inputs:
 
     SEVERAL: ClassVar[tuple[str, ...]] = ("GRAPH", "CORPUS", "LINKER", "MIRROR")
 
-    def given(self) -> dict[str, list[str]]:
+    def list_inputs(self) -> dict[str, list[str]]:
         """{NAME: its words} of the inputs that are given."""
         words = {"UMLS": [str(self.umls)] if self.umls else [], "ENCODER": [self.encoder] if self.encoder else []}
         words |= {name: list(getattr(self, name.lower())) for name in self.SEVERAL}
@@ -56,4 +56,4 @@ class Inputs:
 
     def choice(self) -> dict[str, str]:
         """What gives a pipeline a folder of its own: all inputs but where files are looked for."""
-        return {name: shlex.join(words) for name, words in self.given().items() if name != "MIRROR"}
+        return {name: shlex.join(words) for name, words in self.list_inputs().items() if name != "MIRROR"}

@@ -129,7 +129,7 @@ def commands(
         raise InputError(f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from: {', '.join(profiles)}")
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
-    given = inputs.given()
+    given = inputs.list_inputs()
     for name, meaning in profile.get("needs", {}).items():
         if name not in given and not (name == "UMLS" and "GRAPH" in given):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")

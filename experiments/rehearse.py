@@ -118,7 +118,7 @@ def check(paper: str, profile: str, steps: int | None, scale: float, inputs: Inp
         other = [name for name, own in profiles.items() if "rehearsal" in own]
         advice = f"take PROFILE={other[0]}" if other else "its pipeline.yaml has no rehearsal"
         raise InputError(f"REHEARSE={steps}: {paper} has no rehearsal of PROFILE={profile}; {advice}")
-    if given := sorted(set(found["inputs"]) & set(inputs.given())):
+    if given := sorted(set(found["inputs"]) & set(inputs.list_inputs())):
         raise InputError(f"{given[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
     return found
 

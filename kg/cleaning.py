@@ -288,7 +288,7 @@ def cleaned(
     plan = planned(place, paths, None, part_size, partial(_kind, whole=whole))
     made_of = reading | lengths | {"rules": RULES, "inputs": [[str(path) for path in paths], plan.checksums], "size": part_size}
     with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
-        todo: list[Part] = plan.kept(place)
+        todo: list[Part] = plan.save(place)
         write: Callable[..., Any] = partial(_write_part, lengths=lengths)
         for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
             counts.update(own)

@@ -65,7 +65,7 @@ class Numbers:
         self._order = np.argsort(encoded).astype(np.int32)
         self._sorted = encoded[self._order]
 
-    def of(self, ids: Sequence[str]) -> np.ndarray:
+    def positions(self, ids: Sequence[str]) -> np.ndarray:
         """(len(ids),) int64: the place of each id, -1 for one that is not there."""
         wanted = np.array([one.encode() for one in ids] or [b""])[: len(ids)]
         if not len(self._sorted):

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.build import kept_graph
+from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
@@ -197,7 +197,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
 def merge(folders: Sequence[str | Path], out: str | Path, fresh: bool = False) -> tuple[KnowledgeGraph, bool]:
     """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises InputError."""
     recipe = {"reader": "kg.merge", "options": {}, "inputs": [fingerprint(folder) for folder in folders]}
-    kept = kept_graph(Path(out), recipe)
+    kept = load_built_graph(Path(out), recipe)
     if kept is not None and not fresh:
         return kept, True
     graph = merged([(Path(folder).name, KnowledgeGraph.load(folder)) for folder in folders])

@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.build import kept_graph
+from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.tokens import words
 
@@ -121,11 +121,11 @@ def signatures(triples: Iterable[Triple], types: dict[str, str], share: float = 
             if kind := types[entity]:
                 votes[kind] += 1
 
-    def said(votes: Counter[str], count: int) -> str:
+    def majority_type(votes: Counter[str], count: int) -> str:
         kind = most(votes)
         return kind if kind and votes[kind] > share * count else ""
 
-    return {relation: (said(ends[relation][0], n), said(ends[relation][1], n)) for relation, n in seen.items()}
+    return {relation: (majority_type(ends[relation][0], n), majority_type(ends[relation][1], n)) for relation, n in seen.items()}
 
 
 def voted(triples: Sequence[Triple], types: dict[str, str], share: float = 0.5) -> dict[str, str]:
@@ -205,7 +205,7 @@ def refined(
     triples = list(rows)
 
     by_relation = voted(triples, own, share)
-    known = _known(ids, name, own, by_relation, types)
+    known = _known_types(ids, name, own, by_relation, types)
     heads = {head for head, _, _ in triples}
     verdict = {entity: no_entity(name[entity], known[entity][0], entity in heads, longest, foreign) for entity in ids}
 
@@ -318,7 +318,7 @@ def refined(
     )  # fmt: skip
 
 
-def _known(
+def _known_types(
     ids: Sequence[str],
     name: dict[str, str],
     own: dict[str, str],
@@ -379,7 +379,7 @@ def refine(
         "options": {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()},
         "inputs": {"graph": fingerprint(folder), "types": [fingerprint(one) for one in types]},
     }
-    kept = kept_graph(Path(out), recipe)
+    kept = load_built_graph(Path(out), recipe)
     if kept is not None and not fresh:
         return kept, True
     others = [(Path(one).name, KnowledgeGraph.load(one)) for one in types]

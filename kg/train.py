@@ -530,7 +530,7 @@ def train(
     factory = CoreTriplesFactory(training, num_entities=len(loaded.entities), num_relations=len(loaded.relations))
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
-    def made(name: str, **kwargs: Any) -> ERModel:
+    def build_model(name: str, **kwargs: Any) -> ERModel:
         lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
         return network(name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs).to(where)
 
@@ -555,13 +555,13 @@ def train(
         if checkpoint.stage() == "TransR":
             before = checkpoint.facts["more"]["before"]
         elif settings.get("warm_epochs"):
-            first = made("TransE")
+            first = build_model("TransE")
             fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling, **recorded)
             before = link_prediction(first, test, training) if len(test) else {}
             journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
             kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
             del first
-        embedding = made(model, **kwargs, **own)
+        embedding = build_model(model, **kwargs, **own)
         fitted(
             embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
             **sampling, **recorded,

@@ -175,12 +175,12 @@ class Trie:
             lengths = np.diff(names.offsets)
             tokens = np.asarray(names.tokens)[np.repeat(kept, lengths)]
             names = Ragged(tokens, np.concatenate([[0], lengths[rows].cumsum()]))
-        trie = cls._of(names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity)
+        trie = cls._from_names(names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity)
         trie.skipped = count - len(rows)
         return trie
 
     @classmethod
-    def _of(
+    def _from_names(
         cls, names: Ragged, root: np.ndarray, roots: int, concepts: np.ndarray, vocabulary: int, identity: str
     ) -> Trie:
         tokens, counts, ends = _level_order(names, root, roots)
@@ -323,7 +323,7 @@ class Trie:
                 f"candidates: leaves run from {leaves.min()} to {leaves.max()}; expected 0 to {len(self) - 1}"
             )
         root = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-        return Trie._of(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
+        return Trie._from_names(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
 
     def save(self, folder: str | Path) -> Path:
         """Write the arrays (.npy) and a manifest to `folder`, whole or not at all. Returns the folder."""

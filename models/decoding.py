@@ -179,16 +179,16 @@ def _next(
         whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
         into, close = into - whole[:, None], close - whole
 
-    def of_all(values: Tensor) -> Tensor:
+    def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""
         every = values.new_full((mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0)
         return every.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
 
-    total, best = of_all(into + before[:, None]).flatten(1).topk(beams, dim=1)
+    total, best = scatter_live(into + before[:, None]).flatten(1).topk(beams, dim=1)
     parent = best // width
     node = trie.starts[state.node.gather(1, parent)].long() + best % width
     node = node.clamp(max=len(trie.tokens) - 1)  # where there is no child
-    return _Step(of_all(close + before), of_all(at), total, parent, node, trie.tokens[node].long() & trie.mask)
+    return _Step(scatter_live(close + before), scatter_live(at), total, parent, node, trie.tokens[node].long() & trie.mask)
 
 
 def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float,
     """(CPU seconds of the busiest process, what was written)."""
     plan = planned(out, files, None, 1)
     with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
-        parts = plan.kept(out)
+        parts = plan.save(out)
         start = time.process_time()
         done = folder.map(_timed, parts, lambda: linker, workers=WORKERS, engine="processes")
         waiting = time.process_time() - start

@@ -225,7 +225,7 @@ class EMBERTData(CorpusData):
         for index in rng.permutation(self.train_indices)[:COUNTED]:
             example = self.corpus[int(index)]
             for start, last, _ in example.mentions:
-                ends = self.pieces.of(example.ids[start:last])
+                ends = self.pieces.piece_ends(example.ids[start:last])
                 if ends is None or len(ends) < 2:
                     continue
                 middle = start + int(ends[-2])

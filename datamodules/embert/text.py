@@ -131,7 +131,7 @@ def corrupted(
     for start, end, _, kind in text.mentions:
         free[start:end] &= kind == ORIGINAL
         maskable[start:end] &= kind != RANDOM
-        ends = None if kind == RANDOM else pieces.of(text.ids[start:end])
+        ends = None if kind == RANDOM else pieces.piece_ends(text.ids[start:end])
         if ends is not None and len(ends) > 1:
             segments[start:end] = 0
             segments[start + ends - 1] = 1

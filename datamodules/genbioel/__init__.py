@@ -156,7 +156,7 @@ class GenBioELData(pl.LightningDataModule):
         """(encoder's ids, decoder's ids, labels) of a sample: Section 2.1."""
         assert self.source is not None
         left, mention, right, target = self.source.parts(sample, rng)
-        asked = self.inputs.asked(mention)
+        asked = self.inputs.query_ids(mention)
         labels = [IGNORE] * (len(asked) - 1) + [*target, self.inputs.eos]
         return self.inputs.around(left, mention, right), [*asked, *target], labels
 

@@ -124,7 +124,7 @@ class Inputs:
         keep, follow = balanced(len(left), len(right), self.max_length - 2 - len(own))
         return [self.bos, *left[len(left) - keep :], *own, *right[:follow], self.eos]
 
-    def asked(self, mention: Sequence[int]) -> list[int]:
+    def query_ids(self, mention: Sequence[int]) -> list[int]:
         """</s> mention is; without prompt </s> alone."""
         return [self.eos, *mention[: self.max_mention], self.linking] if self.prompted else [self.eos]
 
@@ -143,7 +143,7 @@ class Inputs:
 
     def prompt(self, mention: str) -> list[int]:
         """The decoder's ids before the name."""
-        return self.asked(self.ids([plain(mention)])[0])
+        return self.query_ids(self.ids([plain(mention)])[0])
 
     def name(self, name: str) -> list[int]:
         """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none, and for too many."""

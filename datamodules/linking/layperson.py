@@ -56,7 +56,7 @@ def hpo_layperson(
             Mention(f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson")
         )
     broader: dict[str, list[str]] = {}
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         if above := sorted(parent for relation, parent in term.edges if relation == "is_a"):
             broader[term.id] = above
     rows.result.broader = broader

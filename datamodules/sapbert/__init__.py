@@ -36,7 +36,7 @@ def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
     return groups[::-1]
 
 
-def beside_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
+def group_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
     """The pairs `chosen` (n,) in another order: each not yet placed one, then one of up to `together` - 1 neighbours.
 
     concept (n,) of each of them; neighbours (concepts, K), nearest first, -1 for none. A neighbour without a pair left is
@@ -159,7 +159,7 @@ class SapBERTData(pl.LightningDataModule):
         chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
         if self.together > 1:
             assert self.pairs.neighbours is not None
-            chosen = beside_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
+            chosen = group_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
         return chosen[: self.steps_per_epoch * self.batch_size].reshape(-1, self.batch_size)
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:

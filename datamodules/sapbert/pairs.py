@@ -202,7 +202,7 @@ def _write(
         write_json(partial / "manifest.json", manifest | {"sha256": files})
 
 
-def _kept(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
+def _has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
     """Whether `folder` holds pairs of this recipe. Raises InputError when it holds something else than pairs."""
     if (folder / "manifest.json").is_file():
         return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
@@ -257,7 +257,7 @@ def build(
         "neighbours": neighbours,
         "seed": seed,
     }
-    if _kept(folder, recipe, fresh):
+    if _has_recipe(folder, recipe, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder, True
     concepts, names, member, counts = _names(
@@ -307,7 +307,7 @@ def build_mentions(
         "format": FORMAT, "task": sha256(Path(task) / "manifest.json"), "tokenizer": tokenizer_fingerprint(loaded),
         "held_out": held_out, "seed": seed,
     }  # fmt: skip
-    if _kept(folder, recipe, fresh):
+    if _has_recipe(folder, recipe, fresh):
         return folder, True
     dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
     if not mentions:

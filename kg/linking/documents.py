@@ -313,7 +313,7 @@ class Plan(NamedTuple):
     checksums: list[str]
     parts: list[list[list[Any]]]
 
-    def kept(self, folder: Path) -> list[Part]:
+    def save(self, folder: Path) -> list[Part]:
         """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
         write_json(folder / INPUTS, self._asdict())
         return [

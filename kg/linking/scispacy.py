@@ -53,7 +53,7 @@ class NearestNames:
         self._candidates = _candidate_generator(list(self._kind), threads)
 
     @classmethod
-    def of(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
+    def from_graph(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
         """All names of `graph`; options as in the class."""
         return cls(graph.names, dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True)), **options)
 
@@ -87,7 +87,7 @@ class ScispacyLinker:
     def from_graph(cls, graph: KnowledgeGraph, pipeline: str | Path, **options: Any) -> ScispacyLinker:
         """The linker over all names of `graph`; options as in :class:`NearestNames`."""
         check_extra()
-        return cls(_pipeline(pipeline), NearestNames.of(graph, **options))
+        return cls(_pipeline(pipeline), NearestNames.from_graph(graph, **options))
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""

@@ -12,7 +12,7 @@ from core.files import InputError
 from kg.linking.documents import FORMATS
 from kg.segment.build import QUALITY, build, is_built, request
 from kg.segment.score import read_reviewed, scored
-from kg.segment.segmenter import SINGLES, Segmenter, told
+from kg.segment.segmenter import SINGLES, Segmenter, format_explanation
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif given.command == "show":
             segmenter = Segmenter.load(given.segmenter)
             for name in given.name:
-                print(told(segmenter.explain(name)))
+                print(format_explanation(segmenter.explain(name)))
         else:
             _score(given)
     except InputError as error:

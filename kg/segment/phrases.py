@@ -206,7 +206,7 @@ class PhraseModel:
         self.longest = max(map(len, self.weights), default=1)
 
     @classmethod
-    def of(cls, phrases: Iterable[tuple[str, int, float]], total: int) -> PhraseModel:
+    def from_counts(cls, phrases: Iterable[tuple[str, int, float]], total: int) -> PhraseModel:
         """The model of phrases (text, count, quality) counted in `total` symbols."""
         return cls({text: math.log(count * score / total) for text, count, score in phrases if score > 0}, total)
 

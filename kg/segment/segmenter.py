@@ -184,7 +184,7 @@ class Segmenter:
         return cls(
             read_dictionary(folder / "words.tsv"),
             read_cut_points(folder / "cut_points.tsv"),
-            PhraseModel.of(read_phrases(folder / "phrases.tsv"), manifest["total"]),
+            PhraseModel.from_counts(read_phrases(folder / "phrases.tsv"), manifest["total"]),
             singles=manifest["singles"],
         )
 
@@ -239,7 +239,7 @@ class Segmenter:
         return self.explain(name).pieces
 
 
-def told(explained: Explained) -> str:
+def format_explanation(explained: Explained) -> str:
     """An explanation as lines."""
     lines = [f"{explained.name}  ->  {'|'.join(explained.pieces)}  ({explained.how})"]
     if explained.how == "short":

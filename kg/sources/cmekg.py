@@ -126,7 +126,7 @@ _OBJECTS = {predicate: kind for kind, predicates in OBJECTS.items() for predicat
 _CJK = re.compile("[㐀-鿿]")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """The beginning of a value that is none of a graph's, however deep it is and however many digits it has."""
     try:
         return reprlib.repr(value)
@@ -145,7 +145,7 @@ class _Plain(pickle.Unpickler):
         raise _Refused(f"it wants to run {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _Refused(f"it refers to an object outside of it ({_shown(pid)})")
+        raise _Refused(f"it refers to an object outside of it ({_format_value(pid)})")
 
 
 def files(path: str | Path | None = None) -> list[Path]:
@@ -178,7 +178,7 @@ def parsed(path: Path) -> Heads:
 
     def broken(place: str, value: Any, what: str) -> InputError:
         return InputError(
-            f"{path}: {place}: expected {what}, got {type(value).__name__} {_shown(value):.60}. "
+            f"{path}: {place}: expected {what}, got {type(value).__name__} {_format_value(value):.60}. "
             "Take the file of PyCMeKG 0.2.5."
         )
 
@@ -186,17 +186,17 @@ def parsed(path: Path) -> Heads:
         raise broken("the whole", heads, "a dictionary of heads")
     for head, predicates in heads.items():
         if not isinstance(head, str) or not head.strip() or not _is_text(head):
-            raise broken(f"head {_shown(head)}", head, "a name")
+            raise broken(f"head {_format_value(head)}", head, "a name")
         if not isinstance(predicates, dict):
-            raise broken(f"head {_shown(head)}", predicates, "a dictionary of predicates")
+            raise broken(f"head {_format_value(head)}", predicates, "a dictionary of predicates")
         for predicate, tails in predicates.items():
             if not isinstance(predicate, str) or not predicate.strip() or not _is_text(predicate):
-                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", predicate, "a name")
+                raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", predicate, "a name")
             if not isinstance(tails, list):
-                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tails, "a list of tails")
+                raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", tails, "a list of tails")
             for tail in tails:
                 if not isinstance(tail, str) or not _is_text(tail):
-                    raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tail, "strings as tails")
+                    raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", tail, "strings as tails")
     return heads
 
 

@@ -67,7 +67,7 @@ def files(folder: str | Path | None = None) -> list[Path]:
 def branches(ontology: obo.Ontology) -> dict[str, str]:
     """Term id -> type. A term below several branches is a phenotype if one of them is, else of the lowest id."""
     children: dict[str, list[str]] = {}
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         for relation, parent in term.edges:
             if relation == "is_a":
                 children.setdefault(parent, []).append(term.id)

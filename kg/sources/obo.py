@@ -57,7 +57,7 @@ class Ontology:
     licence: str
     namespace: str = ""
 
-    def kept(self) -> Iterator[Term]:
+    def current_terms(self) -> Iterator[Term]:
         """The terms that become entities: labelled and not obsolete."""
         return (term for term in self.terms.values() if term.label and not term.obsolete)
 
@@ -300,7 +300,7 @@ def parsed(path: str | Path) -> Ontology:
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
     """The kept terms as a graph. `types` gives entity types by id; a term it lacks has its namespace as type, or the
     file's default namespace, or its id's prefix."""
-    kept = {term.id: term for term in ontology.kept()}
+    kept = {term.id: term for term in ontology.current_terms()}
     types = types or {}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}
@@ -350,13 +350,13 @@ def read(path: str | Path, type: str | None = None) -> KnowledgeGraph:
         type: Type of every entity. Default: a term's namespace.
     """
     ontology = parsed(path)
-    types = {term.id: type for term in ontology.kept()} if type else None
+    types = {term.id: type for term in ontology.current_terms()} if type else None
     return graph(ontology, f"OBO file {Path(path).name}", types)
 
 
 def texts_of(ontology: Ontology) -> Iterator[tuple[str, str, str]]:
     """(id, "definition" or "comment", text) of the kept terms."""
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         if term.definition:
             yield term.id, "definition", term.definition
         yield from ((term.id, "comment", comment) for comment in term.comments if comment)

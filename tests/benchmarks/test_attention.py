@@ -432,7 +432,7 @@ def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path)
         ({"COLOUR": "red"}, r"no setting COLOUR"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(
+def test_what_cannot_be_drawn_is_reported(
     more: dict[str, str], message: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = inputs | {

@@ -107,10 +107,10 @@ def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(tmp_path: Path, known
         folder = str(tmp_path / "export")
 
     monkeypatch.setattr(module, "encoder", lambda name, checkpoint: Found)
-    assert module.of_model("kebiolm") == {"bar - pox"}
+    assert module.model_forms("kebiolm") == {"bar - pox"}
     (tmp_path / "export" / "entities.txt").unlink()
     with pytest.raises(module.InputError, match="entities.txt: missing"):
-        module.of_model("kebiolm")
+        module.model_forms("kebiolm")
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_run_that_mlflow_lost_is_made_again(runs: Path, caplog: pytest.LogCapt
     assert "no longer has this run" in caplog.text and points(own.run_id) == [(1, 1.0), (2, 2.0)]
 
 
-def test_a_broken_journal_is_told_of(runs: Path) -> None:
+def test_a_broken_journal_is_reported(runs: Path) -> None:
     (runs / "a").mkdir(parents=True)
     (runs / "a" / "journal.jsonl").write_text("no json\n")
     with pytest.raises(InputError, match="not a line of a journal"):

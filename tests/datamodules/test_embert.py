@@ -86,11 +86,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_pieces_are_where_the_segmentation_has_them(world: World) -> None:
-    found = world.pieces.of(world.ids("肺炎之慢"))
+    found = world.pieces.piece_ends(world.ids("肺炎之慢"))
     assert found is not None and found.tolist() == [2, 3, 4]
-    latin = world.pieces.of(world.ids("CAP 2型"))  # "cap" and "2" are one token each, the space none
+    latin = world.pieces.piece_ends(world.ids("CAP 2型"))  # "cap" and "2" are one token each, the space none
     assert latin is not None and latin.tolist() == [2, 3]
-    assert world.pieces.of(world.ids("肾癌")) is None and len(world.pieces) == 4
+    assert world.pieces.piece_ends(world.ids("肾癌")) is None and len(world.pieces) == 4
     crossing = Pieces([("cap型", ["ca", "p型"])], world.tokenizer)
     assert crossing.crossed == 1 and not len(crossing)
 
@@ -199,7 +199,7 @@ def test_what_is_hidden(
     assert taken.sum() <= np.ceil(budget) and (share or not covered.any())
     segments = np.full(len(text.ids), -100)
     for start, end, _, k in text.mentions:
-        ends = None if k == RANDOM else world.pieces.of(text.ids[start:end])
+        ends = None if k == RANDOM else world.pieces.piece_ends(text.ids[start:end])
         own = covered[start:end]
         if ends is None:
             assert not own.any()

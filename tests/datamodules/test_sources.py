@@ -247,7 +247,7 @@ def test_a_member_of_a_fetched_archive(tmp_path, server, listed):
         data.fetch("Set", tmp_path / "data")
 
 
-def test_without_a_network_the_steps_are_told(tmp_path, listed, monkeypatch):
+def test_without_a_network_the_steps_are_printed(tmp_path, listed, monkeypatch):
     monkeypatch.setattr(addresses, "PAUSE", 0.0)
     listed.add("x/a.txt", ONE, "http://127.0.0.1:9/a")
     with pytest.raises(InputError) as caught:
@@ -364,7 +364,7 @@ def test_a_path_matches_whole_names_only(tmp_path, listed):
         data.fetch("Set", tmp_path / "data", [tmp_path / "m"])
 
 
-def test_a_damaged_file_is_replaced_or_told(tmp_path, listed):
+def test_a_damaged_file_is_replaced_or_reported(tmp_path, listed):
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()
     (tmp_path / "m/a").write_bytes(ONE)
@@ -567,7 +567,7 @@ def test_a_data_set_by_its_own_name() -> None:
         fetch.dataset_of("nothing")
 
 
-def test_a_mirror_that_changes_while_it_is_copied_is_told(tmp_path, listed):
+def test_a_mirror_that_changes_while_it_is_copied_is_reported(tmp_path, listed):
     """What is copied is checked against what was found: a file that another one has replaced in between is no hit."""
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()

@@ -120,7 +120,7 @@ def likeness(found: Sequence[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[st
     }
 
 
-def _told(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
+def _summarize_likeness(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for direction, kinds in alike.items():
         result[direction] = {}
@@ -143,7 +143,7 @@ def figure2(
     for one, own, layer in zip(readers, alike, layers, strict=True):
         told: dict[str, Any] = {"layer": layer, "layers": one.layers}
         for name, rows in parts.items():
-            told[name] = {"sentences": len(rows)} | (_told(own, rows) if len(rows) else {})
+            told[name] = {"sentences": len(rows)} | (_summarize_likeness(own, rows) if len(rows) else {})
         result["encoders"][one.name] = told
     gains = [
         {d: {k: np.subtract(v["synonym"], v["random"]) for k, v in kinds.items()} for d, kinds in own.items()}

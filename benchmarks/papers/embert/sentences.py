@@ -147,7 +147,7 @@ def swaps(
     """
     left_out: Counter[str] = Counter()
 
-    def found() -> Iterator[tuple[str, Swap]]:
+    def iterate_swaps() -> Iterator[tuple[str, Swap]]:
         for one in given:
             own = one.surface
             same = set(names_of(one.entity))
@@ -178,7 +178,7 @@ def swaps(
                 continue
             yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
 
-    return _drawn(found(), number), left_out
+    return _drawn(iterate_swaps(), number), left_out
 
 
 def halves(
@@ -192,7 +192,7 @@ def halves(
     left_out: Counter[str] = Counter()
     known: dict[str, tuple[str, ...]] = {}
 
-    def found() -> Iterator[tuple[str, Halves]]:
+    def iterate_halves() -> Iterator[tuple[str, Halves]]:
         for one in given:
             own = one.surface
             if own not in known:
@@ -208,4 +208,4 @@ def halves(
             if sides is not None:
                 yield _key(seed, one), Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1])
 
-    return _drawn(found(), number), left_out
+    return _drawn(iterate_halves(), number), left_out

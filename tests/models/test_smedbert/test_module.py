@@ -215,7 +215,7 @@ def test_every_parameter_gets_a_gradient_even_without_mentions(fake_smedbert: Fo
                             if n in wanting and (p.grad is None or not p.grad.isfinite().all())] == []  # fmt: skip
 
 
-def test_entities_are_frozen_unless_asked(fake_smedbert: Folders) -> None:
+def test_entities_are_frozen_by_default(fake_smedbert: Folders) -> None:
     frozen, free = module(fake_smedbert), module(fake_smedbert, freeze_entities=False)
     assert not frozen.encoder.entity.requires_grad and free.encoder.entity.requires_grad  # type: ignore[union-attr]
     assert torch.equal(frozen.encoder.entity, EmbeddingTable.load(fake_smedbert.entities).entity)  # type: ignore[union-attr]
