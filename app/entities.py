@@ -8,7 +8,7 @@ import numpy as np
 
 from kg.graph import KnowledgeGraph
 
-MOST = 30  # neighbours, and names, that are told
+MOST = 30  # neighbours, and names, that are returned
 
 
 class Entities:

@@ -7,8 +7,8 @@
     GET  /              the page;  /docs  the interface described (OpenAPI)
 
 Requests that wait together are linked together: texts of all of them in one batch, in one thread. A body over the limit is refused
-while it is read, a request that comes or waits too long is given up, and when too many wait the next is told to come back. Errors
-are one line of JSON and never say where files lie.
+while it is read, a request that comes or waits too long is given up, and when too many wait the next has to retry later. Errors
+are one line of JSON and never contain paths.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Asked(BaseModel):
 
 
 class Measures:
-    """What /metrics tells Prometheus; of one server."""
+    """The values of /metrics for Prometheus; of one server."""
 
     def __init__(self, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()

@@ -201,7 +201,7 @@ def predict(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input takes at most, decompressed.
+        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
         device: cpu or cuda.
         precision: Arithmetic of the model.
@@ -280,7 +280,7 @@ def link(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input takes at most, decompressed.
+        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
 
     Examples:
@@ -348,7 +348,7 @@ def serve(
         nil: Least score of a linked mention.
         top: Candidates that are kept for each mention.
         host: Address; the default is this machine alone.
-        port: Port; 0 takes a free one and prints it.
+        port: Port; 0 chooses a free one and prints it.
         max_bytes: Limit of a request's body.
         max_seconds: Limit of a request, from its first byte to its answer.
         max_connections: Limit of open connections.
@@ -383,7 +383,7 @@ def demo(
             (Chinese; from an installed package).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         host: Address; the default is this machine alone.
-        port: Port; 0 takes a free one and prints it.
+        port: Port; 0 chooses a free one and prints it.
 
     Examples:
       make demo
@@ -493,7 +493,7 @@ def evaluate(
         print(ends.report(found))
         return
     if chain is not None or threshold is not None:
-        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} takes MODEL=")
+        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has MODEL=")
     from benchmarks.linking.evaluate import compute, report
 
     results = compute(

@@ -156,7 +156,7 @@ class PartsFolder:
         begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
                  which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
-        each     likewise of every part, also of those that were there; what it takes out of them is not kept for all
+        each     likewise of every part, also of those that were there; what it removes from them is not kept for all
         gpus     that each Ray actor asks for; what works here, or in processes of this machine, finds them itself
 
         Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
@@ -277,7 +277,7 @@ LOST = 4  # times that a part, or what all parts need, may take a process with i
 
 
 class _Actor:
-    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would take it for a failure of the node."""
+    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would treat it as a failure of the node."""
 
     def __init__(self, begin: Callable[[], Any], mebibytes: int) -> None:
         limit_documents(mebibytes)

@@ -38,7 +38,7 @@ BATCH = 500  #: metrics in one request
 
 
 def metric_name(text: str) -> str:
-    """A name that MLflow takes: signs that it does not become underscores."""
+    """A name that MLflow accepts: other signs become underscores."""
     return re.sub(r"[^\w./ -]+", "_", text).replace(" ", "_")
 
 
@@ -95,7 +95,7 @@ class Journal:
     # --- what a run records
 
     def metric(self, key: str, value: float, step: int = 0, again: bool = False) -> None:
-        """A value at a step. One that a resumed run gives a second time is left out; `again`: the later value counts."""
+        """A value at a step. One that a resumed run logs a second time is left out; `again`: the later value counts."""
         key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())
         if again or step not in known:
             known.add(step)
@@ -224,7 +224,7 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away tells in one line
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away says in one line
     client = MlflowClient(tracking_uri())
     run_id = _run_of(client, folder)
     first = place == 0 or unsure

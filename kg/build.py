@@ -58,7 +58,7 @@ def command(module: ModuleType) -> Callable[..., Any]:
         f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n"
         f"    path: File or folder to read.{'' if needed else ' Default: what an installed package carries.'}\n"
         "    out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n"
-        "    max_document: MiB that one line or record takes at most, decompressed.\n"
+        "    max_document: MiB that one line or record has at most, decompressed.\n"
         f"{told.partition(chr(10) + 'Raises:')[0]}"
     )
     return settings

@@ -154,7 +154,7 @@ class Trie:
     ) -> Trie:
         """The trie of `names`; ``concepts`` (names,) are their concepts' numbers, the names' own numbers where None.
 
-        A name of several concepts stands in `names` once for each; equal sequences share a leaf and their concepts.
+        A name of several concepts is in `names` once for each; equal sequences share a leaf and their concepts.
 
         Raises InputError for a name without tokens or with more than `max_length` (with `skip` it is left out and counted
         in `skipped`), for a token outside 0 … vocabulary - 1, for a concept that is no uint32, and when no name is left.
@@ -379,7 +379,7 @@ class Trie:
         return array
 
     def _check(self, manifest: dict[str, Any]) -> None:
-        """Raise InputError unless shapes and types are those of a trie of the size that the manifest gives."""
+        """Raise InputError unless shapes and types are those of a trie of the size in the manifest."""
         nodes, leaves = manifest["nodes"], manifest["leaves"]
         token = np.dtype(np.uint16 if self.vocabulary <= 2**16 else np.uint32)
         wanted: dict[str, tuple[np.dtype, tuple[int, ...]]]

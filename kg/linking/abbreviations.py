@@ -75,7 +75,7 @@ def _long_form(short: str, long: str) -> int | None:
 
 
 def _sentence_before(text: str, opening: int) -> str:
-    """The part of the sentence that stands before `opening`; at most 300 characters, which hold any long form."""
+    """The part of the sentence before `opening`; at most 300 characters, which contain any long form."""
     part = text[max(opening - 300, 0) : opening]
     ends = [m.end() for m in _SENTENCE_END.finditer(part.rstrip())]
     return part[ends[-1] :] if ends else part

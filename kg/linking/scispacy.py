@@ -28,7 +28,7 @@ class NearestNames:
     """The entity of the nearest name of a graph, by scispaCy's candidates: cosine of TF-IDF vectors over character 3-grams.
 
     names: table of the graph's names.  degree: entity id -> number of its triples.
-    threshold: least similarity of a link. 0.85 is the project's choice; scispaCy's own linker takes 0.7.
+    threshold: least similarity of a link. 0.85 is the project's choice; scispaCy's own linker uses 0.7.
     k: nearest names to look at (scispaCy: 30).
     threads: for building the index; with more than one, neighbours may differ a little from run to run.
 
@@ -144,7 +144,7 @@ def _candidate_generator(pairs: list[tuple[str, str]], threads: int) -> Any:
     some = np.flatnonzero(np.diff(vectors.indptr))  # nmslib stops at an empty vector
     index = nmslib.init(method="hnsw", space="cosinesimil_sparse", data_type=nmslib.DataType.SPARSE_VECTOR)
     index.addDataPointBatch(vectors[some])
-    # scispaCy takes M=100, efConstruction=2000; efSearch is its own.
+    # scispaCy uses M=100, efConstruction=2000; efSearch is its own.
     index.createIndex({"M": 32, "efConstruction": 400, "post": 0, "indexThreadQty": threads}, print_progress=False)
     index.setQueryTimeParams({"efSearch": 200})
     return CandidateGenerator(index, vectorizer, [names[i] for i in some], base)

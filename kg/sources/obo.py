@@ -63,7 +63,7 @@ class Ontology:
 
 
 def unescaped(text: str) -> str:
-    r"""OBO's \" \n \, \: \{ … as the characters they stand for."""
+    r"""OBO's \" \n \, \: \{ … as the characters they mean."""
     return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text) if "\\" in text else text
 
 
@@ -254,7 +254,7 @@ def _from_json(path: Path) -> Ontology:
             iri = _required(node, "id", f"{here}.nodes[{place}]")
             where = f"{path}: node {iri}"
             if iri in seen:
-                raise InputError(f"{where}: the id stands twice in graphs[{number}]. Take one of them out.")
+                raise InputError(f"{where}: the id occurs twice in graphs[{number}]. Take one of them out.")
             seen.add(iri)
             kind = _part(node, "type", str, where)
             if kind == "PROPERTY":

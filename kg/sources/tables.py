@@ -92,7 +92,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
     reader = csv.reader(text(), delimiter="," if comma else "\t", strict=comma,
@@ -106,7 +106,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
                 columns = tuple(value.strip() for value in values)
                 twice = next((column for column, times in Counter(columns).items() if column and times > 1), None)
                 if twice is not None:
-                    raise InputError(f"{where}: the column {twice!r} stands there twice. Rename one of the two.")
+                    raise InputError(f"{where}: the column {twice!r} occurs twice. Rename one of the two.")
                 continue
             if len(values) != len(columns):
                 raise InputError(f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
@@ -261,7 +261,7 @@ def read(
     for file in found["entities"]:
         for where, row in _rows(file, "entities", encoding, False, renamed, ("type",), left_out):
             if row["id"] in entity:
-                raise InputError(f"{where}: entity id {row['id']!r} stands there twice. Take one of them out.")
+                raise InputError(f"{where}: entity id {row['id']!r} occurs twice. Take one of them out.")
             entity[row["id"]] = row["name"], row["type"]
             name_rows[row["id"], row["name"], "preferred", language, source] = None
     for file in found["names"]:

@@ -311,7 +311,7 @@ def _definitions(
     if not parts:
         return SCHEMAS["definitions"].empty_table()
     whole = pa.Table.from_batches(parts).rename_columns(["id", "text"])
-    # Several sources give the same text; the first is kept, in file order.
+    # Several sources have the same text; the first is kept, in file order.
     numbered = whole.append_column("row", pa.array(np.arange(len(whole))))
     first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"]
     return whole.take(pa.array(np.sort(first.to_numpy())))
@@ -342,13 +342,13 @@ def read(
     Raises InputError naming path:line for a broken row, the file for a missing one, and the filter that leaves nothing.
 
     Args:
-        languages: LAT codes of names that are kept; the first of them gives the preferred name.
+        languages: LAT codes of names that are kept; the first of them has the preferred name.
         sources: SABs of names, definitions and relations that are kept. Default: all.
         suppress: Values of SUPPRESS that are kept (N, E, O, Y).
         semantic_types: TUIs or names of semantic types, of which a concept needs one. Default: all.
         term_types: TTYs of names that are kept. Default: all.
         relations: Labels of relations that are kept. Default: all.
-        include_rel: Whether a row without RELA gives its REL (RO, PAR, …) as label.
+        include_rel: Whether a row without RELA has its REL (RO, PAR, …) as label.
         skip: Files to go without, of MRSTY, MRREL and MRDEF.
     """
     folder = Path(folder)
