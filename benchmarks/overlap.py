@@ -7,7 +7,7 @@ of tokens do not matter). Nothing is left out for being short or a function word
 what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
 table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
 
-In relation sets those entities count that stand in an example, once however many examples there are. GAD's
+In relation sets those entities count that are in an example, once however many examples there are. GAD's
 sentences came without them.
 """
 
@@ -59,7 +59,7 @@ def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
-    """(offset without markers, text) of what stands between a marker such as [S] and its [/S]; parts may lie in each other."""
+    """(offset without markers, text) of what is between a marker such as [S] and its [/S]; parts may be nested."""
     opened: dict[str, int] = {}
     plain = ""
     for part in re.split("(" + "|".join(map(re.escape, markers)) + ")", text):

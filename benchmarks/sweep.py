@@ -1,7 +1,7 @@
 """Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep CONFIG=FILE`.
 
     command: finetune cMedQANER          # or pretrain <paper>, evaluate <task>, synonyms, probe
-    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` takes them
+    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` accepts them
     grid:                                # every combination
       MODEL: [zh, embert]
       model.init_args.lr: [1.0e-4, 3.0e-4]
@@ -151,7 +151,7 @@ def read_sweep(file: str | Path) -> Sweep:
             "not in grid or runs"
         )
     if len({digest(p) for p in points}) < len(points):
-        raise InputError(f"{file}: a run stands in it twice; each value of the grid may be named once")
+        raise InputError(f"{file}: a run is in it twice; each value of the grid may be named once")
     return whole._replace(points=points)
 
 
@@ -314,7 +314,7 @@ def format_table(lines: list[list[str]]) -> str:
 
 
 def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int) -> tuple[Sweep, list[int]]:
-    """(the sweep with the points that were tried, their exit codes). Finished trials of before are told to the sampler first."""
+    """(the sweep with the points that were tried, their exit codes). The sampler first receives the finished trials of before."""
     import optuna
 
     assert sweep.search is not None

@@ -1,6 +1,6 @@
 """Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON records, TSV.
 
-A reader takes the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
+A reader accepts the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
 read raises InputError `path:line: what was wanted`. What can be read but is odd is counted in `found`, a
 Counter {what it is: how often} that the caller prints; nothing is left out without being counted there.
 """
@@ -216,10 +216,10 @@ def pairs(
     path: Path, *, found: Counter[str] | None = None, labels: Container[str] | None = ("0", "1"),
     encoding: str = "utf-8", what: str = "label, first text, second text",
 ) -> list[Pair]:  # fmt: skip
-    """Rows label, first text, second text (a question and an answer); `document` stands for the first text.
+    """Rows label, first text, second text (a question and an answer); `document` is of the first text.
 
     WebMedQA's own rows have five columns, of which the second is the label, the fourth the question and the fifth the
-    answer; the first line tells which form a file has.
+    answer; the first line says which form a file has.
     """
     result = []
     wide = next(lines(path, encoding), (0, ""))[1].count("\t") == 4

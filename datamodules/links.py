@@ -1,6 +1,6 @@
 """Mentions of fine-tuning texts: linked by exact match with the names that an export holds, and placed on tokens.
 
-Each paper whose encoder takes mentions makes its own of these (`linker` in its encoder.yaml).
+Each paper whose encoder accepts mentions makes its own of these (`linker` in its encoder.yaml).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
     hits     share of the mentions that are kept, chosen by text and place alone
     further  files and folders that the export must hold besides FILES
 
-    The result takes texts and the character offsets of their tokens ((0, 0) for special tokens), and gives the mentions
+    The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens), and returns the mentions
     (M, 4): text, first token, last token + 1, entity. A mention that a special token, or the end of a window, cuts is left out.
 
     Raises InputError when the folder lacks a file, or for a share that cannot be.

@@ -55,5 +55,5 @@ class Inputs:
         return {name: own for name, own in words.items() if own}
 
     def choice(self) -> dict[str, str]:
-        """What gives a pipeline a folder of its own: all inputs but where files are looked for."""
+        """What decides a pipeline's folder: all inputs but where files are looked for."""
         return {name: shlex.join(words) for name, words in self.list_inputs().items() if name != "MIRROR"}

@@ -71,7 +71,7 @@ class Whole(NamedTuple):
 def whole_run(meter: Mapping[str, Any], config: Mapping[str, Any], scale: float, larger: float = 1.0) -> Whole:
     """The training that `config` describes, from a rehearsed one at `scale`: the FLOP of an example times the examples.
 
-    larger: how many times the FLOP of the rehearsed model the paper's takes for an example.
+    larger: how many times the FLOP of the rehearsed model the paper's needs for an example.
     """
     batch, trainer = int(config["data"]["init_args"]["batch_size"]), config["trainer"]
     steps = trainer.get("max_steps", -1)

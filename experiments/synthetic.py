@@ -1,6 +1,6 @@
 """Synthetic inputs of a rehearsal (experiments.rehearse): real formats, a paper's sizes, no real content.
 
-A writer takes the file or folder to write, the scale, and the paper's sizes, of which it writes the share `scale`; it returns
+A writer accepts the file or folder to write, the scale, and the paper's sizes, of which it writes the share `scale`; it returns
 what it wrote in words. `experiments/<paper>/pipeline.yaml` names a writer for each input that its profile starts from:
 
     umls            META folder of a UMLS release in Rich Release Format

@@ -264,7 +264,7 @@ def _documents(
 
 
 class Typed(NamedTuple):
-    """A document with the mentions that its file gives: places and types."""
+    """A document with the mentions in its file: places and types."""
 
     id: str
     text: str
@@ -334,7 +334,7 @@ def predict_files(
 ) -> Counts:  # fmt: skip
     """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
 
-    taggers  for a model of relations: what finds the mentions. Without them the files give mentions with types: JSON lines as a
+    taggers  for a model of relations: what finds the mentions. Without them the files contain mentions with types: JSON lines as a
              tagger's output has them, or PubTator.
     The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers beside another kind of model, and
     for an output format that cannot hold the records.

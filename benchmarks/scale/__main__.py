@@ -2,7 +2,7 @@
 
 Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU seconds for 1,000 items, the
 peak of the process's memory (libraries included; what is memory-mapped does not count), the most files that were open at once,
-and the bytes it wrote. Below the rows of a stage stands by how much memory grew from the smallest to the largest size. The rows
+and the bytes it wrote. A line below a stage's rows says by how much memory grew from the smallest to the largest size. The rows
 are kept in runs/scale.json, beside those of earlier runs, and drawn in runs/scale.png.
 """
 

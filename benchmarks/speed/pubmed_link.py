@@ -1,7 +1,7 @@
 """Linking PubMed's XML with eight workers: CPU seconds of the process that has most to do.
 
-Ours gives every worker files of its own (kg.linking.run on core.executor). The reference is one process that reads for eight
-which link, so that with more workers it is the reader that takes the time. What is made before the first document, and shared by
+In ours every worker has files of its own (kg.linking.run on core.executor). The reference is one process that reads for eight
+which link, so that with more workers the reader needs the time. What is made before the first document, and shared by
 all processes (the tree of names), is left out of both.
 """
 

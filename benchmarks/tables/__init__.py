@@ -15,7 +15,7 @@ published numbers are tested against by a one-sample t over seeds, as KeBioLM's 
     probing      systems by types of queries, percent: a column has a `type` and a `measure` (recall, strict)
     populations  groups of mentions by systems, on one task: `population` of a row, `measured` of a column
     sizes        names, concepts and mentions by linking tasks, or splits of a fine-tuning task in the column's `unit`
-    or the dotted name, in `benchmarks`, of a function of (table, choices, files) that gives lines of text, the heads first
+    or the dotted name, in `benchmarks`, of a function of (table, choices, files) that returns lines of text, the heads first
 
 Markdown and a CSV with a line a cell go to runs/tables or OUT=.
 """

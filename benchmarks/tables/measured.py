@@ -118,7 +118,7 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
 def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
     """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a paper's newest pre-training.
 
-    model: as MODEL= takes it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
+    model: as MODEL= accepts it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
     """
     paper, _, stem = model.partition("/")
     if not (ROOT / "experiments" / paper / "encoder.yaml").is_file():

@@ -137,7 +137,7 @@ def _same(out: Path, made_of: dict[str, Any]) -> bool:
 
 
 def report(manifest: dict[str, Any]) -> list[str]:
-    """Lines that tell what is odd about a prepared task: its variant, notes, and counts of what readers found."""
+    """Lines that say what is odd about a prepared task: its variant, notes, and counts of what readers found."""
     name = manifest["name"]
     lines = [f"{name}: variant {manifest['variant']!r}, not the official set"] if manifest["variant"] else []
     lines += [f"{name}: {note}" for note in manifest["notes"]]

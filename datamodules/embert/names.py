@@ -63,7 +63,7 @@ class Pieces:
 
 
 class Replacements:
-    """Names that may stand in the place of a mention.
+    """Names that may replace a mention.
 
     names     every entity's names, by entity index
     types     (entities,) int

@@ -131,7 +131,7 @@ class Inputs:
     def encoder_input(self, mention: str, context: str | None = None) -> list[int]:
         """The encoder's ids of a mention in its context (None: the mention alone).
 
-        `context` has START and END around the mention as the text writes it; what stands between is replaced by
+        `context` has START and END around the mention as the text writes it; what is between is replaced by
         `mention`, whose abbreviations may be expanded. Raises InputError for a context without markers, and for a
         mention that has no tokens.
         """

@@ -11,7 +11,7 @@ Rules for targets, one of the names of the mention's concepts (Section 2.3, Sect
 
     tfidf      the highest cosine of character 3-gram TF-IDF vectors; of equal ones the shortest, then the first in order
     shortest   the shortest, then the first in order
-    sample     drawn once for each concept, so that one name may stand for it in a dictionary too (:func:`kg.names.one_name`)
+    sample     drawn once for each concept, so that one name may represent it in a dictionary too (:func:`kg.names.one_name`)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def representative_names(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
-    """(concepts,) the number of the name that stands for each concept (kg.names.one_name), -1 where it has none."""
+    """(concepts,) the number of the name that represents each concept (kg.names.one_name), -1 where it has none."""
     found = np.full(len(names.concepts), -1, np.int64)
     number = {name: i for i, name in enumerate(names.names)}
     concept, begin = np.unique(names.members[:, 0], return_index=True)
@@ -175,7 +175,7 @@ def build_mentions(
     """(the folder with samples for fine-tuning on the task folder `task`, whether it was there already).
 
     splits         whose mentions are trained on
-    composites     take the parts of composite mentions, each by itself; or leave out all mentions of several strings or
+    composites     use the parts of composite mentions, each by itself; or leave out all mentions of several strings or
                    concepts, as Table 6's count of NCBI does
     abbreviations  write out words of mentions that their text defines as abbreviations
     one_concept, keep_last   as in :func:`datamodules.genbioel.names.name_set`

@@ -28,7 +28,7 @@ def hpo_layperson(
     """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other names the dictionary.
 
     A synonym whose string (lower case, without punctuation) is another kind of name of any term is left out: no query
-    string stands in the dictionary. One that several terms have goes to the split of the first of them by id, and each
+    string is in the dictionary. One that several terms have goes to the split of the first of them by id, and each
     of them is right.
     """
     found = Counter() if found is None else found

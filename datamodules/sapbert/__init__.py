@@ -96,7 +96,7 @@ class SapBERTData(pl.LightningDataModule):
     batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in
-    together     pairs of similar concepts that stand in a batch together, 1: none (all pairs of a batch drawn alike);
+    together     pairs of similar concepts that are in a batch together, 1: none (all pairs of a batch drawn alike);
                  more needs pairs made with --neighbours
     val_names    names that validation searches, those of the held-out names' concepts among them
 

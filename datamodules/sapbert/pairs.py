@@ -15,7 +15,7 @@ writes, from the names of one or more graphs, lower-cased, with single spaces, o
 
 Concepts of several graphs are one where their ids are equal, and with --unite also where they have the same name
 (`united`): what ontologies without common ids call the same is otherwise trained apart. Trade names (UMLS): a
-has_tradename or tradename_of triple gives the names of the trade concept to its ingredient too. The authors' script
+has_tradename or tradename_of triple adds the names of the trade concept to its ingredient too. The authors' script
 keeps the last such concept of an ingredient only; here all count.
 """
 

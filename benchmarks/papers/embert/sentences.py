@@ -60,7 +60,7 @@ class Swap(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """How many characters of the synonym stand in the original name, too."""
+        """How many characters of the synonym are in the original name, too."""
         return sum(c in self.original for c in self.synonym)
 
 
@@ -86,7 +86,7 @@ def mentions(linked: Path) -> Iterator[Mention]:
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
-    """What stands left and right of text[start:end] in its sentence, `room` characters at most in both together.
+    """What is left and right of text[start:end] in its sentence, `room` characters at most in both together.
 
     Where that is too much, each side keeps half of the room, and more where the other needs less.
     """
