@@ -214,7 +214,7 @@ def _status(asked: dict[str, Any]) -> int:
         return 1
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001  told as the interpreter tells it
+    except BaseException:  # noqa: BLE001  reported as the interpreter reports it
         sys.excepthook(*sys.exc_info())
         return 1
     return 0

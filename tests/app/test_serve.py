@@ -130,7 +130,7 @@ def test_a_token_is_asked_for(folder: str) -> None:
 
 
 class Slow(Pipeline):
-    """Takes its time, and remembers what it was asked together."""
+    """Takes its time, and remembers the texts of one call."""
 
     def __init__(self, of: Pipeline, seconds: float, fails: bool = False) -> None:
         self.__dict__.update(of.__dict__)
@@ -194,7 +194,7 @@ def server(folder: str) -> Iterator[str]:
         yield address
 
 
-def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: str) -> None:
+def test_a_running_server_survives_ten_megabytes_and_a_thousand_requests(server: str) -> None:
     host, port = server.removeprefix("http://").split(":")
     with httpx.Client(base_url=server, timeout=60) as asked:
         assert asked.post("/link", content=b"x" * 10_000_000).status_code == 413

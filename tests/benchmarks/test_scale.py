@@ -63,7 +63,7 @@ def test_sizes_are_numbers_with_units() -> None:
 @pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 def test_two_nodes_write_the_same_bytes_whatever_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     assert engines.main(["--documents", "1500", "--files", "24", "--names", "2000"]) == 0
-    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray tells of the lost node there, too
+    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray reports the lost node there, too
     rows = [row for row in printed if len(row) == 5 and row[0] != "way"]
     assert len(rows) == 5 and all(row[1] in ("24", "25") and row[4] == "True" for row in rows)
 

@@ -208,7 +208,7 @@ def test_missing_retrievals_and_probings(runs: Path) -> None:
 
 
 def test_every_tables_results_can_be_made(runs: Path) -> None:
-    """Each missing cell is a call that its function takes."""
+    """Each missing cell is a call that its function accepts."""
     import inspect
 
     for file in sorted(tables.PAPERS.glob("*/table*.yaml")):

@@ -188,7 +188,7 @@ def test_counts(tmp_path):
     assert table.count("cMedQNLI: no such thing here") == 1
 
 
-def test_a_triple_that_stands_twice_is_counted_twice():
+def test_a_triple_that_occurs_twice_is_counted_twice():
     assert counted("triples", [], {REPEATED: 2}) == 2
     with pytest.raises(ValueError, match="no unit"):
         counted("pages", [], {})

@@ -137,7 +137,7 @@ def test_without_a_server_work_continues_and_says_so_once(
     assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]
 
 
-def test_a_store_that_fails_is_told_of_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_fails_is_reported_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """MLflow itself would print the traceback of every statement that fails."""
     with Journal(runs / "a", "paper", "seed 0") as own:
         assert own.deliver()

@@ -70,7 +70,7 @@ class World:
         return "".join(self.tokenizer.convert_ids_to_tokens(ids.tolist()))
 
     def text(self, parts: list[str | int], cut: int = 0) -> Text:
-        """Of strings, and of entities by index, which stand with the first of their names."""
+        """Of strings, and of entities by index, which have the first of their names."""
         ids, spans = [], []
         for p in parts:
             own = self.ids(p if isinstance(p, str) else dict(reversed(NAMES))[p])
@@ -123,7 +123,7 @@ PARTS = st.lists(st.one_of(st.sampled_from(["人有", "病", "之人人", "有"]
 def test_spans_are_rebuilt_after_replacement(
     world: World, parts: list[str | int], share: float, room: int, seed: int, cut: int
 ) -> None:
-    """Every mention still covers its name, whatever the lengths; everything else stands as it stood."""
+    """Every mention still covers its name, whatever the lengths; everything else is unchanged."""
     before = world.text(parts)
     bounds = [
         0,
@@ -354,7 +354,7 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
 
 
 def test_a_wrong_segment_is_of_the_same_side_of_the_split(fake_embert: Folders) -> None:
-    """Training takes it from training text, validation from held-out text: else validation would see what was learnt."""
+    """Training draws it from training text, validation from held-out text: else validation would see what was learnt."""
     made = data(fake_embert, replace=0.0, rate=0.0)
     assert made.corpus is not None
 

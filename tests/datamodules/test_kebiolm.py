@@ -52,7 +52,7 @@ def test_steps_hold_the_same_however_they_are_shared(fake_kebiolm: Folders, worl
         assert torch.equal(parts[0].counts, parts[accumulate - 1].counts)
 
 
-def test_a_later_start_gives_the_rest(fake_kebiolm: Folders) -> None:
+def test_a_later_start_returns_the_rest(fake_kebiolm: Folders) -> None:
     data = make_data(fake_kebiolm)
     steps = data.steps_per_epoch
     first, second = list(data.train_dataloader()), list(make_data(fake_kebiolm, step=steps).train_dataloader())

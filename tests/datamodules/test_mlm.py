@@ -43,7 +43,7 @@ def test_steps_hold_the_same_however_they_are_shared(fake_mlm: Folders, world: i
         assert torch.equal(sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts)
 
 
-def test_a_later_start_gives_the_rest(fake_mlm: Folders) -> None:
+def test_a_later_start_returns_the_rest(fake_mlm: Folders) -> None:
     first = list(make_data(fake_mlm).train_dataloader())
     second = list(make_data(fake_mlm, step=len(first)).train_dataloader())
     resumed = list(make_data(fake_mlm, step=2).train_dataloader())

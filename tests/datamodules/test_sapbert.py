@@ -223,7 +223,7 @@ def test_steps_hold_the_same_however_they_are_shared(fake_sapbert: Folders) -> N
         assert whole.counts.tolist() == [32] and not whole.query.any()
 
 
-def test_a_later_start_gives_the_rest_and_an_epoch_every_pair_once(fake_sapbert: Folders) -> None:
+def test_a_later_start_returns_the_rest_and_an_epoch_every_pair_once(fake_sapbert: Folders) -> None:
     data = make_data(fake_sapbert)
     first = list(data.train_dataloader())
     second = list(make_data(fake_sapbert, step=len(first)).train_dataloader())
@@ -441,7 +441,7 @@ def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_pa
 
 
 def share_of_neighbours(data: SapBERTData) -> float:
-    """How often two pairs that stand side by side are of a concept and one of the concepts nearest to it."""
+    """How often two adjacent pairs are of a concept and one of the concepts nearest to it."""
     assert data.pairs is not None
     near = np.load(data.pairs.folder / "neighbours.npy")
     concept = data.pairs[data.order(0).ravel()][:, 2]

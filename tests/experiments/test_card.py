@@ -1,4 +1,4 @@
-"""What an export says of itself: a card that Hugging Face's readers take, whose every number is the manifest's."""
+"""What an export says of itself: a card that Hugging Face's readers accept, whose every number is the manifest's."""
 
 from __future__ import annotations
 

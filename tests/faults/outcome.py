@@ -56,7 +56,7 @@ def metrics(store: Path) -> dict[str, Any]:
 
 
 def outcome(place: Path) -> dict[str, Any]:
-    """{name: content} of all that stands in `place`: a digest of a file, each value of a JSON file, each line of a page."""
+    """{name: content} of all that is in `place`: a digest of a file, each value of a JSON file, each line of a page."""
     found: dict[str, Any] = metrics(place / STORE)
     runs = names_of_runs(place / STORE)
     for file in sorted(p for p in place.rglob("*") if p.is_file()):

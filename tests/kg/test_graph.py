@@ -66,7 +66,7 @@ def test_save_replaces_an_older_graph(tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}}, "id 'b' stands there more"),
+    ({"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}}, "id 'b' occurs more"),
     ({"names": {"id": ["a", "z"], "name": ["A", "Z"], "kind": ["x"] * 2, "language": ["en"] * 2, "source": ["x"] * 2}},
      "names: row 1: unknown entity id 'z' in id"),
     ({"definitions": {"id": ["z"], "text": ["x"]}}, "definitions: row 0: unknown entity id 'z'"),

@@ -122,7 +122,7 @@ def test_equals_slow_linker(rows, text, degree):
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
     reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
     assert reference.link(text) == ours.link(text)
-    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever stands beside
+    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever is beside
     with pytest.MonkeyPatch.context() as patch:
         for few in (0, 10_000):
             patch.setattr(forms, "FEW", few)
@@ -136,7 +136,7 @@ def test_equals_slow_linker(rows, text, degree):
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
-def test_words_stand_where_they_begin(text):
+def test_words_are_where_they_begin(text):
     starts, lower = word_starts(text), folded(text)
     assert len(lower) == len(text) and len(starts) == len(words(text))
     assert all(lower[s : s + len(w)] == w for s, w in zip(starts, words(text), strict=True))
@@ -244,7 +244,7 @@ def test_defined_abbreviation_means_its_long_form():
         ("SCID", "C10"),
         ("SCID mouse", "C11"),
     ]
-    # A mention that covers the long form counts, and a short form no name knows is linked too.
+    # A mention that covers the long form counts, and a short form that is in no name is linked too.
     assert linked_names(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
     # The long form has no entity: the short form has none either, whatever the dictionary says.
     assert linked_names(link, "seizure; small cat in distress (SCID) SCID") == [("seizure", "C01")]

@@ -176,7 +176,7 @@ def test_no_name_of_an_equivalent_stays():
 
 
 def test_names_that_differ_in_blanks_are_no_pair():
-    """kg.linking finds either where the other stands."""
+    """kg.linking finds either where the other is."""
     graph = graphs.graph(dict.fromkeys(["维生素 AD", "维生素ad", "鱼肝油", "药"], "drug"), [
         ("维生素 AD", "别称", "维生素ad"), ("维生素 AD", "别称", "鱼肝油"), ("药", "比", "维生素ad"), ("药", "比", "鱼肝油")],
         [("鱼肝油", "维生素 ad", "synonym", "zh")])  # fmt: skip
@@ -204,7 +204,7 @@ def test_types_in_the_order_of_their_sources():
     assert alone.manifest["refined"]["types"]["equivalents"] == 1 and types(alone)["病丁"] == "disease"
 
 
-def test_a_name_of_two_entities_gives_no_type():
+def test_a_name_of_two_entities_decides_no_type():
     graph = graphs.graph({"甲": "a", "乙": "b"}, [], [("甲", "丙", "synonym", "zh"), ("乙", "丙", "synonym", "zh")])
     assert refine.types_by_name(graph) == {"甲": "a", "乙": "b"}
 
@@ -259,7 +259,7 @@ def test_the_command(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_real_cmekg():
-    """What PyCMeKG 0.2.5 becomes; docs/chinese-graph.md tells it."""
+    """What PyCMeKG 0.2.5 becomes; see docs/chinese-graph.md."""
     graph = refine.refined(cmekg.read())
     report = graph.manifest["refined"]
     assert (

@@ -141,7 +141,7 @@ def test_hand_worked_features():
 
 
 def corpus(seed=0, size=400):
-    """Documents in which WORDS stand as wholes among random characters."""
+    """Documents in which WORDS are wholes among random characters."""
     generator = np.random.default_rng(seed)
     filler = list("的一是在不了有和人这中大为上个国")
     texts = []

@@ -1,4 +1,4 @@
-"""Decoding several masks against the algorithm written out, and what a batch must not change."""
+"""Decoding several masks against the algorithm in full, and what a batch must not change."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_other_kinds(tmp_path: Path) -> None:
         masked_lm(str(tmp_path / "bart"))
 
 
-def test_a_checkpoint_without_a_head_takes_the_word_embeddings(saved: str, tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_head_uses_the_word_embeddings(saved: str, tmp_path: Path) -> None:
     model = bert()
     model.bert.save_pretrained(tmp_path)
     lm = masked_lm(str(tmp_path))

@@ -279,7 +279,7 @@ def test_overfits_four_sentences(fake_smedbert: Folders) -> None:
 
 
 def test_first_losses_are_those_on_record(fake_smedbert: Folders) -> None:
-    """Drift: the same seed gives the same first losses as when this was written."""
+    """Drift: the same seed has the same first losses as when this was written."""
     batch = first_batch(fake_smedbert)
     ours = (module(fake_smedbert).loss_sums(batch) / batch.counts).tolist()
     assert ours == pytest.approx(json.loads(GOLDEN.read_text())["first_losses"], rel=1e-3)
@@ -307,7 +307,7 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
 
 
 def test_validation_counts(fake_smedbert: Folders) -> None:
-    """A model that knows every neighbour has MRR 1; frequency has what the counts say."""
+    """A model that predicts every neighbour has MRR 1; frequency has what the counts say."""
     model, made = module(fake_smedbert).eval(), data(fake_smedbert)
     logged: dict[str, Tensor] = {}
     model._trainer = SimpleNamespace(datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
