@@ -14,7 +14,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
-# Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` tells kepl to read them, and
+# Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` lets kepl read them, and
 # neither a shell nor a list in this file is between. Unexported, since make itself would run a $(shell ...) in an exported value.
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli

@@ -252,7 +252,7 @@ def help_text(what: str, about: str, options: Mapping[str, Option], positions: S
     lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
     for option in options.values():
         head = f"  --{option.name.replace('_', '-')}"
-        told = f"{option.help.rstrip('.')}. Takes {expected(option.type)}{format_default(option.default)}."
+        told = f"{option.help.rstrip('.')}. Accepts {expected(option.type)}{format_default(option.default)}."
         lines += textwrap.wrap(told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24)
     lines.append(f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace its own.")
     lines.append(f"{'  --verbose, --quiet':<22}  Say more, or only errors, on standard error.")

@@ -126,7 +126,7 @@ def check(paper: str, profile: str, steps: int | None, scale: float, inputs: Inp
 class Memory(threading.Thread):
     """Watches what the processes that this one started hold: `peak`, bytes of all together, each page counted where it is mapped.
 
-    Not the rusage of a stage that has ended: that begins with what its parent held (Linux), and knows one process alone.
+    Not the rusage of a stage that has ended: that begins with its parent's (Linux), and counts one process alone.
     """
 
     def __init__(self, seconds: float = 0.2) -> None:

@@ -122,7 +122,7 @@ class GenBioELData(pl.LightningDataModule):
         if recipe["max_name"] > self.inputs.max_name or recipe.get("max_words", 0) > self.inputs.max_words:
             raise InputError(
                 f"{self.folder}: made with max_name {recipe['max_name']}, max_words {recipe.get('max_words', 0)}, but the data "
-                f"takes {self.inputs.max_name}, {self.inputs.max_words}. Build the samples with these, or raise the data's."
+                f"accepts {self.inputs.max_name}, {self.inputs.max_words}. Build the samples with these, or raise the data's."
             )
         if manifest["kind"] == "graph":
             self.source = GraphSamples(self.folder, self.inputs, self.few)

@@ -18,7 +18,7 @@ from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
 def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
-    """At most `most` runs of ascending `lengths` such that padding each to its longest takes the fewest tokens."""
+    """At most `most` runs of ascending `lengths` such that padding each to its longest needs the fewest tokens."""
     sizes, begin = np.unique(lengths, return_index=True)
     edges = np.append(begin, len(lengths))  # where each length begins
     best = np.where(np.arange(len(edges)) == 0, 0, np.iinfo(np.int64).max // 2)  # cost of the first j lengths

@@ -10,7 +10,7 @@ Short names  of three characters or fewer, or without an ideograph, are left who
                 alone it is joined with the word before it (假膜性).
 3 Correction    If more than `singles` of the units are one ideograph alone, that was no segmentation: the phrases cut the
                 name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left whole, as a
-                name that nobody knows is better whole than in characters. One in three is the default: one odd character
+                unknown name is better whole than in characters. One in three is the default: one odd character
                 beside a word of two (胃|穿孔) happens in good segmentations, two in a name of five do not.
 4               A name with one piece is short, any other long.
 

@@ -298,7 +298,7 @@ def parsed(path: str | Path) -> Ontology:
 
 
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
-    """The kept terms as a graph. `types` gives entity types by id; a term it lacks has its namespace as type, or the
+    """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace as type, or the
     file's default namespace, or its id's prefix."""
     kept = {term.id: term for term in ontology.current_terms()}
     types = types or {}

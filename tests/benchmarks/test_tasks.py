@@ -159,7 +159,7 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     assert {s: n["documents"] for s, n in manifest["splits"].items()} == manifest["made"]["sizes"]
     assert manifest["splits"]["test"] == {"examples": 5500, "documents": 500, "positive": 500}
     other = {"sizes": {"train": 4, "dev": 3, "test": 3}, "negatives": 2, "seed": 0}
-    monkeypatch.setattr(benchmark_tasks, "made", lambda name: other)
+    monkeypatch.setattr(benchmark_tasks, "derivation_settings", lambda name: other)
     again = load_task(prepared("NeikeQA", data, out))
     assert {s: len(examples) for s, examples in again.splits.items()} == {"train": 12, "dev": 9, "test": 9}
     monkeypatch.undo()
