@@ -14,7 +14,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
 export PYTHONUNBUFFERED := 1
 
-# Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` tells kepl to read them, and
+# Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` lets kepl read them, and
 # neither a shell nor a list in this file is between. Unexported, since make itself would run a $(shell ...) in an exported value.
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -m app.cli
@@ -57,7 +57,7 @@ figures: $(INSTALLED)  ## a paper's figures (PAPER= OUT=)
 cases: $(INSTALLED)  ## what a scored linker gets wrong, most frequent first (TASK= OF= TOP=)
 synonyms: $(INSTALLED)  ## which of 20 names means the same, by any encoder or word vectors (MODEL= SAMPLES=)
 probe: $(INSTALLED)  ## fill-in queries of a graph's triples, by any masked language model (GRAPH= MODEL=)
-overlap: $(INSTALLED)  ## annotated mentions of NER and relation sets that a graph knows (TASK= GRAPH=)
+overlap: $(INSTALLED)  ## annotated mentions of NER and relation sets that a graph contains (TASK= GRAPH=)
 counts: $(INSTALLED)  ## sizes of every available split beside the papers' (TASK= MIRROR=)
 data: $(INSTALLED)  ## fetch and verify a task's files (TASK= MIRROR=)
 sweep: $(INSTALLED)  ## a grid or a search of runs under one parent in MLflow, resumable (CONFIG=<file> AT_ONCE=)

@@ -43,13 +43,13 @@ A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder 
 
 
 class Verb(NamedTuple):
-    """A command: its function, and the options that plain words give, in order."""
+    """A command: its function, and the options that plain words set, in order."""
 
     function: Callable[..., Any]
     positions: tuple[str, ...] = ()
 
 
-#: A command is a function of app.verbs; these are the options that its plain words give.
+#: A command is a function of app.verbs; these are the options that its plain words set.
 POSITIONS = {
     "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "rerank": ("task",), "evaluate": ("task",),
     "peers": ("task",), "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",),
@@ -137,7 +137,7 @@ def linker_options() -> list[Option]:
 
 
 def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> tuple[Verb, Parsed]:
-    """The command and its arguments. Raises InputError for what it does not take."""
+    """The command and its arguments. Raises InputError for what it does not accept."""
     command, words, extra = resolve(verb, words)
     parsed = parse(command.function, words, command.positions, f"kepl {verb}", extra, ignored)
     _check_names(verb, parsed.arguments)

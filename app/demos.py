@@ -15,7 +15,7 @@ LOG = logging.getLogger(__name__)
 class Demo(NamedTuple):
     """A graph of kg.build.
 
-    source    its reader;  dataset, file  where the file lies that it reads, if no installed package carries one
+    source    its reader;  dataset, file  path of the file that it reads, if no installed package contains one
     examples  sentences in its language, of this project
     """
 

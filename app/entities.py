@@ -8,7 +8,7 @@ import numpy as np
 
 from kg.graph import KnowledgeGraph
 
-MOST = 30  # neighbours, and names, that are told
+MOST = 30  # neighbours, and names, that are returned
 
 
 class Entities:
@@ -30,10 +30,10 @@ class Entities:
         if row is None:
             return None
         graph = self.graph
-        names = self.names.of(row)
-        definition = self.definitions.of(row)
-        neighbours = [self._neighbour(i, 2, "out") for i in self.out.of(row)[:MOST]]
-        neighbours += [self._neighbour(i, 0, "in") for i in self.into.of(row)[: MOST - len(neighbours)]]
+        names = self.names.positions(row)
+        definition = self.definitions.positions(row)
+        neighbours = [self._neighbour(i, 2, "out") for i in self.out.positions(row)[:MOST]]
+        neighbours += [self._neighbour(i, 0, "in") for i in self.into.positions(row)[: MOST - len(neighbours)]]
         return {
             "id": entity,
             "name": graph.entities["name"][row].as_py(),
@@ -41,7 +41,7 @@ class Entities:
             "names": [graph.names["name"][int(i)].as_py() for i in names[:MOST]],
             "definition": graph.definitions["text"][int(definition[0])].as_py() if len(definition) else None,
             "neighbours": neighbours,
-            "triples": len(self.out.of(row)) + len(self.into.of(row)),
+            "triples": len(self.out.positions(row)) + len(self.into.positions(row)),
         }
 
     def _neighbour(self, triple: int, place: int, direction: str) -> dict[str, Any]:
@@ -58,5 +58,5 @@ class _Rows:
         self.order = np.argsort(owner, kind="stable")
         self.first = np.searchsorted(owner[self.order], np.arange(count + 1))
 
-    def of(self, entity: int) -> np.ndarray:
+    def positions(self, entity: int) -> np.ndarray:
         return self.order[self.first[entity] : self.first[entity + 1]]

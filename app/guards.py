@@ -1,4 +1,4 @@
-"""What stands before the server's answers: whom it is asked as, how much and how long a client may send, how many may connect."""
+"""Checks before the server's answers: the host of a request, how much and how long a client may send, how many may connect."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _is_address(host: str) -> bool:
 
 
 class BodyLimit:
-    """Refuses bodies of more than `most` bytes before they are read whole, and those that take more than `seconds` to come.
+    """Refuses bodies of more than `most` bytes before they are read whole, and those that need more than `seconds` to come.
 
     What a refused client still sends is dropped for a moment: a connection that is closed with bytes unread is reset, and the
     reset may reach the client before the answer does.

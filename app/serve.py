@@ -7,8 +7,8 @@
     GET  /              the page;  /docs  the interface described (OpenAPI)
 
 Requests that wait together are linked together: texts of all of them in one batch, in one thread. A body over the limit is refused
-while it is read, a request that comes or waits too long is given up, and when too many wait the next is told to come back. Errors
-are one line of JSON and never say where files lie.
+while it is read, a request that comes or waits too long is given up, and when too many wait the next has to retry later. Errors
+are one line of JSON and never contain paths.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Asked(BaseModel):
 
 
 class Measures:
-    """What /metrics tells Prometheus; of one server."""
+    """The values of /metrics for Prometheus; of one server."""
 
     def __init__(self, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
@@ -250,18 +250,18 @@ def create_app(
         return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"})
 
     @app.exception_handler(StarletteHTTPException)
-    async def told(_: Request, error: StarletteHTTPException) -> JSONResponse:
+    async def report_http_error(_: Request, error: StarletteHTTPException) -> JSONResponse:
         return refused(error.status_code, str(error.detail), dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
-    async def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def report_invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
         wanted = '; expected {"texts": ["…"]}' if request.url.path == "/link" else ""
         return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> JSONResponse:
+    async def report_failure(_: Request, error: Exception) -> JSONResponse:
         LOG.error("request failed", exc_info=error)
         return refused(500, "the server failed on this request; its log says why")
 

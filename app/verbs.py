@@ -201,7 +201,7 @@ def predict(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input takes at most, decompressed.
+        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
         device: cpu or cuda.
         precision: Arithmetic of the model.
@@ -242,7 +242,7 @@ def predict(
                 fresh=fresh, report=LOG.info, left_out=left_out, work=work,
             )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
-        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
+        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     if not isinstance(own, Tagger):
         raise InputError(f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE")
@@ -280,7 +280,7 @@ def link(
         encoding: Encoding of text files.
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input takes at most, decompressed.
+        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
 
     Examples:
@@ -310,7 +310,7 @@ def link(
             report=LOG.info, left_out=left_out, work=work,
         )  # fmt: skip
         shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.linked:,} linked"
-        _tell({"output": str(output)} | counts._asdict(), shown, left_out, json)
+        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     texts = read_texts(text)
     for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
@@ -324,7 +324,7 @@ def link(
             print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}")
 
 
-def _tell(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
+def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
     if json:
@@ -348,7 +348,7 @@ def serve(
         nil: Least score of a linked mention.
         top: Candidates that are kept for each mention.
         host: Address; the default is this machine alone.
-        port: Port; 0 takes a free one and prints it.
+        port: Port; 0 chooses a free one and prints it.
         max_bytes: Limit of a request's body.
         max_seconds: Limit of a request, from its first byte to its answer.
         max_connections: Limit of open connections.
@@ -383,7 +383,7 @@ def demo(
             (Chinese; from an installed package).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         host: Address; the default is this machine alone.
-        port: Port; 0 takes a free one and prints it.
+        port: Port; 0 chooses a free one and prints it.
 
     Examples:
       make demo
@@ -493,7 +493,7 @@ def evaluate(
         print(ends.report(found))
         return
     if chain is not None or threshold is not None:
-        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} takes MODEL=")
+        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has MODEL=")
     from benchmarks.linking.evaluate import compute, report
 
     results = compute(

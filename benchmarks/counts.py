@@ -37,7 +37,7 @@ def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
         return len(examples)
     if unit == "mentions":
         return sum(len(e.entities) for e in examples)
-    if unit == "triples":  # one that stands twice in its sentence is printed twice and kept once
+    if unit == "triples":  # one that is in its sentence twice is printed twice and kept once
         return sum(len(e.gold) for e in examples) + odd.get(REPEATED, 0)
     if unit in ("sentences", "questions"):
         return len({e.document for e in examples})
@@ -59,7 +59,7 @@ def count_rows(
 ) -> list[CountRow]:
     """Rows of every task and split; `folder_of` gives a task's data folder, or raises InputError where there is none.
 
-    A split that is not available has here=None; a broken file raises no error but is told in `note`.
+    A split that is not available has here=None; a broken file raises no error but is reported in `note`.
     """
     rows = []
     for definition in tasks().values() if definitions is None else definitions:

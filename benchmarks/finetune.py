@@ -93,7 +93,7 @@ def trained_encoder(name: str, ckpt: str | None) -> Encoder:
 
 
 def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
-    """Options that the encoder alone takes, whole numbers as such. Raises InputError for one that it does not take."""
+    """Options of this encoder alone, whole numbers as such. Raises InputError for one that it does not support."""
     for name, value in given.items():
         if name.upper() not in chosen.option_keys:
             raise InputError(
@@ -130,7 +130,7 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
         config = AutoConfig.from_pretrained(pretrained(chosen.folder))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model that the hub gave; choose from: "
+            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub; choose from: "
             f"{known()}, a folder or a hub name ({str(error).splitlines()[0]})"
         ) from error
     return int(config.hidden_size), int(12 * config.num_hidden_layers * config.hidden_size**2)
@@ -139,7 +139,7 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
 def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict[str, Any]:
     """PROFILE=small's settings of a task for an encoder of width `hidden`.
 
-    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2: smaller encoders take larger
+    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2: smaller encoders have larger
     ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one grid for all of them would not offer. What the
     encoder's recipe says comes over it: for every task, and over that for the tasks of one head.
     """
@@ -157,7 +157,7 @@ def compute(
 ) -> list[Result]:  # fmt: skip
     """Fine-tune and score: a result a seed, saved and logged to MLflow. Raises InputError for what cannot be done.
 
-    options: those that only some encoders take (`options` of encoder.yaml), by name.  args: further words for LightningCLI.
+    options: those that only some encoders support (`options` of encoder.yaml), by name.  args: further words for LightningCLI.
     """
     definition = task(name)
     if epochs is not None and epochs < 1:
@@ -258,7 +258,7 @@ def result_of(
 
 
 def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
-    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed takes one device."""
+    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed uses one device."""
     found = gpus() if machine.devices or profile == "paper" else 0
     devices = min(machine.devices or found, found)
     words = ["--config", f"experiments/common/{'gpu' if devices else 'cpu'}.yaml", "--trainer.devices", "1"]
@@ -266,7 +266,7 @@ def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
 
 
 def as_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` with the values that the run in whose folder `file` lies really had: ARGS= may have changed them."""
+    """`settings` with the values that the run with `file` in its folder really had: ARGS= may have changed them."""
     config = yaml.safe_load(file.read_text())
     return {key: reduce(lambda part, name: part[name], key.split("."), config) for key in settings}
 

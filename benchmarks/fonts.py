@@ -13,7 +13,7 @@ PACKAGE, FILE = "pylopdf_fonts_zh_cn", "NotoSansSC-Regular.otf"  # Noto Sans SC,
 
 @cache
 def chinese_font() -> Path:
-    """The font's file; matplotlib knows it by its name from now on. Raises InputError where the package is missing.
+    """The font's file; matplotlib finds it by its name from now on. Raises InputError where the package is missing.
 
     Finding it imports nothing of the package.
     """

@@ -113,7 +113,7 @@ _REFERENCES = "".join(
 
 
 def _article(pmid: int, title: str, text: str) -> str:
-    """An article with what stands around title and abstract in PubMed's own files: some 8,000 characters, 170 elements."""
+    """An article with what surrounds title and abstract in PubMed's own files: some 8,000 characters, 170 elements."""
     return (
         f'<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID Version="1">{pmid}</PMID><DateCompleted><Year>2020'
         '</Year><Month>01</Month><Day>31</Day></DateCompleted><Article PubModel="Print"><Journal><ISSN IssnType="Print">0000-0000'

@@ -1,6 +1,6 @@
 """Scores of before the one record of scores (summary.json), made into results: `kepl migrate`, once.
 
-What was a label is read back into fields here, and nowhere else. The old files stay; beside each lies migrated.json.
+What was a label is read back into fields here, and nowhere else. The old files stay; migrated.json is added beside each.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _linking(whole: str) -> tuple[str, str, dict[str, Any]]:
         elif len(words) == 1 and words[0] in (*RULES, *SCORES):
             options["finish" if words[0] in RULES else "score"] = words[0]
         elif words:
-            raise InputError(f"the label {whole!r}: no option of kepl evaluate gives {' '.join(words)!r}")
+            raise InputError(f"the label {whole!r}: no option of kepl evaluate sets {' '.join(words)!r}")
     order = ("finetuned", "pooling", "similarity", "by", "finish", "score", "candidates", "names")
     options = {k: options[k] for k in order if k in options} | ({"backoff": True} if backoff else {})
     return *model_name(name), options

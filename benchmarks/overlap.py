@@ -7,7 +7,7 @@ of tokens do not matter). Nothing is left out for being short or a function word
 what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
 table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
 
-In relation sets those entities count that stand in an example, once however many examples there are. GAD's
+In relation sets those entities count that are in an example, once however many examples there are. GAD's
 sentences came without them.
 """
 
@@ -47,19 +47,19 @@ def form(name: str) -> str:
     return " ".join(words(name))
 
 
-def of_graph(folder: str | Path) -> set[str]:
+def graph_forms(folder: str | Path) -> set[str]:
     """The forms of all names of a graph. Raises InputError when there is none in `folder`."""
     return {form(name) for name in KnowledgeGraph.load(folder).names["name"].to_pylist()}
 
 
-def of_model(name: str, checkpoint: str | None = None) -> set[str]:
+def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
     """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
     return {form(own) for entity in ids for own in names.get(entity, ())}
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
-    """(offset without markers, text) of what stands between a marker such as [S] and its [/S]; parts may lie in each other."""
+    """(offset without markers, text) of what is between a marker such as [S] and its [/S]; parts may be nested."""
     opened: dict[str, int] = {}
     plain = ""
     for part in re.split("(" + "|".join(map(re.escape, markers)) + ")", text):
@@ -99,8 +99,8 @@ def known_forms(graph: str | None, model: str | None, ckpt: str | None = None) -
     if model and graph:
         raise InputError("GRAPH= and MODEL=: expected one of the two")
     if model:
-        return model, of_model(model, ckpt)
-    return graph or "hpo", of_graph(graph_folder(graph or "hpo"))
+        return model, model_forms(model, ckpt)
+    return graph or "hpo", graph_forms(graph_folder(graph or "hpo"))
 
 
 def overlaps(

@@ -1,4 +1,4 @@
-"""What a masked language model knows of a graph: KeBioLM's probing (Section 4.6, Tables 5 to 7).
+"""What a masked language model has learnt of a graph: KeBioLM's probing (Section 4.6, Tables 5 to 7).
 
     kepl probe --graph hpo --model kebiolm [--method beam --masks 10 --beam 5 --limit 1000 ...]
 
@@ -8,7 +8,7 @@ of the share of their queries that were answered:
     recall@5   any of the best 5 guesses of any length is right: with 10 lengths up to 50 guesses, as the paper counts
     strict     one of 5 guesses is right: the 5 different ones of the best mean log probability per token, over all lengths
 
-Both for all queries, those of Type 1 (an answer is in the query) and of Type 2. Beside the result lies guesses.parquet.
+Both for all queries, those of Type 1 (an answer is in the query) and of Type 2. guesses.parquet is beside the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from models.metrics import score
 from models.probing import MaskedLM, fillings
 
 LOG = logging.getLogger(__name__)
-TYPES = {"all": "all", "type 1": "Type 1, an answer stands in the query", "type 2": "Type 2"}
+TYPES = {"all": "all", "type 1": "Type 1, an answer is in the query", "type 2": "Type 2"}
 MEASURES = ("recall", "strict")
 BEST = 5  # guesses that count strictly
 
@@ -312,7 +312,7 @@ def report(result: Result) -> str:
     return "\n".join([*text, examples(queries, scored)])
 
 
-def shown(own: Sequence[Guess]) -> list[str]:
+def render_guesses(own: Sequence[Guess]) -> list[str]:
     """As in Table 7: the best guess of one token and the best of several, right ones before others; those right in stars."""
     lines = []
     for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
@@ -342,5 +342,5 @@ def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Gu
         names = [several[0] for several in query.names[:3] if several]
         more = f", … ({len(query.answers):,} answers)" if len(query.answers) > 3 else ""
         lines.append(f"{query.text}  Type {1 if query.within else 2}; {', '.join(names)}{more}")
-        lines += [f"    {label:<28} {' | '.join(shown(several[i]))}" for label, several in scored.items()]
+        lines += [f"    {label:<28} {' | '.join(render_guesses(several[i]))}" for label, several in scored.items()]
     return "\n".join(lines)

@@ -40,7 +40,7 @@ class Record:
     value, sd, interval   the mean over `seeds`, its standard deviation, and the 95 % interval; printed with `digits`, a difference
                           with its sign (`signed`)
     p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t over seeds
-    options               what tells the model from others of its name
+    options               what distinguishes the model from others of its name
     command, commit       what measured it, and with which code
     data                  {what was read: its checksum}
     machine               where it was measured

@@ -38,7 +38,7 @@ OVERALL, SELECT = "overall", "select"  #: groups of scores: all examples; the sp
 
 
 class Model(NamedTuple):
-    """What was scored: the name as MODEL= takes it, the run that CKPT= named ("<hash>-seed<k>", or nothing), its checksum."""
+    """What was scored: the name as MODEL= accepts it, the run that CKPT= named ("<hash>-seed<k>", or nothing), its checksum."""
 
     name: str
     run: str = ""
@@ -65,7 +65,7 @@ class Result:
     kind      finetune, linking, synonyms or probing
     metric    the task's own;  split  the split that it is of
     protocol  what scores of one column must have in common, by name
-    options   what tells the system from others of the same model; it is in the label
+    options   what distinguishes the system from others of the same model; it is in the label
     scores    {group of examples: {metric: value, examples: how many}}; "overall" is all of them
     tallies   {"metric", or "group/metric" of a part: (n, k) counts per example}
     data      {what was read: its checksum}

@@ -1,7 +1,7 @@
 """Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep CONFIG=FILE`.
 
     command: finetune cMedQANER          # or pretrain <paper>, evaluate <task>, synonyms, probe
-    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` takes them
+    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` accepts them
     grid:                                # every combination
       MODEL: [zh, embert]
       model.init_args.lr: [1.0e-4, 3.0e-4]
@@ -151,7 +151,7 @@ def read_sweep(file: str | Path) -> Sweep:
             "not in grid or runs"
         )
     if len({digest(p) for p in points}) < len(points):
-        raise InputError(f"{file}: a run stands in it twice; each value of the grid may be named once")
+        raise InputError(f"{file}: a run is in it twice; each value of the grid may be named once")
     return whole._replace(points=points)
 
 
@@ -307,14 +307,14 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
     return [[*varied, "name", *metrics, "MLflow run"], *body]
 
 
-def shown(lines: list[list[str]]) -> str:
+def format_table(lines: list[list[str]]) -> str:
     """A table for the terminal, its columns aligned."""
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
 
 
 def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int) -> tuple[Sweep, list[int]]:
-    """(the sweep with the points that were tried, their exit codes). Finished trials of before are told to the sampler first."""
+    """(the sweep with the points that were tried, their exit codes). The sampler first receives the finished trials of before."""
     import optuna
 
     assert sweep.search is not None
@@ -381,7 +381,7 @@ def run_sweep(
         client = MlflowClient(tracking_uri())
         client.log_artifact(parent, str(folder / "sweep.csv"))
         client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
-    print(shown(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
+    print(format_table(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
     if failed := sum(map(bool, codes)):
         LOG.error(f"{failed} of {len(codes)} runs failed; the same command repeats them")
     return int(bool(failed))

@@ -10,7 +10,7 @@ from core.files import InputError
 
 
 def imported(name: str, room: str) -> Any:
-    """What `name` (``<room>.<file>.<function>``, or a class's method) stands for.
+    """The object of `name` (``<room>.<file>.<function>``, or a class's method).
 
     Only what is defined in the project's own room is returned, so that a configuration cannot name arbitrary code: a library
     that a file imports (``models.finetune.torch.load``) is refused. Raises InputError.

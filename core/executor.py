@@ -127,7 +127,7 @@ class PartsFolder:
         write_json(state, {"settings": self.settings})
         manifest.unlink(missing_ok=True)
 
-    def _of(self, part: Part) -> str:
+    def _part_digest(self, part: Part) -> str:
         """What a part is made of: its digest and the settings."""
         return digest([self._digest, part.digest])
 
@@ -139,7 +139,7 @@ class PartsFolder:
         marker = read_object(file)
         files = {self.out / own: size for own, (size, _) in marker["files"].items()}
         there = all(own.is_file() and own.stat().st_size == size for own, size in files.items())
-        return marker["counts"] if there and marker["of"] == self._of(part) else None
+        return marker["counts"] if there and marker["of"] == self._part_digest(part) else None
 
     def done(self, parts: Sequence[Part]) -> list[Counts]:
         """The counts of those parts that are done."""
@@ -156,7 +156,7 @@ class PartsFolder:
         begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
                  which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
-        each     likewise of every part, also of those that were there; what it takes out of them is not kept for all
+        each     likewise of every part, also of those that were there; what it removes from them is not kept for all
         gpus     that each Ray actor asks for; what works here, or in processes of this machine, finds them itself
 
         Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
@@ -169,7 +169,7 @@ class PartsFolder:
                 each(own)
         todo = [part for part in parts if found[part.name] is None]
         if todo:
-            jobs = [(make, part, self.out, self._of(part)) for part in todo]
+            jobs = [(make, part, self.out, self._part_digest(part)) for part in todo]
             results = (
                 _on_ray(jobs, begin, workers, gpus) if engine == "ray"
                 else _here(jobs, begin) if min(workers, len(jobs)) == 1
@@ -277,7 +277,7 @@ LOST = 4  # times that a part, or what all parts need, may take a process with i
 
 
 class _Actor:
-    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would take it for a failure of the node."""
+    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would treat it as a failure of the node."""
 
     def __init__(self, begin: Callable[[], Any], mebibytes: int) -> None:
         limit_documents(mebibytes)

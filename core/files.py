@@ -6,7 +6,7 @@ file under a real name.
 
 Every reader opens, decodes and parses its file here: :func:`lines` and :func:`json_lines` for lines, :func:`json_records`
 for lists of JSON objects, :func:`read_text` for a file that can only be read whole, :func:`reading` for bytes. They limit
-what one line, record or file may take (:func:`limit_documents`), and say with an InputError what is wrong, and where.
+how large one line, record or file may be (:func:`limit_documents`), and say with an InputError what is wrong, and where.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PARTIAL = ".partial"
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message names file, line or key, what was expected and what to do.
+    """An input of the user cannot be used. The message names file, line or key, what was expected and what to do.
 
     A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be printed.
     """
@@ -92,7 +92,7 @@ def _began(process: int) -> str:
 
 
 def _target(path: Path, kind: str = "") -> Path:
-    """A temporary name beside `path` that no other process, thread or machine takes."""
+    """A temporary name beside `path` that no other process, thread or machine uses."""
     process = f"{os.getpid()}-{_began(os.getpid())}"  # numbers of processes come again
     return path.with_name(f"{path.name}.{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
 
@@ -212,7 +212,7 @@ def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def written_folder(path: str | Path) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place, whole, when the block ends well.
+    """A temporary folder beside `path` that replaces it, whole, when the block ends well.
 
     An older folder at `path` is only removed once the new one is complete. Raises InputError as :func:`written` does.
     """
@@ -262,7 +262,7 @@ def read_object(path: str | Path) -> dict[str, Any]:
 def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
     """The manifest of `folder`, when its file `name` is the one that it describes by `sha256`.
 
-    what: what should lie there, "samples"; again: "Build the samples"; make: what a folder without manifest asks for, "Run: …".
+    what: what should be there, "samples"; again: "Build the samples"; make: what a folder without manifest asks for, "Run: …".
     Raises InputError where there is no manifest, or the file is missing or another one.
     """
     folder = Path(folder)
@@ -344,7 +344,7 @@ _SAMPLE = '\t\n\r 09AZaz|{}":,'
 
 
 def limit_documents(mebibytes: int) -> None:
-    """Set what one line, record or document may take (16 MiB), decompressed, in this process and those forked from it.
+    """Set how large one line, record or document may be (16 MiB), decompressed, in this process and those forked from it.
 
     Raises InputError for a number that is not between 1 and 1024.
     """
@@ -355,7 +355,7 @@ def limit_documents(mebibytes: int) -> None:
 
 
 def largest_document() -> int:
-    """Bytes that one line, record or document may take."""
+    """Bytes that one line, record or document may have."""
     return _largest
 
 
@@ -412,7 +412,7 @@ def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterato
 class Span(NamedTuple):
     """The lines of a text file between two bytes, for :func:`lines` in place of a path; `line` is the number of the first.
 
-    `end` None: to the end of the file. What else takes a path sees that of the whole file.
+    `end` None: to the end of the file. Other functions of a path see that of the whole file.
     """
 
     path: Path
@@ -443,7 +443,7 @@ def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
         while raw := handle.readline(_largest + 1):
             place += len(raw)
             if not raw.endswith(b"\n"):
-                continue  # of a line above the limit, which its reader tells of, or of the last one
+                continue  # of a line above the limit, which its reader reports, or of the last one
             number += 1
             if place - begin >= size and not (blank and raw.strip()):
                 found.append(Span(path, begin, place, first))
@@ -477,7 +477,7 @@ def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
 def lines_of(
     handle: IO[bytes], name: str | Path | Span, encoding: str = "utf-8", mark: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """:func:`lines` of an open file, such as standard input's buffer; `name` stands in errors."""
+    """:func:`lines` of an open file, such as standard input's buffer; errors use `name`."""
     check_encoding(encoding)
     unicode = codecs.lookup(encoding).name == "utf-8"
     part = isinstance(name, Span) and name != Span(name.path)
@@ -555,7 +555,7 @@ def whole_number(where: str, what: str, value: Any) -> int:
 
 # JSON
 
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair: JSON, but no text when it stands alone
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair: JSON, but no text when it is alone
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
@@ -603,7 +603,7 @@ def json_lines(
 
 
 class _Values:
-    """JSON values of a file, one after the other: as much of the text is held as the one that is read takes."""
+    """JSON values of a file, one after the other: as much of the text is in memory as the one that is read needs."""
 
     def __init__(self, handle: IO[bytes], path: str | Path, encoding: str) -> None:
         self.handle, self.path, self.encoding = handle, path, encoding
@@ -615,7 +615,7 @@ class _Values:
         return f"{self.path}:{self.line}"
 
     def _more(self) -> bool:
-        """Read further, twice as much as is held. Whether there was anything."""
+        """Read further, twice as much as is in memory. Whether there was anything."""
         if self.ended:
             return False
         self.text, self.at = self.text[self.at :], 0

@@ -38,7 +38,7 @@ BATCH = 500  #: metrics in one request
 
 
 def metric_name(text: str) -> str:
-    """A name that MLflow takes: signs that it does not become underscores."""
+    """A name that MLflow accepts: other signs become underscores."""
     return re.sub(r"[^\w./ -]+", "_", text).replace(" ", "_")
 
 
@@ -95,7 +95,7 @@ class Journal:
     # --- what a run records
 
     def metric(self, key: str, value: float, step: int = 0, again: bool = False) -> None:
-        """A value at a step. One that a resumed run gives a second time is left out; `again`: the later value counts."""
+        """A value at a step. One that a resumed run logs a second time is left out; `again`: the later value counts."""
         key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())
         if again or step not in known:
             known.add(step)
@@ -177,7 +177,7 @@ class Journal:
 
 def run_id_in(folder: str | Path) -> str:
     """The id of the MLflow run whose journal is in `folder`; "" as long as it has not been delivered."""
-    return str(_known(Path(folder)).get("run_id", ""))
+    return str(_read_known(Path(folder)).get("run_id", ""))
 
 
 class Away(Exception):
@@ -189,7 +189,7 @@ def delivered(folder: Path, unsure: bool = True) -> int:
 
     unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked what it has.
     """
-    known = _known(folder)
+    known = _read_known(folder)
     place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
     lines = list(_lines(folder / NAME, place))
     if not lines:
@@ -224,7 +224,7 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away tells in one line
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away says in one line
     client = MlflowClient(tracking_uri())
     run_id = _run_of(client, folder)
     first = place == 0 or unsure
@@ -258,7 +258,7 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
 
 def _run_of(client: MlflowClient, folder: Path) -> str:
     """The MLflow run of the journal in `folder`; made where there is none, found again by its key where its answer was lost."""
-    known = _known(folder)
+    known = _read_known(folder)
     if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
         return str(known["run_id"])
     header, _ = next(_lines(folder / NAME))
@@ -274,12 +274,12 @@ def _tag(key: str, value: str) -> str:
     if key != PARENT or not Path(value).is_dir():
         return value
     parent = Path(value)
-    if not _known(parent).get("run_id"):
+    if not _read_known(parent).get("run_id"):
         delivered(parent)
-    return str(_known(parent)["run_id"])
+    return str(_read_known(parent)["run_id"])
 
 
-def _known(folder: Path) -> dict[str, Any]:
+def _read_known(folder: Path) -> dict[str, Any]:
     file = folder / KNOWN
     return dict(read_json(file)) if file.is_file() else {}
 
@@ -311,7 +311,7 @@ def waiting(folder: str | Path | None = None) -> list[Path]:
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a whole."""
     found = []
     for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
-        known = _known(path.parent)
+        known = _read_known(path.parent)
         if known.get("tracking_uri") != tracking_uri() or known.get("delivered", 0) < path.stat().st_size:
             found.append(path.parent)
     return found

@@ -2,7 +2,7 @@
 
     kepl finetune NCBI --epochs 3        kepl finetune NCBI EPOCHS=3        make finetune TASK=NCBI EPOCHS=3
 
-name the same option. A parameter that is a dataclass stands for its fields, so commands share groups of options. The function
+name the same option. A parameter that is a dataclass is replaced by its fields, so commands share groups of options. The function
 must be importable without model libraries: help and errors need its signature alone.
 """
 
@@ -25,7 +25,7 @@ import docstring_parser
 from core.files import InputError
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
-MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")  #: make's own names, which no command takes
+MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")  #: make's own names, which no command accepts
 
 #: The environment holds credentials, stores and launchers, never settings of a run.
 ENVIRONMENT = {
@@ -73,7 +73,7 @@ def make_words(flags: str) -> list[str]:
 
 
 def groups_of(function: Callable[..., Any]) -> dict[str, type]:
-    """{parameter: its dataclass} of the parameters that stand for several options."""
+    """{parameter: its dataclass} of the parameters that have several options."""
     hints = get_type_hints(function)
     return {
         name: hints[name] for name in inspect.signature(function).parameters
@@ -112,7 +112,7 @@ def _typed_as(form: str, name: str) -> str:
 def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequence[str], what: str) -> dict[str, tuple[str, Any]]:
     """{option: (as it was typed, its text or texts)} of command-line words. Raises InputError for a word that means nothing.
 
-    positions: the options that plain words give, in order.  what: the command, for messages.
+    positions: the options that plain words set, in order.  what: the command, for messages.
     """
     found: dict[str, tuple[str, Any]] = {}
     waiting = list(positions)
@@ -180,7 +180,7 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 
 def several(value: str) -> list[str]:
-    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it stands is one word."""
+    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it is written is one word."""
     if Path(value).exists():
         return [value]
     words = shlex.shlex(value, posix=True)
@@ -219,7 +219,7 @@ def is_bool(kind: Any) -> bool:
 
 
 def expected(kind: Any) -> str:
-    """What values a type takes, in words."""
+    """What values a type accepts, in words."""
     told = []
     for t in _parts(kind):
         name = getattr(t, "__name__", str(t))
@@ -236,7 +236,7 @@ def expected(kind: Any) -> str:
     return " or ".join(told)
 
 
-def shown(value: Any) -> str:
+def format_default(value: Any) -> str:
     """A default in help."""
     if value is None or value == () or value is inspect.Parameter.empty:
         return ""
@@ -246,13 +246,13 @@ def shown(value: Any) -> str:
 
 
 def help_text(what: str, about: str, options: Mapping[str, Option], positions: Sequence[str], more: str = "") -> str:
-    """A command's help: each option with its meaning, what it takes and its default."""
+    """A command's help: each option with its meaning, its values and its default."""
     words = "".join(f" [{p.upper()}]" for p in positions)
     about = inspect.cleandoc(about).partition("\nArgs:")[0].strip()
     lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
     for option in options.values():
         head = f"  --{option.name.replace('_', '-')}"
-        told = f"{option.help.rstrip('.')}. Takes {expected(option.type)}{shown(option.default)}."
+        told = f"{option.help.rstrip('.')}. Accepts {expected(option.type)}{format_default(option.default)}."
         lines += textwrap.wrap(told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24)
     lines.append(f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace its own.")
     lines.append(f"{'  --verbose, --quiet':<22}  Say more, or only errors, on standard error.")
@@ -265,7 +265,7 @@ def parse(
 ) -> Parsed:  # fmt: skip
     """The arguments of `function` that the words of a command line mean.
 
-    positions: options that plain words give, in order.  extra: options that no signature has, which recipes of models name.
+    positions: options that plain words set, in order.  extra: options that no signature has, which recipes of models name.
     ignored: names of settings that are left out where the command has no such option (MAKE). Raises InputError for an unknown
     option, a value of another type, and a missing option that has no default.
     """

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What stands in the environment wins.
+#: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is in the environment wins.
 for _name, _value in {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}.items():
     os.environ.setdefault(_name, _value)
 
@@ -25,7 +25,7 @@ def runs_folder() -> Path:
 def newest_export(paper: str, stem: str | None = None) -> Path | None:
     """The export of the run of `paper` that finished last (of its config `stem`, or of any); None when none has.
 
-    A run is finished when finished.json lies in its folder runs/<paper>/<stem>/<config hash>/seed<k>, beside export/.
+    A run is finished when finished.json is in its folder runs/<paper>/<stem>/<config hash>/seed<k>, beside export/.
     """
     found = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
     whole = [done for done in found if (done.parent / "export" / "manifest.json").is_file()]

@@ -92,13 +92,13 @@ def chemprot(
     "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical), Arg2:T<n> (the gene).
     The title is a sentence of its own; a sentence end inside an entity is none. A pair without a gold relation is
     "false". Gold relations across sentences are counted in `found`. `mentions` gets {(document, entity): its text} of the
-    entities that stand in an example.
+    entities that are in an example.
     """
     found = Counter() if found is None else found
     texts: dict[str, tuple[str, str]] = {}
     for where, (name, title, abstract) in table(abstracts, 3, "id, title, abstract", encoding):
         if name in texts or not name:
-            raise InputError(f"{where}: expected an id that stands once, got {name!r}. Remove one of the two lines.")
+            raise InputError(f"{where}: expected an id that occurs once, got {name!r}. Remove one of the two lines.")
         texts[name] = title, abstract
     some(list(texts), abstracts)
     inside: dict[str, dict[str, _Entity]] = defaultdict(dict)
@@ -167,7 +167,7 @@ def replace(
 ) -> tuple[str, bool]:
     """(`text` with the entities `one` and `two` replaced by `first` and `second`, whether they overlap).
 
-    An entity is one or more spans; its marker takes the place of the first, the others go. Entities that share a
+    An entity is one or more spans; its marker replaces the first, the others go. Entities that share a
     character become `both`, in place of everything from their first to their last character.
     """
     if any(a[0] < b[1] and b[0] < a[1] for a in one for b in two):
@@ -254,7 +254,7 @@ def ddi(
     <document>'s id. Classes: the pair's type, "false" for ddi="false". What is odd in the corpus is counted in `found`:
     four entities that are not their text, one true pair without a type (taken as int, the type for an interaction of
     which nothing more is said). `mentions` gets {(document, entity): its text, the parts joined by a blank} of the entities
-    that stand in an example.
+    that are in an example.
     """
     found = Counter() if found is None else found
     result: list[Relation] = []
@@ -311,7 +311,7 @@ def _ddi_pair(
 def split_documents(examples: Sequence[T], size: int, seed: int = 0) -> tuple[list[T], list[T]]:
     """(the rest, about `size` examples of whole documents): documents in a seeded order, taken while they fit.
 
-    The order of the examples is kept. Which documents BLURB took is not printed.
+    The order of the examples is kept. Which documents BLURB used is not printed.
     """
     sizes = Counter(e.document for e in examples)
     names = sorted(sizes)

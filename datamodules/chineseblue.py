@@ -42,7 +42,7 @@ def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
 def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Tagged]:
     """cMedQANER's JSON lines: text, mention_data [{mention, type, offset}], offsets as strings.
 
-    The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in train): those that lie
+    The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in train): those that are
     inside another one, which BIO cannot hold. Some are written in another case than the text (TCT for tct), and one
     text's offsets are one too high; both are counted in `found`. A mention that is not within one character of its
     offset raises InputError.
@@ -115,7 +115,7 @@ def places(text: str, wanted: str) -> list[int]:
 
 
 def nearest(text: str, subject: str, object_: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Spans of the two strings: the two that do not overlap and lie nearest to each other, the first of equals.
+    """Spans of the two strings: the two that do not overlap and are nearest to each other, the first of equals.
 
     Where all overlap, the first that do; None for a string that is not in the text.
     """
@@ -135,7 +135,7 @@ def triples(
     """CMeIE's JSON lines: text, spo_list [{subject, subject_type, predicate, object, object_type}]; DXY-RE alike.
 
     One example per (subject, object) of a sentence: the text with [S][/S] and [O][/O] around the two, `gold` all its
-    classes `subject type|predicate|object type` in the file's order, `label` the first. The file gives strings
+    classes `subject type|predicate|object type` in the file's order, `label` the first. The file has strings
     without places; :func:`nearest` finds them. A string that is not in the text has no marker. `object` and
     `object_type` are strings or {"@value": string}. Raises InputError for a class that is not in `classes`.
     """
@@ -176,7 +176,7 @@ def queries(
 ) -> list[Pair]:  # fmt: skip
     """KUAKE's JSON: {id, `first`, `second`, label}; QQR has query1 and query2, QTR query and title.
 
-    `document` stands for the first text. Raises NoLabels for a file whose records have no label.
+    `document` is of the first text. Raises NoLabels for a file whose records have no label.
     """
     result = []
     for where, record in json_records(path, encoding):

@@ -1,4 +1,4 @@
-"""A mention in its text, as linkers are given it: the words START and END stand around the mention."""
+"""A mention in its text, as linkers receive it: the mention is between the words START and END."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ START, END = "START", "END"
 
 
 def marked(text: str, start: int, end: int) -> str:
-    """`text` with START and END around what stands at [start, end)."""
+    """`text` with START and END around the characters [start, end)."""
     return f"{text[:start]}{START} {text[start:end]} {END}{text[end:]}"
 
 

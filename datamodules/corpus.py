@@ -106,10 +106,10 @@ def _examples(
         for m in mentions:
             if not 0 <= m["start"] < m["end"] <= len(text):
                 raise InputError(
-                    f"{part}:{number}: mention [{m['start']}, {m['end']}) lies outside its text of "
+                    f"{part}:{number}: mention [{m['start']}, {m['end']}) is outside its text of "
                     f"{len(text)} characters. Link the text again."
                 )
-        entity = index.of([str(m["entity"]) for m in mentions])
+        entity = index.positions([str(m["entity"]) for m in mentions])
         if (entity < 0).any():
             raise InputError(
                 f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r}; the graph does not have it. "
@@ -321,7 +321,7 @@ class Corpus:
         """Raise InputError unless its sequences, with `more` special tokens than [CLS] and [SEP], fit `max_length` tokens."""
         longest = self.manifest["settings"]["max_length"]
         if longest + more > max_length:
-            with_more = f", and {more} more for what stands between their parts" if more else ""
+            with_more = f", and {more} more for what is between their parts" if more else ""
             raise InputError(
                 f"{self.folder}: sequences of up to {longest} tokens{with_more}, but max_length is {max_length}. "
                 f"Build the corpus with --max_length {max_length - more}."

@@ -1,6 +1,6 @@
 """Batches for ERNIE's pre-training (Zhang et al., ACL 2019, Sections 3.4 and 3.5).
 
-The text is that of :mod:`datamodules.ordered`. A mention's entity stands with its first token; of every mention's, the model
+The text is that of :mod:`datamodules.ordered`. A mention's entity is at its first token; of every mention's, the model
 predicts it, while some are hidden from it or exchanged. As everywhere, a batch is a function of (seed, step, example).
 """
 
@@ -24,7 +24,7 @@ from kg.graph import KnowledgeGraph
 
 
 class Aligned(NamedTuple):
-    """M mentions and the entities that stand with them, in text order; spans of one sequence are disjoint."""
+    """M mentions and their entities, in text order; spans of one sequence are disjoint."""
 
     span: Tensor  # (M, 3) row, first token, last token + 1
     entity: Tensor  # (M,) index in the graph
@@ -58,7 +58,7 @@ class ERNIEExample(NamedTuple):
     text: Ordered
     mentions: np.ndarray  # (m, 3) first token, last token + 1, entity
     given: np.ndarray  # (m',3) those that the model is given, some with another entity
-    drawn: np.ndarray  # (n,) entities to tell theirs from
+    drawn: np.ndarray  # (n,) entities to distinguish theirs from
 
     def blank(self) -> ERNIEExample:
         return self._replace(text=blank(self.text), mentions=self.mentions[:0])
@@ -69,7 +69,7 @@ class ERNIEData(OrderedText):
 
     exchanged    share of the mentions that are given another entity than theirs (Section 3.4: 5 %)
     hidden       share that is given none (15 %)
-    n_negatives  entities drawn for each sequence, as often as the training text mentions them, to tell its own from
+    n_negatives  entities drawn for each sequence, as often as the training text mentions them, to distinguish its own from
     The rest as in :class:`OrderedText`.
 
     Raises InputError when the parts do not belong together, or for shares that cannot be.

@@ -104,7 +104,7 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
     """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens.
 
     A window ends after a sentence's end (`ends`) if there is one in its second half. A unit of more than `room` tokens
-    stands alone.
+    is a window of its own.
     """
     cuts, first, total = [], 0, 0
     for i, size in enumerate(sizes):
@@ -118,7 +118,7 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
 
 def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
     """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one beginning at most `overlap`
-    tokens before the end of the one before. A unit of more than `room` tokens stands alone.
+    tokens before the end of the one before. A unit of more than `room` tokens is a window of its own.
     """
     cuts, first = [], 0
     while first < len(sizes):
@@ -150,13 +150,13 @@ def refuse_unknown(
 
 
 def check_text(task: Task, tokenizer_name: str) -> None:
-    """Raise InputError when the tokenizer does not know the task's training text; a quick look at 2,000 examples."""
+    """Raise InputError when the tokenizer does not cover the task's training text; a quick look at 2,000 examples."""
     tokenizer = load_tokenizer(tokenizer_name)
     examples = task.splits["train"][:: max(1, len(task.splits["train"]) // 2000)]
     texts = [t for e in examples for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))]
     for marker in task.manifest.get("markers") or []:
         texts = [t.replace(marker, " ") for t in texts]
-    if task.manifest["language"] == "zh":  # as a tagger takes it: every character for itself
+    if task.manifest["language"] == "zh":  # as a tagger reads it: every character for itself
         texts = [" ".join(t) for t in texts]
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
     refuse_unknown(task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids)
@@ -169,8 +169,8 @@ class FinetuneData(pl.LightningDataModule):
     tokenizer   the encoder's: folder or hub name
     max_length  tokens a sequence, with [CLS] and [SEP]
     linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks for them: called with
-                `linker_folder` (the encoder's export) it gives a function of the texts and their tokens' offsets whose
-                result the encoder takes as `mentions`
+                `linker_folder` (the encoder's export) it returns a function of the texts and their tokens' offsets whose
+                result the encoder accepts as `mentions`
     linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 
@@ -334,7 +334,7 @@ class FinetuneData(pl.LightningDataModule):
             first = min(max(0, wanted - room), at[0] if at else 0, len(ids) - room)
         ids, offsets = ids[first : first + room], offsets[first : first + room]
         inside = [i - first + 1 for i in at if 0 <= i - first < room]
-        anchor = (inside[0], inside[-1]) if inside else (0, 0)  # one marker stands for both, none for [CLS]
+        anchor = (inside[0], inside[-1]) if inside else (0, 0)  # one marker for both, none: [CLS]
         label = self.labels.index(example.label) if example.label in self.labels else IGNORE
         return Feature(
             number, [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id], [(0, 0), *offsets, (0, 0)],
@@ -417,7 +417,7 @@ class FinetuneData(pl.LightningDataModule):
     def _duels(self, rng: np.random.Generator) -> np.ndarray:
         """(n, 2) right and wrong answers: `negatives` wrong ones of the same question for each right one.
 
-        A question with only right answers takes wrong ones from other questions, where an answer of its own is none.
+        A question with only right answers gets wrong ones from other questions, where an answer of its own is none.
         """
         right: dict[str, list[int]] = defaultdict(list)
         wrong: dict[str, list[int]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON records, TSV.
 
-A reader takes the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
+A reader accepts the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
 read raises InputError `path:line: what was wanted`. What can be read but is odd is counted in `found`, a
 Counter {what it is: how often} that the caller prints; nothing is left out without being counted there.
 """
@@ -28,7 +28,7 @@ class NoLabels(InputError):
     """A file of a shared task's test split: its texts are given, their labels are not."""
 
 
-def _found(found: Counter[str] | None) -> Counter[str]:
+def _counter(found: Counter[str] | None) -> Counter[str]:
     return Counter() if found is None else found
 
 
@@ -68,7 +68,7 @@ def bio(
     tokens: True for words, joined by one blank, with their offsets as `words`; False for single characters.
     A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.
     """
-    found, texts = _found(found), []
+    found, texts = _counter(found), []
     block: list[tuple[str, str, str | None]] = []
     document, first = None, 0
     kind = "a token" if tokens else "one character"
@@ -134,7 +134,7 @@ def pubtator(
     path: Path, *, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
 ) -> list[Tagged]:
     """PubTator documents with the type of every mention, those without an entity id too; `merged` replaces all types."""
-    found = _found(found)
+    found = _counter(found)
     texts = [
         Tagged(name, name, text, sorted({(a.start, a.end, merged or a.type) for a in given}))
         for _, name, text, given in pubtator_annotations(path, encoding, found)
@@ -152,7 +152,7 @@ def brat(
     taken as a whole and counted, as are relations, events, attributes and notes, which are left out. Offsets count characters of
     the text file, line ends included.
     """
-    found, texts = _found(found), []
+    found, texts = _counter(found), []
     annotated = sorted(folder.rglob("*.ann"))
     if not annotated or (lonely := {p.with_suffix("") for p in folder.rglob("*.txt")}
                          ^ {p.with_suffix("") for p in annotated}):  # fmt: skip
@@ -216,10 +216,10 @@ def pairs(
     path: Path, *, found: Counter[str] | None = None, labels: Container[str] | None = ("0", "1"),
     encoding: str = "utf-8", what: str = "label, first text, second text",
 ) -> list[Pair]:  # fmt: skip
-    """Rows label, first text, second text (a question and an answer); `document` stands for the first text.
+    """Rows label, first text, second text (a question and an answer); `document` is of the first text.
 
     WebMedQA's own rows have five columns, of which the second is the label, the fourth the question and the fifth the
-    answer; the first line tells which form a file has.
+    answer; the first line says which form a file has.
     """
     result = []
     wide = next(lines(path, encoding), (0, ""))[1].count("\t") == 4

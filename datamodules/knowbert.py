@@ -1,7 +1,7 @@
 """Batches for KnowBERT's pre-training (Peters et al., EMNLP 2019, Sections 3.2 to 3.4).
 
 The text is that of :mod:`datamodules.ordered`. A mention has candidates, the entities that its entity may be taken for by
-name: those that share one of its names, and those whose name stands inside one. Masked mentions have none, which would tell
+name: those that share one of its names, and those whose name is inside one. Masked mentions have none, which would tell
 what is masked. As everywhere, a batch is a function of (seed, step, example).
 """
 
@@ -68,7 +68,7 @@ class KnowBERTExample(NamedTuple):
 def candidate_table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> np.ndarray:
     """(Z, most) for each entity itself, then others that its names may mean, -1 behind the last.
 
-    Others are entities with one of its names, or with a name that stands inside one: longer names first, then those that
+    Others are entities with one of its names, or with a name that is inside one: longer names first, then those that
     the text mentions more often (`frequency` (Z,)), then the lower index.
     """
     entity, names = graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist()

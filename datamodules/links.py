@@ -1,6 +1,6 @@
 """Mentions of fine-tuning texts: linked by exact match with the names that an export holds, and placed on tokens.
 
-Each paper whose encoder takes mentions makes its own of these (`linker` in its encoder.yaml).
+Each paper whose encoder accepts mentions makes its own of these (`linker` in its encoder.yaml).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
     hits     share of the mentions that are kept, chosen by text and place alone
     further  files and folders that the export must hold besides FILES
 
-    The result takes texts and the character offsets of their tokens ((0, 0) for special tokens), and gives the mentions
+    The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens), and returns the mentions
     (M, 4): text, first token, last token + 1, entity. A mention that a special token, or the end of a window, cuts is left out.
 
     Raises InputError when the folder lacks a file, or for a share that cannot be.
@@ -44,7 +44,7 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
     index = {name: i for i, name in enumerate(ids.to_pylist())}
 
     @lru_cache(1 << 17)  # an epoch's texts are linked once; a stream of new ones does not fill the memory
-    def found(text: str) -> np.ndarray:
+    def link_text(text: str) -> np.ndarray:
         """(m, 3) first character, last + 1, entity."""
         rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
         if hits < 1:
@@ -56,7 +56,7 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
         for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
             characters = np.array(places, np.int64).reshape(-1, 2)
             real = np.flatnonzero(characters[:, 1] > characters[:, 0])
-            rows = found(text)
+            rows = link_text(text)
             tokens = token_spans(characters[real], rows[:, :2])
             whole = tokens[:, 1] > tokens[:, 0]
             tokens, entity = tokens[whole], rows[whole, 2]

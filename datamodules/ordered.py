@@ -1,4 +1,4 @@
-"""Linked text in two segments whose order is to be told: what SMedBERT, ERNIE and KnowBERT are trained on.
+"""Linked text in two segments whose order is to be predicted: what SMedBERT, ERNIE and KnowBERT are trained on.
 
 A sequence is cut near its middle, at the end of a sentence where there is one, and its halves are swapped half of the
 time (sentence-order prediction, Lan et al., ICLR 2020); mentions are masked whole. Order and masks are the first draws of
@@ -59,7 +59,7 @@ class OrderedText(CorpusData):
     max_mentions mentions a sequence that are used; more are left out
     min_mentions sequences with fewer are left out of training, never of validation
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
-    validation_size  held-out sequences that validation takes at most; None: all
+    validation_size  held-out sequences that validation uses at most; None: all
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
     """

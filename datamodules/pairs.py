@@ -48,7 +48,7 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
     """Pairs (first, second) of entities with `types`, in text order, that a task with these markers classifies.
 
     Where the markers replace entities of two types (@CHEMICAL$, @GENE$), pairs of these types, compared without case; where both
-    are of one type, every pair once; where they stand around, every pair in both orders.
+    are of one type, every pair once; where they surround entities, every pair in both orders.
     """
     numbers = range(len(types))
     if _around(markers):

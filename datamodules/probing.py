@@ -4,15 +4,15 @@
     python -m datamodules.probing medlama PATH --out FOLDER        MedLAMA's files: a folder or the archive of them
 
 Of a triple (s, r, o), "s r [MASK]." asks for the tail and "[MASK] r o." for the head; s and o are preferred names. A relation
-is its name without underscores; one that ends in the word of, as or by takes "is" before it, isa and is_a are "is a". Queries
+is its name without underscores; one that ends in the word of, as or by has "is" before it, isa and is_a are "is a". Queries
 of one text are one query, and its answers are the set of all entities that they ask for, each with all of its names. At most
-200 queries of a relation are drawn, both directions together. Templates ([X] may treat [Y] .) can take the place of
+200 queries of a relation are drawn, both directions together. Templates ([X] may treat [Y] .) can replace
 the relations' names: a CSV table with the columns pid (the relation) and --prompts, as in MedLAMA's prompts.csv.
 
-A query is of Type 1 when a name of an answer stands in it, of Type 2 otherwise. Letters' case does not count, and a name
-that begins or ends with a letter or digit of ASCII does so as a word: `ant` does not stand in `antigen`.
+A query is of Type 1 when a name of an answer is in it, of Type 2 otherwise. Letters' case does not count, and a name
+that begins or ends with a letter or digit of ASCII does so as a word: `ant` is not in `antigen`.
 
-MedLAMA's files ask for tails only and name each answer once. `--hard` takes the queries whose answers its authors found
+MedLAMA's files ask for tails only and name each answer once. `--hard` selects the queries whose answers its authors found
 to look unlike their heads.
 
 On disk: queries.parquet, one row a query (:class:`Query`), and manifest.json (settings, counts, digests).
@@ -64,10 +64,10 @@ class Query(NamedTuple):
 
     text: str
     relation: str
-    asked: str  # "tail" or "head", what [MASK] stands for
+    asked: str  # "tail" or "head", what [MASK] replaces
     answers: list[str]  # entity ids, any of which is right
     names: list[list[str]]  # all names of each
-    within: bool  # Type 1: a name of an answer stands in the text
+    within: bool  # Type 1: a name of an answer is in the text
 
 
 Row = tuple[str, str, dict[str, str]]  # path, path:line, values
@@ -94,8 +94,8 @@ def filled(template: str, head: str, tail: str) -> str:
     return re.sub(r"\s+\.$", ".", " ".join(text.split()))
 
 
-def stands_in(name: str, text: str) -> bool:
-    """Whether a name stands in a text, both in lower case, as the module's docstring says."""
+def contains_name(text: str, name: str) -> bool:
+    """Whether a name is in a text, both in lower case, as the module's docstring says."""
     start = text.find(name) if name else -1
     while start >= 0:
         end = start + len(name)
@@ -110,7 +110,7 @@ def stands_in(name: str, text: str) -> bool:
 def answered_within(text: str, names: Iterable[Iterable[str]]) -> bool:
     """Whether a query is of Type 1."""
     low = text.replace(MASK, " ").lower()
-    return any(stands_in(name.lower().strip(), low) for several in names for name in several)
+    return any(contains_name(low, name.lower().strip()) for several in names for name in several)
 
 
 def templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
@@ -169,10 +169,10 @@ def queries(
     place = {text: i for i, text in enumerate(texts)}
     text_of = np.array([place[worded(relation, prompts, "the graph")] for relation in graph.relations])
     head, relation_index, tail = graph.triple_indices().T
-    # A query is (template, what is asked for, the name that stands there); entities of one name ask as one.
+    # A query is (template, what is asked for, the name in it); entities of one name ask as one.
     keys, asked_for = [], []
-    for way, (stands, answer) in enumerate(((head, tail), (tail, head))):
-        keys.append((text_of[relation_index] * 2 + way) * len(labels) + name_of[stands])
+    for way, (named, answer) in enumerate(((head, tail), (tail, head))):
+        keys.append((text_of[relation_index] * 2 + way) * len(labels) + name_of[named])
         asked_for.append(answer)
     key, answer = np.concatenate(keys), np.concatenate(asked_for)
     nameless = np.isin(key % len(labels), np.flatnonzero(labels == ""))
@@ -252,11 +252,11 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
     if path.is_dir():
         files = sorted(path.rglob("*.csv"))
 
-        def of_file(file: Path) -> Iterator[Row]:
+        def rows_in(file: Path) -> Iterator[Row]:
             with open(file, "rb") as handle:
                 yield from _rows(str(file), handle)
 
-        return {str(file): lambda file=file: of_file(file) for file in files}  # type: ignore[misc]
+        return {str(file): lambda file=file: rows_in(file) for file in files}  # type: ignore[misc]
     try:
         with tarfile.open(path) as archive:
             members = sorted(
@@ -333,7 +333,7 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
     }
 
 
-def _kept(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
+def _has_settings(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
     manifest = folder / "manifest.json"
     if folder.exists() and not manifest.is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
@@ -395,7 +395,7 @@ def build(
         "templates": None if known is None else digest(known),
     }  # fmt: skip
     folder = Path(out)
-    if _kept(folder, settings, fresh):
+    if _has_settings(folder, settings, fresh):
         return folder
     try:
         made, left_out = queries(KnowledgeGraph.load(graph), most, seed, known)
@@ -413,7 +413,7 @@ def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh:
     settings = {
         "format": FORMAT, "of": "MedLAMA", "prompts": prompts, "hard": hard, "content": digest([q._asdict() for q in made]),
     }  # fmt: skip
-    return folder if _kept(folder, settings, fresh) else _save(folder, settings, made, left_out)
+    return folder if _has_settings(folder, settings, fresh) else _save(folder, settings, made, left_out)
 
 
 def load(folder: str | Path) -> list[Query]:

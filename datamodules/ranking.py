@@ -40,7 +40,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
     reader = csv.reader(text(), strict=True)
@@ -64,7 +64,7 @@ def questions(path: Path, *, found: Counter[str] | None = None, encoding: str = 
 
     A question is title and ask, blanks made one: a title alone (11 characters in the median of the internal-medicine
     sample) seldom says who asks and what was tried, and many titles ask the same of different patients. Rows of one
-    question are taken together, whatever their department. `document` stands for the question, and the ids of its
+    question are taken together, whatever their department. `document` is of the question, and the ids of its
     answers begin with its first line. Raises InputError for another encoding, a missing column and an empty cell.
     """
     found = Counter() if found is None else found

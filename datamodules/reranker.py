@@ -188,7 +188,7 @@ class RerankerData(pl.LightningDataModule):
     samples      folder that :func:`save_samples` wrote
     tokenizer    the encoder's: a folder or hub name
     batch_size   mentions per optimiser step over all processes and accumulated batches
-    shuffle      candidates stand in a drawn order in training, so that places say nothing; their scores do
+    shuffle      candidates are in a drawn order in training, so that places say nothing; their scores do
     candidates, mention, context, name   as in :class:`Sizes`
     """
 

@@ -1,4 +1,4 @@
-"""Sequences of two segments: where a text is cut in two, and where its tokens come to stand."""
+"""Sequences of two segments: where a text is cut in two, and where its tokens are then."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Exampled(Protocol):
         """The examples as one batch."""
 
 
-#: what the host knows of a batch: the places of what is True in its masks, and numbers that sizes depend on
+#: what the host has of a batch: the places of what is True in its masks, and numbers that sizes depend on
 Places = Mapping[str, Any]
 
 
@@ -105,7 +105,7 @@ def length_order(indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng:
 
 
 class _Steps(Sampler[int]):
-    """Numbers of optimiser steps: an epoch of them from where the trainer stands, which is asked at each new iteration."""
+    """Numbers of optimiser steps: an epoch of them from the trainer's step, which is read at each new iteration."""
 
     def __init__(self, data: Stepped) -> None:
         self.length, self.data = data.steps_per_epoch, data
@@ -133,7 +133,7 @@ class _Windows(Dataset[list[Any]]):
 
 
 class Flat:
-    """Iterates the micro-batches of a loader of windows; what Lightning takes for the training loader."""
+    """Iterates the micro-batches of a loader of windows; what Lightning uses as the training loader."""
 
     def __init__(self, loader: DataLoader, accumulate: int) -> None:
         self.loader, self.accumulate = loader, accumulate
@@ -147,7 +147,7 @@ class Flat:
 
 
 class _Held(Dataset[Any]):
-    """Batches of validation; None stands for a blank one, with which a process that has fewer fills up."""
+    """Batches of validation; None is a blank one, with which a process that has fewer fills up."""
 
     def __init__(self, data: Stepped, shares: list[np.ndarray | None], filler: np.ndarray) -> None:
         self.data, self.shares, self.filler = data, shares, filler
@@ -206,7 +206,7 @@ class CorpusData(pl.LightningDataModule):
     eval_batch_size: int
     num_workers: int
     seed: int
-    validation_size: int | None = None  # held-out sequences that validation takes at most
+    validation_size: int | None = None  # held-out sequences that validation uses at most
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> Any:
         raise NotImplementedError

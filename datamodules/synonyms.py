@@ -8,8 +8,8 @@ entities of its type whose names look like its own (Jaro-Winkler similarity abov
 Dataset-2 those whose two entities share most of their neighbours; Dataset-3 depends on a text (benchmarks.synonyms).
 
 No negative is the query, the gold entity, an equivalent of either, or named like one of them. A sample with too few
-negatives is dropped and counted. `drop` takes out of a text the sentences that name both sides of a pair: whoever trains
-on them is told the answer.
+negatives is dropped and counted. `drop` removes from a text the sentences that name both sides of a pair: whoever trains
+on them sees the answer.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def equivalent_pairs(graph: KnowledgeGraph) -> list[tuple[int, int]]:
 
 
 def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
-    """Type of every entity; one without takes that of its first equivalent that has one."""
+    """Type of every entity; one without has that of its first equivalent that has one."""
     kinds: list[str] = graph.entities["type"].to_pylist()
     result = ["" if kind in UNTYPED else kind for kind in kinds]
     for a, b in pairs:

@@ -6,7 +6,7 @@
     pair, ranking  id, document, first, second, label        (ranking: `document` is the question, label "1" a right answer)
     relation       id, document, text, label, gold [label, …]     (text with its markers in it; any gold label is right)
 
-Offsets are in characters, end exclusive. `words` are the units that a tagger labels, where the source gives them.
+Offsets are in characters, end exclusive. `words` are the units that a tagger labels, where the source has them.
 `document` is what must not be split between training and selection.
 """
 
@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A text in which markers stand for, or around, two entities."""
+    """A text in which markers replace, or surround, two entities."""
 
     id: str
     document: str
@@ -64,7 +64,7 @@ KINDS: dict[str, type[Tagged] | type[Pair] | type[Relation]] = {
 
 
 class Task(NamedTuple):
-    """A task as it lies in a folder. `splits` maps a split's name to its examples."""
+    """A task as it is in a folder. `splits` maps a split's name to its examples."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -115,7 +115,7 @@ def _checked(name: str, example: Example, kind: str) -> None:
         for start, end, label in example.entities:
             if not (0 <= start < end <= len(example.text)) or not label:
                 raise InputError(
-                    f"{where}: entity ({start}, {end}, {label!r}) does not lie in its text of {len(example.text)} "
+                    f"{where}: entity ({start}, {end}, {label!r}) is not in its text of {len(example.text)} "
                     "characters. Fix the source."
                 )
     elif isinstance(example, Relation):
@@ -173,7 +173,7 @@ def save_task(folder: str | Path, splits: Mapping[str, Sequence[Example]], **man
         if len({e.id for e in examples}) < len(examples):
             twice = next(i for i, c in Counter(e.id for e in examples).items() if c > 1)
             raise InputError(
-                f"task {name}: id {twice!r} stands twice in its {split} split. Give every example its own."
+                f"task {name}: id {twice!r} is twice in its {split} split. Give every example its own."
             )
     negative = manifest.get("negative")
     labels = sorted({label for e in splits["train"] for label in labels_of(e)})

@@ -24,7 +24,7 @@ BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`b
 
 
 def byte_level_bpe(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer as a BART has it, of at most `size` tokens learnt from `texts`: the bytes, and pairs that stand there twice."""
+    """A tokenizer as a BART has it, of at most `size` tokens learnt from `texts`: the bytes, and pairs that occur twice."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -57,7 +57,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         where = (
-            "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model that the hub gave"
+            "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model of the hub"
         )
         raise InputError(
             f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check the "
@@ -80,7 +80,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 def replacements(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Ids of the tokens that may stand for another one in masked text: all but the special and the unused ones."""
+    """Ids of the tokens that may replace another one in masked text: all but the special and the unused ones."""
     special = set(tokenizer.all_special_ids)
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return np.array([i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")])

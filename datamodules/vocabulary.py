@@ -133,7 +133,7 @@ def unknown_share(made: PreTrainedTokenizerFast, texts: Iterable[str]) -> float:
     return unknown / max(1, tokens)
 
 
-def _sayings(graph: KnowledgeGraph) -> Iterator[str]:
+def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
     for table, column in ((graph.names, "name"), (graph.definitions, "text"), (graph.triples, "relation")):
         yield from table[column].unique().to_pylist()
 
@@ -163,7 +163,7 @@ def build(graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: boo
     every = tqdm(
         documents([Path(t) for t in texts], None, "skip"), unit=" texts", desc="vocabulary", dynamic_ncols=True
     )
-    tokens = vocabulary(_sayings(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
+    tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
     with written_folder(folder) as partial:
         tokenizer(tokens).save_pretrained(partial)
         made = load_tokenizer(str(partial))

@@ -17,7 +17,7 @@ CARD = "README.md"
 TOLD = ("source", "version", "licence", "counts")  #: of a data folder's manifest, what its users want to know
 
 
-def made_of(config: Any) -> dict[str, dict[str, Any]]:
+def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
     """{setting: {sha256 of its manifest, and source, version, licence and counts where it has them}} of every data folder."""
     hashes, found = data_hashes(config), {}
     for name, folder in data_folders(config).items():
@@ -27,7 +27,7 @@ def made_of(config: Any) -> dict[str, dict[str, Any]]:
 
 
 def plain(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings that are numbers, words or switches, by their dotted names; folders, which `made_of` tells, left out."""
+    """Settings that are numbers, words or switches, by their dotted names; folders, which `data_provenance` lists, left out."""
     if isinstance(value, dict):
         return {k: v for name, inner in value.items() for k, v in plain(inner, f"{prefix}.{name}").items()}
     if value is None or isinstance(value, list) or (isinstance(value, str) and "/" in value):
@@ -126,7 +126,7 @@ def describe(
         "stem": run.stem,
         "seed": run.seed,
         "scores": dict(scores),
-        "data": made_of(run.config),
+        "data": data_provenance(run.config),
         **identify(folder),
         "mlflow_run": run_id_in(run.folder),
         **(more or {}),

@@ -15,7 +15,7 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
     small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head (PairClassifier), those of
             the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
-    options  settings of `make finetune` that this encoder alone takes, numbers: {HITS: {setting: <config key>, help: …}}
+    options  settings of `make finetune` that this encoder alone supports, numbers: {HITS: {setting: <config key>, help: …}}
 
     python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
 """
@@ -53,7 +53,7 @@ class Encoder(NamedTuple):
     """What fine-tuning needs to know of an encoder."""
 
     name: str  # short, fit for a folder's name
-    folder: str  # what `load` takes: a folder, or a name that the hub or a package resolves
+    folder: str  # what `load` accepts: a folder, or a name that the hub or a package resolves
     load: str
     linker: str | None
     identity: str  # the same for the same weights
@@ -123,7 +123,7 @@ def default_stem(paper: str) -> str | None:
 
 
 class OwnOption(NamedTuple):
-    """A setting of `make finetune` that only some encoders take."""
+    """A setting of `make finetune` that only some encoders support."""
 
     name: str
     help: str
@@ -135,7 +135,7 @@ def own_options() -> list[OwnOption]:
 
 
 def options() -> dict[str, list[str]]:
-    """{setting of `make finetune` that only some encoders take: the recipes that name it}."""
+    """{setting of `make finetune` that only some encoders support: the recipes that name it}."""
     found: dict[str, list[str]] = {}
     for paper in recipes():
         for setting in _recipe(paper).get("options", {}):
@@ -190,7 +190,7 @@ def _run(folder: Path, base: Path) -> _Run:
 
 
 def _label(model: str, labels: list[str]) -> str | None:
-    """The one of `labels` that stands for an encoder's name (kebiolm/pretrain_rand, a hub name)."""
+    """The one of `labels` that means an encoder's name (kebiolm/pretrain_rand, a hub name)."""
     return next((one for one in (model, folder_name(model), model.replace("/", "--")) if one in labels), None)
 
 
@@ -258,7 +258,7 @@ def finetuned(name: str) -> FineTuned:
     raise InputError(f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}")
 
 
-def _of_fine_tuned(label: str, folder: Path) -> Encoder:
+def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:
     """The encoder of a fine-tuned model."""
     manifest = read_json(folder / "manifest.json")
     linker = manifest["linker"]
@@ -268,9 +268,9 @@ def _of_fine_tuned(label: str, folder: Path) -> Encoder:
     )  # fmt: skip
 
 
-def _of_export(name: str, folder: Path) -> Encoder:
+def _encoder_from_export(name: str, folder: Path) -> Encoder:
     if _holds_fine_tuned(folder):
-        return _of_fine_tuned(name, folder)
+        return _encoder_from_fine_tuning(name, folder)
     manifest = read_json(folder / "manifest.json")
     paper, identity = str(manifest.get("paper")), manifest.get("identity")  # one from before is refused where it is loaded
     if paper not in recipes():
@@ -304,23 +304,23 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     """
     if checkpoint:
         folder = _export_in(Path(checkpoint).resolve())
-        return _of_export(f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder)
+        return _encoder_from_export(f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder)
     folder = Path(name)
     paper, _, stem = name.partition("/")
-    if folder.is_dir() and not (paper in recipes() and not stem):  # a paper's name stands for its run, wherever it is typed
+    if folder.is_dir() and not (paper in recipes() and not stem):  # a paper's name means its run, wherever it is typed
         folder = folder.resolve()
         label = f"{folder.name}-{digest(str(folder))[:6]}"
         if (folder / "manifest.json").is_file() and "paper" in read_json(folder / "manifest.json"):
-            return _of_export(label, folder)
+            return _encoder_from_export(label, folder)
         return _plain(label, folder)
     if paper in recipes():
         export = newest_export(paper, stem or _recipe(paper).get("stem"))
         if export is None:
             run = f"make pretrain-{paper}"
             raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
-        return _of_export(name.replace("/", "-"), export)
+        return _encoder_from_export(name.replace("/", "-"), export)
     if is_task(name):
-        return _of_fine_tuned(folder_name(name), _task_export(name))
+        return _encoder_from_fine_tuning(folder_name(name), _task_export(name))
     if name in PACKAGED:
         package = PACKAGED[name][0]
         return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
@@ -346,7 +346,7 @@ def copied(name: str, out: Path) -> bool:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.encoders", description=__doc__)
-    parser.add_argument("name", help="as MODEL= takes it")
+    parser.add_argument("name", help="as MODEL= accepts it")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     options = parser.parse_args(arguments)
     try:

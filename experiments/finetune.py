@@ -71,7 +71,7 @@ class FinetuneCLI(CLI):
         trainer = super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)  # an order for every epoch
         if trainer.world_size > 1:
             raise InputError(
-                f"--trainer.devices: {trainer.world_size} processes, but fine-tuning takes one device. Leave it out; SEEDS= with "
+                f"--trainer.devices: {trainer.world_size} processes, but fine-tuning uses one device. Leave it out; SEEDS= with "
                 "DEVICES= trains several seeds at the same time."
             )
         return trainer

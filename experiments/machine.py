@@ -48,12 +48,12 @@ class Inputs:
 
     SEVERAL: ClassVar[tuple[str, ...]] = ("GRAPH", "CORPUS", "LINKER", "MIRROR")
 
-    def given(self) -> dict[str, list[str]]:
+    def list_inputs(self) -> dict[str, list[str]]:
         """{NAME: its words} of the inputs that are given."""
         words = {"UMLS": [str(self.umls)] if self.umls else [], "ENCODER": [self.encoder] if self.encoder else []}
         words |= {name: list(getattr(self, name.lower())) for name in self.SEVERAL}
         return {name: own for name, own in words.items() if own}
 
     def choice(self) -> dict[str, str]:
-        """What gives a pipeline a folder of its own: all inputs but where files are looked for."""
-        return {name: shlex.join(words) for name, words in self.given().items() if name != "MIRROR"}
+        """What decides a pipeline's folder: all inputs but where files are looked for."""
+        return {name: shlex.join(words) for name, words in self.list_inputs().items() if name != "MIRROR"}

@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from core.files import InputError, write_json
 from models.encoders import Packing
 
-SIDE = 2048  #: of the matrices whose product gives the peak
+SIDE = 2048  #: of the matrices whose product measures the peak
 
 
 def flop(parameters: float, tokens: float, layers: int, hidden: int, length: float) -> float:

@@ -5,7 +5,7 @@
 
 Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline has profiles, each with
 its stages, and one `training` whose variants differ in the configs that are laid over it. `data_of` names a pipeline whose
-profiles, and their folder, it takes: what is compared with a paper is trained on the same data.
+profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
     python -m experiments.pretrain zh --profile small       as a stage of another pipeline
 """
@@ -70,7 +70,7 @@ def gpus() -> int:
 def machine(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]:
     """Arguments of experiments.run that choose the machine.
 
-    A profile of the paper's size (`gpu`) takes all GPUs; the others take a GPU only when `devices` asks for one and there is one,
+    A profile of the paper's size (`gpu`) uses all GPUs; the others use a GPU only when `devices` asks for one and there is one,
     and otherwise run that many gloo processes on the CPU. plan: for the machine that the stages will run on, not for this one.
     Raises InputError when GPUs are needed and not available.
     """
@@ -129,7 +129,7 @@ def commands(
         raise InputError(f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from: {', '.join(profiles)}")
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
-    given = inputs.given()
+    given = inputs.list_inputs()
     for name, meaning in profile.get("needs", {}).items():
         if name not in given and not (name == "UMLS" and "GRAPH" in given):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")

@@ -71,7 +71,7 @@ class Whole(NamedTuple):
 def whole_run(meter: Mapping[str, Any], config: Mapping[str, Any], scale: float, larger: float = 1.0) -> Whole:
     """The training that `config` describes, from a rehearsed one at `scale`: the FLOP of an example times the examples.
 
-    larger: how many times the FLOP of the rehearsed model the paper's takes for an example.
+    larger: how many times the FLOP of the rehearsed model the paper's needs for an example.
     """
     batch, trainer = int(config["data"]["init_args"]["batch_size"]), config["trainer"]
     steps = trainer.get("max_steps", -1)
@@ -118,7 +118,7 @@ def check(paper: str, profile: str, steps: int | None, scale: float, inputs: Inp
         other = [name for name, own in profiles.items() if "rehearsal" in own]
         advice = f"take PROFILE={other[0]}" if other else "its pipeline.yaml has no rehearsal"
         raise InputError(f"REHEARSE={steps}: {paper} has no rehearsal of PROFILE={profile}; {advice}")
-    if given := sorted(set(found["inputs"]) & set(inputs.given())):
+    if given := sorted(set(found["inputs"]) & set(inputs.list_inputs())):
         raise InputError(f"{given[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
     return found
 
@@ -126,7 +126,7 @@ def check(paper: str, profile: str, steps: int | None, scale: float, inputs: Inp
 class Memory(threading.Thread):
     """Watches what the processes that this one started hold: `peak`, bytes of all together, each page counted where it is mapped.
 
-    Not the rusage of a stage that has ended: that begins with what its parent held (Linux), and knows one process alone.
+    Not the rusage of a stage that has ended: that begins with its parent's (Linux), and counts one process alone.
     """
 
     def __init__(self, seconds: float = 0.2) -> None:

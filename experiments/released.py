@@ -1,4 +1,4 @@
-"""Authors' released checkpoints as exports, so that every command takes them as MODEL=<folder>.
+"""Authors' released checkpoints as exports, so that every command accepts them as MODEL=<folder>.
 
     python -m experiments.released kebiolm downloads/kebiolm --out models/kebiolm [graph=FOLDER]
                                    pytorch_model.bin, vocab.txt, entity.jsonl
@@ -7,7 +7,7 @@
                                    a Hugging Face folder of a BERT, of a BART
 
 experiments/<paper>/encoder.yaml names what does it, under `released`. Weights are loaded with weights_only and written as
-safetensors. The checkpoints are not here: the authors give them on their projects' pages, under licences of their own.
+safetensors. The checkpoints are not here: they are on the authors' project pages, under licences of their own.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
 
 
 def train(cli: CLI) -> dict[str, Any]:
-    """Train what `cli` describes, from where it stands. Returns the run's folder, MLflow run and scores."""
+    """Train what `cli` describes, from its last checkpoint. Returns the run's folder, MLflow run and scores."""
     run, trainer = cli.run, cli.trainer
     if not run.finished:
         if trainer.is_global_zero:

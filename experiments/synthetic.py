@@ -1,6 +1,6 @@
 """Synthetic inputs of a rehearsal (experiments.rehearse): real formats, a paper's sizes, no real content.
 
-A writer takes the file or folder to write, the scale, and the paper's sizes, of which it writes the share `scale`; it returns
+A writer accepts the file or folder to write, the scale, and the paper's sizes, of which it writes the share `scale`; it returns
 what it wrote in words. `experiments/<paper>/pipeline.yaml` names a writer for each input that its profile starts from:
 
     umls            META folder of a UMLS release in Rich Release Format
@@ -142,7 +142,7 @@ def sentences(rng: np.random.Generator, count: int, words: int) -> Iterator[str]
         yield " ".join(SMALL[s] if s < len(SMALL) else word(int(r)) for s, r in zip(small, rare, strict=True)).capitalize() + "."
 
 
-def held(text: str, share: float, mark: str) -> str:
+def hold_out(text: str, share: float, mark: str) -> str:
     """`text` with such a number behind it that a corpus holds the text out (datamodules.corpus); as it is without a share."""
     number = 0
     while share and not is_held_out(f"{text} {number}{mark}", share):
@@ -170,7 +170,7 @@ def pubmedds(
                               "link_id": f"C{concept + 1:07d}"})  # fmt: skip
                 text += f"{name} {sentence.lower()} "
             if number < 4:
-                text = held(f"{title}\n{text}", held_out, ".").partition("\n")[2]
+                text = hold_out(f"{title}\n{text}", held_out, ".").partition("\n")[2]
             handle.write(json.dumps({"_id": str(number), "title": title, "text": text, "mentions": found}) + "\n")
     return f"{documents:,} documents of some {words} words"
 
@@ -225,7 +225,7 @@ def chinese_text(
                 name = chinese_name(int(entity))
                 filler = "".join(pool[w] for w in words[: max(1, (mention_every - len(name) - 1) // 2)])
                 text += filler[: len(filler) // 2] + name + filler[len(filler) // 2 :] + ("。" if clause % 3 == 2 else "，")
-            text = held(text, held_out if number < 4 else 0.0, "。")
+            text = hold_out(text, held_out if number < 4 else 0.0, "。")
             handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
     return f"{documents:,} documents of some {document} characters"
 

@@ -72,7 +72,7 @@ def first_process() -> bool:
     """Whether this is process 0 of a distributed run, also before the process group exists.
 
     torchrun sets RANK; processes that Lightning starts have LOCAL_RANK and NODE_RANK; those of srun SLURM_PROCID alone, which
-    stands in the environment of the two others, too, where they run inside a SLURM job.
+    is in the environment of the two others, too, where they run inside a SLURM job.
     """
     for names in (("RANK",), ("LOCAL_RANK", "NODE_RANK")):
         if any(name in os.environ for name in names):
@@ -138,7 +138,7 @@ class Run:
                 file.unlink()
 
     def newest_checkpoint(self) -> Path | None:
-        """The checkpoint with the most steps that is whole; damaged ones are told of."""
+        """The checkpoint with the most steps that is whole; damaged ones are reported."""
         for path in sorted(self.checkpoints.glob("step=*.ckpt"), key=steps_of, reverse=True):
             if whole(path):
                 return path
@@ -255,7 +255,7 @@ class Checkpoints(ModelCheckpoint):
     """Checkpoints behind what their step records: a run that is killed in between would resume without it."""
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        trainer._logger_connector.update_train_step_metrics()  # again by Lightning, afterwards: a journal takes each step once
+        trainer._logger_connector.update_train_step_metrics()  # again by Lightning, afterwards: a journal contains each step once
         super().on_train_batch_end(trainer, *args, **kwargs)
 
 

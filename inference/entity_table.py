@@ -1,8 +1,8 @@
 """A linker that reads a mention in its text and finds the nearest rows of an entity table: KeBioLM (Yuan et al. 2021, Eq. 3).
 
-The model knows the entities of the graph that it was trained on. An entity stands for the dictionary's concept of its id;
-where there is none, for the concepts that have one of its names (both normalised). A concept that no entity stands for is
-never found, nor an entity found that stands for none: how many there are is printed.
+The model contains the entities of the graph that it was trained on. An entity represents the dictionary's concept of its id;
+where there is none, for the concepts that have one of its names (both normalised). A concept that no entity represents is
+never found, nor an entity that represents none: their numbers are printed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from inference.linkers import DEPTH, Candidate, Names, Ranking
 from inference.options import LinkerOptions, Work, checked_device
 
 LOG = logging.getLogger(__name__)
-NEAREST = 10 * DEPTH  # entities looked at: several may stand for one concept, or for none
+NEAREST = 10 * DEPTH  # entities looked at: several may represent one concept, or none
 
 
 class Reading(NamedTuple):
-    """Tokens that are read at once, with [CLS] and [SEP], and what stands among them."""
+    """Tokens that are read at once, with [CLS] and [SEP], and the mentions among them."""
 
     ids: list[int]
     spans: list[tuple[int, int, int]]  # number of the mention, its first token, its last one + 1
@@ -60,7 +60,7 @@ class EntityReader:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What tells it from the same model used otherwise."""
+        """What distinguishes it from the same model used otherwise."""
         return {"by": "entities"}
 
     def on(self, names: Names, work: Work | None = None) -> ByEntities:
@@ -89,7 +89,7 @@ class EntityReader:
         return ids, start, start + len(own)
 
     def readings(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Reading]:
-        """What is to be read so that every mention is: a text that several stand in once, where it fits, else windows of it.
+        """What is to be read so that every mention is: a text with several of them once, where it fits, else windows of it.
 
         A mention that shares a token with what is beside it, is longer than a quarter of a window or has no token has a reading of
         its own. Of several windows a mention is read in that with the most around it.
@@ -101,7 +101,7 @@ class EntityReader:
             texts[left + mention + right].append((number, len(left), len(left) + len(mention)))
         room = self.max_length - 2
         shared = room // 4  # tokens at least that windows have in common: a mention is whole in one, with something beside it
-        if not texts:  # which the tokenizer does not take
+        if not texts:  # which the tokenizer does not accept
             return []
         every = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         for own, ids, offsets in zip(texts.values(), every["input_ids"], every["offset_mapping"], strict=True):
@@ -152,7 +152,7 @@ class EntityReader:
 
 
 class ByEntities:
-    """The concepts of a dictionary that the nearest entities stand for."""
+    """The concepts of a dictionary that the nearest entities represent."""
 
     def __init__(self, names: Names, reader: EntityReader) -> None:
         self.names, self.reader = names, reader

@@ -21,7 +21,7 @@ class Linkable(Protocol):
 
     identity  the same for the same weights
     settings  everything that decides a ranking, beside mention, context and dictionary
-    options   what tells it from the same model used otherwise: stands in a result's label
+    options   what distinguishes it from the same model used otherwise; a result's label contains it
     on        the linker of a dictionary; `work`: who encodes its names, where it needs their vectors
     """
 

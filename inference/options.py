@@ -77,7 +77,7 @@ class Work:
             raise InputError(f"workers {self.workers}: expected at least 1")
 
     def settings(self, device: str) -> dict[str, Any]:
-        """What the executor takes for work on `device`. Raises InputError for several processes on a GPU, which one must hold."""
+        """The executor's settings for work on `device`. Raises InputError for several processes on a GPU, which one must hold."""
         gpu = device.startswith("cuda")
         if gpu and self.workers > 1 and engine_of(self.engine) == "processes":
             raise InputError(f"--workers {self.workers}: a GPU is used by one process. Leave --workers out, or use --engine ray.")

@@ -132,7 +132,7 @@ def _sum(one: Counts, two: Counts) -> Counts:
     return Counts(*map(sum, zip(one, two, strict=True)))
 
 
-def _kept(begun: Path) -> tuple[int, Counts]:
+def _complete_batches(begun: Path) -> tuple[int, Counts]:
     """(bytes, counts) of the complete batches in a part that was begun."""
     size, counts, batch = 0, Counts(0, 0, 0), Counts(0, 0, 0)
     length = 0
@@ -165,7 +165,7 @@ def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: 
     """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
     with locked(begun, "ab+", f"{begun}: another process is writing it. Wait for it, or give another output.") as handle:
-        size, done = _kept(begun)
+        size, done = _complete_batches(begun)
         handle.truncate(size)
         for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):
             records = process(batch)
@@ -201,7 +201,7 @@ def process_files(
     plan = planned(place, files, input_format, max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS))
     made_of = settings | {"inputs": [[str(file), checksum] for file, checksum in zip(files, plan.checksums, strict=True)]}
     with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
-        todo = plan.kept(place)
+        todo = plan.save(place)
         if there := sum(own["documents"] for own in folder.done(todo)):
             report(f"{output}: resuming after {there:,} documents")
         with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
@@ -264,7 +264,7 @@ def _documents(
 
 
 class Typed(NamedTuple):
-    """A document with the mentions that its file gives: places and types."""
+    """A document with the mentions in its file: places and types."""
 
     id: str
     text: str
@@ -334,7 +334,7 @@ def predict_files(
 ) -> Counts:  # fmt: skip
     """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
 
-    taggers  for a model of relations: what finds the mentions. Without them the files give mentions with types: JSON lines as a
+    taggers  for a model of relations: what finds the mentions. Without them the files contain mentions with types: JSON lines as a
              tagger's output has them, or PubTator.
     The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers beside another kind of model, and
     for an output format that cannot hold the records.

@@ -8,7 +8,7 @@
     PairModel      predict(pairs)
     Ranker         rank(question, answers)
 
-Texts are read by the functions of datamodules.finetune, so that a text that fits max_length gives what it gave in fine-tuning.
+Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the result of fine-tuning.
 English texts are tagged sentence by sentence (datamodules.pairs.sentences), as English tasks are. What is still too long is tagged
 in overlapping windows: of the windows that contain a mention, the one with the most units around it decides. Longer pairs, and
 texts with relations, are cut as in fine-tuning.
@@ -139,7 +139,7 @@ class Tagger(FineTunedModel):
     ) -> list[list[Span]]:
         """The entities of each text, in order.
 
-        words: of each text, the places [start, end) of the words that get a label, where the source gives them; None: words and
+        words: of each text, the places [start, end) of the words that get a label, where the source has them; None: words and
         signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are.
         """
         result: list[list[Span]] = [[] for _ in texts]

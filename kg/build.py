@@ -58,7 +58,7 @@ def command(module: ModuleType) -> Callable[..., Any]:
         f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n"
         f"    path: File or folder to read.{'' if needed else ' Default: what an installed package carries.'}\n"
         "    out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n"
-        "    max_document: MiB that one line or record takes at most, decompressed.\n"
+        "    max_document: MiB that one line or record has at most, decompressed.\n"
         f"{told.partition(chr(10) + 'Raises:')[0]}"
     )
     return settings
@@ -84,7 +84,7 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
     }
 
 
-def kept_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
+def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
     """The graph in `folder` if it is whole and was built by this recipe.
 
     Raises InputError when the folder holds something else than a graph, which building would replace.
@@ -109,7 +109,7 @@ def build(name: str, path: Path | None, out: Path, fresh: bool = False, **option
     """(the graph of source `name` saved in `out`, whether it was there already). Raises InputError."""
     module = source_module(name)
     recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
-    kept = kept_graph(out, recipe)
+    kept = load_built_graph(out, recipe)
     if kept is not None and not fresh:
         return kept, True
     graph = module.read(**options) if path is None else module.read(path, **options)

@@ -2,11 +2,11 @@
 
     python -m kg.cleaning --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030] [--columns title,ask,answer]
 
-The paper takes URLs, HTML tags and e-mail addresses out of the posts, drops segments of fewer than 256 characters and
+The paper removes URLs, HTML tags and e-mail addresses from the posts, drops segments of fewer than 256 characters and
 cuts longer ones to 512. Here the rules are, in this order, and each is counted:
 
     markup       comments, scripts, styles and tags are taken out; a tag that begins a line or paragraph ends a sentence
-    entities     &lt; and the like become the characters that they stand for
+    entities     &lt; and the like become the characters that they mean
     addresses    e-mail addresses and URLs are taken out
     white space  runs of it become one blank, line ends stay as ends of sentences; control characters are taken out
     too short    a text of fewer than `shortest` characters is dropped
@@ -20,7 +20,7 @@ Input: whatever kg.linking reads (JSON lines, plain text with a document on each
 of which `columns` become the text, and folders of these. With `whole` a plain-text file is one document.
 Output: JSON lines {"id", "text"}, the id being the document's and, of a document that was cut, /0, /1, …
 
-The input is read in parts (core.executor), whose segments stand in the folder OUT.parts until all are there; a run that was
+The input is read in parts (core.executor), whose segments are in the folder OUT.parts until all exist; a run that was
 stopped resumes with the missing parts. What was there already is dropped when they are put together, in their order.
 """
 
@@ -133,7 +133,7 @@ def check_lengths(shortest: int, longest: int, chinese: float) -> None:
 def segments(
     given: Iterable[tuple[str, str]], counts: Counter[str], *, shortest: int = 256, longest: int = 512, chinese: float = 0.5
 ) -> Iterator[tuple[str, str]]:
-    """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts` is told what was done.
+    """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts` counts what was done.
 
     shortest, longest: characters of a segment.  chinese: share of its letters that must be Chinese, 0 for any text.
     Raises InputError for settings that leave nothing.
@@ -167,7 +167,7 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
     reader = csv.reader(text())
@@ -288,7 +288,7 @@ def cleaned(
     plan = planned(place, paths, None, part_size, partial(_kind, whole=whole))
     made_of = reading | lengths | {"rules": RULES, "inputs": [[str(path) for path in paths], plan.checksums], "size": part_size}
     with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
-        todo: list[Part] = plan.kept(place)
+        todo: list[Part] = plan.save(place)
         write: Callable[..., Any] = partial(_write_part, lengths=lengths)
         for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
             counts.update(own)

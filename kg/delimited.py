@@ -1,6 +1,6 @@
 """Large delimited tables as Arrow record batches, with errors that name the line.
 
-Arrow reads at full speed and knows nothing of lines; when it, or a check, meets something wrong, :func:`broken_line`
+Arrow reads at full speed and has no line numbers; when it, or a check, meets something wrong, :func:`broken_line`
 reads the file once more, slowly, to name the first line that is broken.
 """
 
@@ -23,7 +23,7 @@ def broken_line(
 ) -> InputError:
     """The error for the first line that has the wrong number of columns or a value its pattern in `wanted` refuses.
 
-    `ended` says that every column, the last one too, is followed by the delimiter (RRF). `cause` is told when no such
+    `ended` says that every column, the last one too, is followed by the delimiter (RRF). `cause` is reported when no such
     line is found. Raises InputError itself for undecodable bytes or a broken .gz.
     """
     patterns = [(columns.index(column), column, re.compile(pattern)) for column, pattern in wanted.items()]
@@ -54,7 +54,7 @@ def batches(
     are not UTF-8; a caller that finds a bad value raises :func:`broken_line` itself.
     """
     names = [*columns, "_end"] if ended else list(columns)
-    opened(path).close()  # a missing file is told as one
+    opened(path).close()  # a missing file is reported as one
     strings = dict.fromkeys(used, pa.string())
     try:
         with pa.input_stream(str(path)) as stream, csv.open_csv(

@@ -45,7 +45,7 @@ class EmbeddingTable:
             if tensor is not None and len(tensor) != len(ids):
                 raise InputError(f"{name}: {len(tensor)} rows but {len(ids)} ids; they must correspond one to one")
         if len(set(self.entity_ids)) != len(self.entity_ids):
-            raise InputError("entity_ids: an id stands there more than once; ids must be unique")
+            raise InputError("entity_ids: an id occurs more than once; ids must be unique")
 
     def save(self, folder: str | Path) -> Path:
         """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all. Returns the folder."""

@@ -6,7 +6,7 @@
     triples      head, relation, tail         entity ids and a relation label
     equivalences head, relation, tail         pairs that mean the same thing (aliases that are entities, brand and generic)
 
-Equivalences stand apart so that nothing that learns from triples (embeddings, PageRank, templates) ever sees the pairs
+Equivalences are separate so that nothing that learns from triples (embeddings, PageRank, templates) ever sees the pairs
 that an evaluation asks for. A graph without any is saved without the file and has the fingerprint it always had.
 
 Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
@@ -40,7 +40,7 @@ REFERENCES = (
     ("names", "id"), ("definitions", "id"), ("triples", "head"), ("triples", "tail"), ("equivalences", "head"),
     ("equivalences", "tail"),
 )  # fmt: skip
-#: How well a name kind stands for its entity, best first; kinds that are not listed come last.
+#: How well a name kind represents its entity, best first; kinds that are not listed come last.
 KINDS = (
     "preferred",
     "exact",
@@ -58,14 +58,14 @@ KINDS = (
 
 
 class Numbers:
-    """Where each of some ids stands among them: as a dictionary says it, in the bytes of the longest id and four, for each."""
+    """The position of each of some ids among them: as a dictionary has it, in the bytes of the longest id and four, for each."""
 
     def __init__(self, ids: pa.Array) -> None:
         encoded = np.array(ids.cast(pa.binary()).to_pylist() or [b""])[: len(ids)]
         self._order = np.argsort(encoded).astype(np.int32)
         self._sorted = encoded[self._order]
 
-    def of(self, ids: Sequence[str]) -> np.ndarray:
+    def positions(self, ids: Sequence[str]) -> np.ndarray:
         """(len(ids),) int64: the place of each id, -1 for one that is not there."""
         wanted = np.array([one.encode() for one in ids] or [b""])[: len(ids)]
         if not len(self._sorted):
@@ -105,7 +105,7 @@ class KnowledgeGraph:
         if len(pc.unique(self.entities["id"])) != len(self.entities):
             counts = pc.value_counts(self.entities["id"]).to_pylist()
             twice = next(c["values"] for c in counts if c["counts"] > 1)
-            raise InputError(f"entities: id {twice!r} stands there more than once; ids must be unique")
+            raise InputError(f"entities: id {twice!r} occurs more than once; ids must be unique")
         for part, column in REFERENCES:
             known = pc.index_in(getattr(self, part)[column], value_set=self.ids)
             if known.null_count:

@@ -1,6 +1,6 @@
 """Several graphs as one, by name and alias.   python -m kg.merge GRAPH GRAPH … --out FOLDER
 
-The first graph stays as it is; each of the others is united with what stands there by then, in the order given.
+The first graph stays as it is; each of the others is united with what exists by then, in the order given.
 
 Which entities are one
     by name   the same preferred name, when only one entity in each of the two has it
@@ -10,10 +10,10 @@ Which entities are one
     Names are compared in NFKC, lower case and without white space ("Ⅱ型 糖尿病" is "ii型糖尿病"). An entity is joined with
     at most one of another graph, so no graph's own entities ever become one.
 What comes of them
-    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") gives way to a
+    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") is replaced by a
     later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2"
     where the id is taken by another.
-    Names, definitions, triples and equivalences are united; rows that stand there already are dropped and counted (an
+    Names, definitions, triples and equivalences are united; rows that exist already are dropped and counted (an
     equivalence in either direction). The preferred name of a joined entity becomes a synonym if it differs.
 """
 
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.build import kept_graph
+from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
@@ -174,7 +174,7 @@ def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
-    """One graph of all (name, graph), in this order. The manifest tells under `merged` what each of them brought.
+    """One graph of all (name, graph), in this order. The manifest has under `merged` what each of them brought.
 
     Raises InputError for fewer than two graphs.
     """
@@ -197,7 +197,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
 def merge(folders: Sequence[str | Path], out: str | Path, fresh: bool = False) -> tuple[KnowledgeGraph, bool]:
     """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises InputError."""
     recipe = {"reader": "kg.merge", "options": {}, "inputs": [fingerprint(folder) for folder in folders]}
-    kept = kept_graph(Path(out), recipe)
+    kept = load_built_graph(Path(out), recipe)
     if kept is not None and not fresh:
         return kept, True
     graph = merged([(Path(folder).name, KnowledgeGraph.load(folder)) for folder in folders])

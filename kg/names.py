@@ -59,7 +59,7 @@ ONE_NAME = ("shortest", "sample")
 
 
 def one_name(names: Sequence[str], rule: str, key: str = "") -> str:
-    """The one of `names` that stands for a concept: the shortest, or one drawn by `key` ("sample"), whatever their order.
+    """The one of `names` that represents a concept: the shortest, or one drawn by `key` ("sample"), whatever their order.
 
     A drawn one stays the same when others are taken away. Of equally short ones that which sorts first.
     """
@@ -118,7 +118,7 @@ class TfIdf:
         return np.concatenate(scores), np.concatenate(numbers)
 
     def cosines(self, queries: Sequence[str], numbers: np.ndarray) -> np.ndarray:
-        """(q,) cosine of each query with the one name whose number stands beside it."""
+        """(q,) cosine of each query with the one name whose number is given with it."""
         asked = self.vectors.transform([q.ljust(3) for q in queries])
         names = self.columns.T.tocsr()[numbers]
         return np.asarray(asked.multiply(names).sum(1)).ravel()

@@ -6,7 +6,7 @@ Readers keep what their format says; every decision about it is made here, count
 under `refined`. The rules are made for Chinese graphs (CMeKG first of all) and go in this order.
 
 Types
-    An entity keeps its own type. One without takes the type that most of its triples say, where a relation says a type
+    An entity keeps its own type. One without has the type that most of its triples say, where a relation says a type
     of its heads (tails) if more than `share` of its triples have it there; two types that draw say nothing. Then that
     of the first graph in `types` that has an entity of its name, or one entity of which it is another name; then that
     of most of its equivalents; then "未知". A type "value" of another graph is no type.
@@ -21,7 +21,7 @@ Triples, each counted under the first rule that drops it
       length       its name has more than `longest` characters, a run of letters or digits counting as one
     The last four do not apply to what heads a triple of its own, for a source has a page on it; only 。；！？ do.
     Then those between the two sides of an equivalence; those of a relation that leads to no medical entities (`without`);
-    those of a relation that leads to free text, where more than `loose` of the tails head nothing, stand there once and
+    those of a relation that leads to free text, where more than `loose` of the tails head nothing, occur once and
     have no type by anything said above; the other triples with such a tail; those of a relation seen fewer than `least`
     times.
 Equivalences
@@ -29,7 +29,7 @@ Equivalences
     both sides must be entities by the rules above and be written in Chinese, whatever `foreign` says. Two sides that
     differ in case and white space alone are one name to a dictionary and no pair.
 Entities
-    that stand in no triple and no equivalence any more are left out.
+    that are in no triple and no equivalence any more are left out.
 Names
     Every entity keeps its own. Others are left out where they are not Chinese, or where an equivalent entity has the
     name for its own: a dictionary would link one by the name of the other, which an evaluation of equivalences asks for.
@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.build import kept_graph
+from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.tokens import words
 
@@ -121,11 +121,11 @@ def signatures(triples: Iterable[Triple], types: dict[str, str], share: float = 
             if kind := types[entity]:
                 votes[kind] += 1
 
-    def said(votes: Counter[str], count: int) -> str:
+    def majority_type(votes: Counter[str], count: int) -> str:
         kind = most(votes)
         return kind if kind and votes[kind] > share * count else ""
 
-    return {relation: (said(ends[relation][0], n), said(ends[relation][1], n)) for relation, n in seen.items()}
+    return {relation: (majority_type(ends[relation][0], n), majority_type(ends[relation][1], n)) for relation, n in seen.items()}
 
 
 def voted(triples: Sequence[Triple], types: dict[str, str], share: float = 0.5) -> dict[str, str]:
@@ -171,9 +171,9 @@ def refined(
     share: float = 0.5,
     foreign: bool = False,
 ) -> KnowledgeGraph:
-    """`graph` by the rules of this module; `types` are (name, graph) pairs that know more types, first ones first.
+    """`graph` by the rules of this module; `types` are (name, graph) pairs that have more types, first ones first.
 
-    The manifest tells under `refined` what each rule did: `triples`, `equivalences`, `entities`, `names` and `types`
+    The manifest has under `refined` what each rule did: `triples`, `equivalences`, `entities`, `names` and `types`
     are counts by rule. Raises InputError for a setting out of its range, and when no triple is left.
     """
     if longest < 1 or least < 1 or not 0 <= loose <= 1 or not 0 <= share <= 1:
@@ -205,7 +205,7 @@ def refined(
     triples = list(rows)
 
     by_relation = voted(triples, own, share)
-    known = _known(ids, name, own, by_relation, types)
+    known = _known_types(ids, name, own, by_relation, types)
     heads = {head for head, _, _ in triples}
     verdict = {entity: no_entity(name[entity], known[entity][0], entity in heads, longest, foreign) for entity in ids}
 
@@ -318,7 +318,7 @@ def refined(
     )  # fmt: skip
 
 
-def _known(
+def _known_types(
     ids: Sequence[str],
     name: dict[str, str],
     own: dict[str, str],
@@ -379,7 +379,7 @@ def refine(
         "options": {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()},
         "inputs": {"graph": fingerprint(folder), "types": [fingerprint(one) for one in types]},
     }
-    kept = kept_graph(Path(out), recipe)
+    kept = load_built_graph(Path(out), recipe)
     if kept is not None and not fresh:
         return kept, True
     others = [(Path(one).name, KnowledgeGraph.load(one)) for one in types]
@@ -399,7 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("graph", metavar="GRAPH", help="folder of a knowledge graph")
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the refined graph goes")
-    parser.add_argument("--types", type=_listed, default=(), metavar="A,B", help="graphs that know more types")
+    parser.add_argument("--types", type=_listed, default=(), metavar="A,B", help="graphs that have more types")
     parser.add_argument("--equivalent", type=_listed, default=EQUIVALENT, metavar="A,B",
                         help=f"equivalence relations (default: {','.join(EQUIVALENT)})")  # fmt: skip
     parser.add_argument("--without", type=_listed, default=WITHOUT, metavar="A,B",
@@ -408,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--loose", type=float, default=0.3, help="share of free text that drops a relation (0.3)")
     parser.add_argument("--least", type=int, default=2, help="triples that a relation needs (2)")
     parser.add_argument(
-        "--share", type=float, default=0.5, help="share of its triples that gives a relation a type (0.5)"
+        "--share", type=float, default=0.5, help="share of its triples that decides a relation's type (0.5)"
     )
     parser.add_argument("--foreign", action="store_true", help="keep entities without a Chinese character")
     parser.add_argument("--fresh", action="store_true", help="refine again even if the same graph is there")

@@ -9,7 +9,7 @@
     auto     one of them by the size of the index: see :func:`backend_for`
 
 faiss runs on the GPU where its GPU build finds one (not for hnsw). Vectors may be stored as float16, which halves memory. All exact
-backends give the same answer: best first, of equal scores the lowest row first. (Equal to the last bit: a score that two
+backends return the same answer: best first, of equal scores the lowest row first. (Equal to the last bit: a score that two
 backends sum in another order may differ in the last digits, so rows that are nearly equal may change places.) Codes of 8 bits and
 product codes only find REFINE candidates for each row that is returned: their scores are computed from the stored vectors.
 
@@ -19,7 +19,7 @@ A folder holds
     BACKEND.faiss   what faiss made of the vectors, for each approximate backend that was built; memory-mapped where faiss can
     manifest.json   what the vectors are made of, the checksums of the files, and of each approximate backend its recall@20
 
-Rows are written in blocks (:func:`write`), so building takes a block and what faiss keeps. Approximate backends are trained on a
+Rows are written in blocks (:func:`write`), so building needs a block and what faiss keeps. Approximate backends are trained on a
 seeded sample of the rows.
 """
 
@@ -55,7 +55,7 @@ VECTORS = "vectors.npy"
 BLOCK = 65_536  #: rows that are read, compared or written at a time
 LEAST, LARGEST = 200_000, 16 << 30  #: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
 REFINE = 4  #: candidates by codes for each row that is returned
-DIMENSIONS = 8  #: numbers of a vector that one byte of a product code stands for
+DIMENSIONS = 8  #: numbers of a vector that one byte of a product code encodes
 NEIGHBOURS, BUILDING, SEARCHING = 16, 80, 256  #: hnsw: M, efConstruction, and the least efSearch
 RECALL, QUERIES = 20, 256  #: recall@RECALL is measured with as many queries
 CELL = 40  #: rows that train a cell of ivf*, a little above the least that faiss asks for
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 def backend_for(rows: int, size: int) -> str:
     """What `auto` means for (rows, size) vectors: exact search (torch) up to LEAST rows.
 
-    Above that ivf-sq8 while rows x size is at most LARGEST, as many bytes as its codes take; ivf-pq for more.
+    Above that ivf-sq8 while rows x size is at most LARGEST, as many bytes as its codes have; ivf-pq for more.
     """
     if rows <= LEAST:
         return "torch"
@@ -89,7 +89,7 @@ def _ordered(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
     """The k best columns of (q, n), of equal ones the lowest; columns count from `first`.
 
-    torch.topk takes any of the columns that share the k-th score: lines where more share it than fit are done again.
+    torch.topk returns any of the columns that share the k-th score: lines where more share it than fit are done again.
     """
     k = min(k, scores.shape[1])
     top = scores.topk(k, dim=1)
@@ -106,7 +106,7 @@ def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
 def top_rows(queries: Tensor, vectors: Tensor, k: int, block: int = BLOCK, lines: int = 256) -> Found:
     """The k rows of `vectors` (n, d) with the highest inner product with each of `queries` (q, d), exactly.
 
-    `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may lie elsewhere, in
+    `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may be elsewhere, in
     float16 too. Memory: block x lines scores, beside one block of vectors.
     """
     k = min(k, len(vectors))
@@ -239,7 +239,7 @@ class Index:
         return Found(scores[:, :k], rows[:, :k].astype(np.int64))
 
     def _flat(self, asked: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it takes any."""
+        """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it returns any."""
         if self._faiss is not None:
             return _sorted(*self._faiss.search(asked, k))
         faiss = _faiss()

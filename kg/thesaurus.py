@@ -3,7 +3,7 @@
     thesaurus.parquet   entity (an id of the graph), name, kind; a row for every name of each entity that has two or more
     manifest.json       counts
 
-The names of an entity, each with the first kind that gives it:
+The names of an entity, each with the first kind that has it:
     own          its preferred name
     alias        its other names in the graph
     equivalence  the preferred name of an entity that an equivalence joins to it; kind "brand" where the other is a trade name
@@ -17,7 +17,7 @@ are one step away; two aliases of one disease find each other by their own pair 
 Names are compared as kg.merge compares them (NFKC, lower case, without blanks); equal ones are one. Left out and counted: names of
 one character; ambiguous names, which belong to entities that no equivalence and no pair joins; pairs without a name of the graph.
 
---pairs takes TSV (mention, standard term; several terms between ## make the row no pair) and CHIP-CDN's JSON (text,
+--pairs accepts TSV (mention, standard term; several terms between ## make the row no pair) and CHIP-CDN's JSON (text,
 normalized_result). Only rows with exactly one term count: of several, none means what the mention does.
 """
 

@@ -1,13 +1,13 @@
-"""Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT takes it.
+"""Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT uses it.
 
     python -m kg.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
 
-TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper gives the L2 norm, d = 100, Adam at 1e-3, batches of 2,048 and 30
-epochs. It does not give margin, negative sampling or normalisation: a margin of 1, one uniformly corrupted head or tail per
-triple that is no known triple, and PyKEEN's unit-length entities stand here.
+TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3, batches of 2,048 and 30
+epochs. It does not state margin, negative sampling or normalisation: a margin of 1, one uniformly corrupted head or tail per
+triple that is no known triple, and PyKEEN's unit-length entities are used here.
 
 TransR (Lin et al., AAAI 2015; in Zhang et al., ACL 2021, Section 3.1): -||c(h M_r) + r - c(t M_r)||, where c shortens to
-length 1 what is longer. Entities and relations are not longer than 1 either. SMedBERT gives d = 200 and nothing else: margin
+length 1 what is longer. Entities and relations are not longer than 1 either. SMedBERT states d = 200 and nothing else: margin
 and negatives are TransE's. As in Lin et al., entities and relations start from TransE, M_r from the identity.
 
 Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse (UMLS lists every
@@ -333,7 +333,7 @@ class Checkpoint:
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
-        with written(self.file, "wb") as handle:  # by its name: what safetensors writes to a handle stands in memory first
+        with written(self.file, "wb") as handle:  # by its name: what safetensors writes to a handle is in memory first
             save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, handle.name)
         facts = {"settings": self.settings, "stage": stage, "epoch": epoch, "sha256": sha256(self.file), "more": dict(more)}
         write_json(self.file.with_suffix(".json"), facts)
@@ -530,7 +530,7 @@ def train(
     factory = CoreTriplesFactory(training, num_entities=len(loaded.entities), num_relations=len(loaded.relations))
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
-    def made(name: str, **kwargs: Any) -> ERModel:
+    def build_model(name: str, **kwargs: Any) -> ERModel:
         lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
         return network(name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs).to(where)
 
@@ -555,13 +555,13 @@ def train(
         if checkpoint.stage() == "TransR":
             before = checkpoint.facts["more"]["before"]
         elif settings.get("warm_epochs"):
-            first = made("TransE")
+            first = build_model("TransE")
             fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling, **recorded)
             before = link_prediction(first, test, training) if len(test) else {}
             journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
             kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
             del first
-        embedding = made(model, **kwargs, **own)
+        embedding = build_model(model, **kwargs, **own)
         fitted(
             embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
             **sampling, **recorded,

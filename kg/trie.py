@@ -154,7 +154,7 @@ class Trie:
     ) -> Trie:
         """The trie of `names`; ``concepts`` (names,) are their concepts' numbers, the names' own numbers where None.
 
-        A name of several concepts stands in `names` once for each; equal sequences share a leaf and their concepts.
+        A name of several concepts is in `names` once for each; equal sequences share a leaf and their concepts.
 
         Raises InputError for a name without tokens or with more than `max_length` (with `skip` it is left out and counted
         in `skipped`), for a token outside 0 … vocabulary - 1, for a concept that is no uint32, and when no name is left.
@@ -175,12 +175,12 @@ class Trie:
             lengths = np.diff(names.offsets)
             tokens = np.asarray(names.tokens)[np.repeat(kept, lengths)]
             names = Ragged(tokens, np.concatenate([[0], lengths[rows].cumsum()]))
-        trie = cls._of(names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity)
+        trie = cls._from_names(names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity)
         trie.skipped = count - len(rows)
         return trie
 
     @classmethod
-    def _of(
+    def _from_names(
         cls, names: Ragged, root: np.ndarray, roots: int, concepts: np.ndarray, vocabulary: int, identity: str
     ) -> Trie:
         tokens, counts, ends = _level_order(names, root, roots)
@@ -323,7 +323,7 @@ class Trie:
                 f"candidates: leaves run from {leaves.min()} to {leaves.max()}; expected 0 to {len(self) - 1}"
             )
         root = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-        return Trie._of(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
+        return Trie._from_names(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
 
     def save(self, folder: str | Path) -> Path:
         """Write the arrays (.npy) and a manifest to `folder`, whole or not at all. Returns the folder."""
@@ -379,7 +379,7 @@ class Trie:
         return array
 
     def _check(self, manifest: dict[str, Any]) -> None:
-        """Raise InputError unless shapes and types are those of a trie of the size that the manifest gives."""
+        """Raise InputError unless shapes and types are those of a trie of the size in the manifest."""
         nodes, leaves = manifest["nodes"], manifest["leaves"]
         token = np.dtype(np.uint16 if self.vocabulary <= 2**16 else np.uint32)
         wanted: dict[str, tuple[np.dtype, tuple[int, ...]]]

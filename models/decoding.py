@@ -85,7 +85,7 @@ class Decoder:
         self.cache = EncoderDecoderCache(*caches)
 
     def _additive(self, visible: Tensor) -> Tensor:
-        """0 where visible, the lowest number elsewhere: what eager and SDPA attention both take."""
+        """0 where visible, the lowest number elsewhere: what eager and SDPA attention both accept."""
         zero = self.encoded.new_zeros(())
         return torch.where(visible, zero, torch.finfo(zero.dtype).min)
 
@@ -131,7 +131,7 @@ class Decoder:
 
 def _prompt_scores(decoder: Decoder, prompts: Sequence[Sequence[int]], states: Tensor) -> Tensor:
     """(M, 2) what the score "mean" counts of the prompts: log-probability and number of the tokens behind the first
-    occurrence of the last token. (0, 0) where that token stands only at the end."""
+    occurrence of the last token. (0, 0) where that token is only at the end."""
     extra = torch.zeros(len(prompts), 2)
     for row, prompt in enumerate(prompts):
         first = list(prompt).index(prompt[-1])
@@ -179,16 +179,16 @@ def _next(
         whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
         into, close = into - whole[:, None], close - whole
 
-    def of_all(values: Tensor) -> Tensor:
+    def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""
         every = values.new_full((mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0)
         return every.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
 
-    total, best = of_all(into + before[:, None]).flatten(1).topk(beams, dim=1)
+    total, best = scatter_live(into + before[:, None]).flatten(1).topk(beams, dim=1)
     parent = best // width
     node = trie.starts[state.node.gather(1, parent)].long() + best % width
     node = node.clamp(max=len(trie.tokens) - 1)  # where there is no child
-    return _Step(of_all(close + before), of_all(at), total, parent, node, trie.tokens[node].long() & trie.mask)
+    return _Step(scatter_live(close + before), scatter_live(at), total, parent, node, trie.tokens[node].long() & trie.mask)
 
 
 def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
@@ -275,7 +275,7 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
     attention = model.config._attn_implementation
     if attention not in ("eager", "sdpa"):
         raise InputError(
-            f"search: attention {attention!r} takes no mask of the beams; load the model with sdpa or eager"
+            f"search: attention {attention!r} supports no mask of the beams; load the model with sdpa or eager"
         )
     if trie.vocabulary > model.lm_head.out_features:
         raise InputError(f"search: the trie's vocabulary has {trie.vocabulary} tokens, the model's "
@@ -285,7 +285,7 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
         raise InputError(f"search: expected contexts and masks (mentions, length) and a prompt each, got "
                          f"{tuple(input_ids.shape)}, {tuple(attention_mask.shape)} and {len(prompts)} prompts")  # fmt: skip
     if input_ids.shape[1] > longest:
-        raise InputError(f"search: a context of {input_ids.shape[1]} tokens; the encoder takes {longest}. Cut it.")
+        raise InputError(f"search: a context of {input_ids.shape[1]} tokens; the encoder accepts {longest}. Cut it.")
     if len(prompts) and not bool(attention_mask.any(dim=1).all()):
         raise InputError("search: a context without tokens; give at least <s> and </s>")
     for row, prompt in enumerate(prompts):
@@ -312,7 +312,7 @@ def constrained_search(
     input_ids, attention_mask  (M, L) contexts, on the model's device, padded on the right (BART counts positions from the left)
     prompts                    M lists of tokens that the decoder has read before the name, the first being its start
                                token; of any length, not empty
-    candidates                 M lists of leaves to which a mention's names are restricted; an empty list gives an empty
+    candidates                 M lists of leaves to which a mention's names are restricted; an empty list has an empty
                                ranking
     finish_rule, score         as explained above; score None: "mean" with the fairseq rule, else "name"
     renormalised               probabilities over what the trie allows at each step, not over the vocabulary (an ablation)
@@ -338,7 +338,7 @@ def constrained_search(
     state = _start(decoder, prompts, names.roots if candidates is not None else 1, beams, score, device)
     scores = torch.full((len(prompts), beams), NEVER, device=device)
     leaves = torch.zeros((len(prompts), beams), dtype=torch.long, device=device)
-    for depth in range(names.depth + 1):  # of the nodes that the beams stand at
+    for depth in range(names.depth + 1):  # of the nodes that the beams are at
         step = _next(decoder, state, nodes, None if _looks(device) else names.widths[depth], beams, eos, renormalised)
         ends, runs = _finished(step, state, finish_rule)
         found = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)

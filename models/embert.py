@@ -12,12 +12,12 @@ Cai, Zhang, Wang and He, APWeb-WAIM 2021. https://doi.org/10.1007/978-3-030-8589
 Deviations from the printed paper, each pinned by a test:
     D1  Eq. (3) and (5) multiply log p by a label of 0 or 1, so that the class 0 would cost nothing: both are cross-entropies
         of two classes.
-    D2  Eq. (7) gives the position j - s_adj; Eq. (6) has j - s_ato, the position inside the part that is predicted, as in
+    D2  Eq. (7) has the position j - s_adj; Eq. (6) has j - s_ato, the position inside the part that is predicted, as in
         SpanBERT (Joshi et al., TACL 2020), and so has this.
     D3  Each direction has a head of its own and a bias of its own over the vocabulary (as what survives of the authors'
         code); the word embeddings are the decoder of both and of the masked LM, in one product over the tokens to predict.
     D4  Each loss is its sum over the global batch divided by its count there (tokens, pairs, replaced entities); the paper
-        prints sums. `reduction="sum"` sums Eq. (5) and (8) over a sequence and takes the mean over sequences.
+        prints sums. `reduction="sum"` sums Eq. (5) and (8) over a sequence and is the mean over sequences.
     D5  A hidden part is predicted by the masked LM, too, as in SpanBERT, and counts in its 15 %. A part is always [MASK].
     D6  One direction an occurrence, each half of the time: with both parts hidden there is nothing left to predict from.
     D7  15 % of the entities that have a synonym are replaced; no number is in the paper. Random names take part in no other

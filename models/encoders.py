@@ -1,7 +1,7 @@
 """BERT encoders from a folder or the hub, and running a part of their layers.
 
 An encoder, of whatever paper, is a module with `forward(input_ids, attention_mask, mentions=None)` -> (B, L, hidden), and
-`hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with `segments = True` also takes `second` (B, L), 1 on
+`hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with `segments = True` also accepts `second` (B, L), 1 on
 the second of two texts.
 """
 
@@ -38,7 +38,7 @@ PACKED = "packed"
 
 
 class Layout(NamedTuple):
-    """An attention mask of a training batch, with what the host knows of the batch: nothing has to be read from a GPU."""
+    """An attention mask of a training batch, with what the host has of the batch: nothing has to be read from a GPU."""
 
     mask: Tensor  # (B, L)
     tokens: Tensor  # (T,) the places of its tokens in the flattened mask
@@ -163,7 +163,7 @@ def set_dropout(module: nn.Module, p: float) -> None:
 
 
 def start_as_bert(std: float, *modules: nn.Module) -> None:
-    """Give new parts the values that BERT's start from: weights of linear layers and embeddings N(0, std), biases 0.
+    """Set new parts to the values that BERT's start from: weights of linear layers and embeddings N(0, std), biases 0.
 
     std: the encoder's `initializer_range`. What is inside a module counts, too; norms keep their own start.
     """
@@ -213,13 +213,13 @@ def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None
 
 def _missing(name: str, error: Exception) -> InputError:
     return InputError(
-        f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
+        f"encoder {name!r}: neither a folder with config.json and weights nor a model of the hub. "
         f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
     )
 
 
 def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | None:
-    """The mask that the layers take, from a (B, L) one; None when nothing is masked. That of a :class:`Layout` is not read."""
+    """The mask that the layers accept, from a (B, L) one; None when nothing is masked. That of a :class:`Layout` is not read."""
     known = isinstance(attention_mask, Layout)
     if isinstance(attention_mask, Layout):
         if attention_mask.whole:
@@ -235,7 +235,7 @@ def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout
 
 
 def layers_mask(bert: BertModel, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | Packing | None:
-    """What :func:`through_layers` takes for a (B, L) mask: a :class:`Packing` where the encoder's `attention` is "packed".
+    """What :func:`through_layers` accepts for a (B, L) mask: a :class:`Packing` where the encoder's `attention` is "packed".
 
     Only of a training batch that has padding (:class:`Layout`); else the mask of :func:`attention_mask_4d`.
     """
@@ -291,7 +291,7 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
 def last_states(
     bert: BertModel, input_ids: Tensor, attention_mask: Tensor | Layout, second: Tensor | None = None
 ) -> Tensor:
-    """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts, where the BERT knows of two."""
+    """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts, where the BERT supports two."""
     states = bert.embeddings(input_ids=input_ids, token_type_ids=second if bert.config.type_vocab_size > 1 else None)
     return through_layers(bert, states, layers_mask(bert, states, attention_mask), 0, len(bert.encoder.layer))
 
@@ -346,7 +346,7 @@ def read_export(
 
 
 class BertEncoder(nn.Module):
-    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` takes it."""
+    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` accepts it."""
 
     segments = True
 

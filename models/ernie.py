@@ -8,16 +8,16 @@ Zhang, Han, Liu, Jiang, Sun and Liu, ACL 2019. https://arxiv.org/abs/1905.07129
     Entities hidden and exchanged, Section 3.4       datamodules.ernie
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  Sentence order stands in for next sentences, as in what it is compared with here (SMedBERT, its baselines).
+    D1  Sentence order replaces next sentences, as in what it is compared with here (SMedBERT, its baselines).
     D2  Eq. (3-5) print no residual connections and norms; both streams have BERT's, as in the released code, and tokens keep the
         weights of the initial BERT.
     D3  Eq. (7) scores an entity against the sequence's others, the released code against all of its batch, so that a sequence's
         gradient depends on its batch mates. Here it is scored against the sequence's others and drawn ones, drawn as often as
         the text mentions them: what a batch holds in the mean.
-    D4  The released code's last text-only layer takes entities in, too, and [CLS] stands among the entities as a vector of
+    D4  The released code's last text-only layer receives entities, too, and [CLS] is among the entities as a vector of
         zeros; neither is in the paper, nor here. Its linear layer of Eq. (7) is two, with GELU and a norm.
     D5  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
-    D6  An entity stands with the first token of its mention (the paper's words; its figure shows the same).
+    D6  An entity is at the first token of its mention (the paper's words; its figure shows the same).
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Aggregator(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """(states (B, L, H), entities (B, S, d)) behind `layer`.
 
-        there (B, S) bool: which entities there are; place (M,) where each stands in it, flattened; row, first (M,) of each, its
-        sequence and the token it stands with.
+        there (B, S) bool: which entities there are; place (M,) where each is in it, flattened; row, first (M,) of each, its
+        sequence and its token.
         """
         tokens, _ = layer.attention(states, mask)
         hidden = torch.where(there, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(entities.dtype)
@@ -84,7 +84,7 @@ class Aggregator(nn.Module):
         inner = layer.intermediate.dense(tokens)
         own = known.flatten(0, 1)[place]  # (M, d)
         inner = inner.index_put((row, first), self.to_tokens(own).to(inner.dtype), accumulate=True)
-        inner = layer.intermediate.intermediate_act_fn(inner)  # h_j of Eq. (4), and of Eq. (5) where no entity stands
+        inner = layer.intermediate.intermediate_act_fn(inner)  # h_j of Eq. (4), and of Eq. (5) where no entity is
         states = layer.output(inner, tokens)
         if self.last:
             return states, entities

@@ -90,7 +90,7 @@ class NestedTagger(nn.Module):
     """Every span of units scored for every type: s = start' U end + w [start; end] + b + l(length). Where s > 0 is an entity.
 
     Entities may nest, overlap and have several types. Without l, a bias for each length in units (those of LENGTHS and
-    more share one), the first epochs go into learning that nearly all pairs of a start and an end lie far apart.
+    more share one), the first epochs go into learning that nearly all pairs of a start and an end are far apart.
     """
 
     LENGTHS = 32
@@ -208,7 +208,7 @@ def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[
            positive: str | None, question: list[str]) -> tuple[dict[str, float], dict[str, np.ndarray]]:  # fmt: skip
     """({metric: score}, {metric: tallies per test example}) of a task's predictions.
 
-    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` give them. question: per example,
+    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` return them. question: per example,
     what its answers belong to (ranking). negative: the class that micro-F1 leaves out; positive: the class whose F1 is
     asked for, where one is. Scores without tallies (precision, recall, macro-F1) carry no interval.
     """
@@ -244,8 +244,8 @@ def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[
 def confusion(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[str]) -> dict[str, dict[str, int]]:
     """{gold class: {predicted class: how often}}.
 
-    For entities by span: the type that stands on exactly the same characters, "-" where there is no such span. An
-    example with several gold classes stands under the predicted one if that is right, else under its first.
+    For entities by span: the type of exactly the same characters, "-" where there is no such span. An
+    example with several gold classes counts under the predicted one if that is right, else under its first.
     """
     table: dict[str, dict[str, int]] = {}
 
@@ -272,7 +272,7 @@ def confusion(kind: str, predicted: list[Any], gold: list[list[Any]], labels: li
 class Finetuning(PaperModule):
     """An encoder under a head.
 
-    encoder      folder or hub name that `load` takes
+    encoder      folder or hub name that `load` accepts
     load         dotted name, in `models`, of what makes the encoder (experiments/<paper>/encoder.yaml)
     head         a head of this file
     warmup_steps share of all steps (KeBioLM Section 4.1: 10 %)

@@ -9,9 +9,9 @@ Peters, Neumann, Logan, Schwartz, Joshi, Singh and Smith, EMNLP 2019. https://ar
     Candidates and their priors, Section 3.2       datamodules.knowbert
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  Candidates are of a dictionary: entities that share a name, or whose name stands inside one, with the shares of the
-        training text's mentions as priors. A mention that is masked has none; the released code gives it an entity [MASK].
-    D2  Sentence order stands in for next sentences, as in what it is compared with here (SMedBERT, its baselines).
+    D1  Candidates are of a dictionary: entities that share a name, or whose name is inside one, with the shares of the
+        training text's mentions as priors. A mention that is masked has none; in the released code it has an entity [MASK].
+    D2  Sentence order replaces next sentences, as in what it is compared with here (SMedBERT, its baselines).
     D3  The linker's loss is the log-likelihood, without the margin loss, and no candidate is left out for a low score: a mention
         of a dictionary means one of its candidates, so there is no NULL.
     D4  Linker and text are trained together from the first step; the paper trains the linker alone first.

@@ -31,7 +31,7 @@ def span_states(hidden: Tensor, spans: Tensor, longest: int | None = None) -> tu
 
 
 def in_rows(spans: Tensor, count: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-    """Where spans (M, 3) stand when each of `count` rows has its own in S: ((count, S) bool, (M,) places in it, flattened).
+    """Where spans (M, 3) are when each of `count` rows has its own in S: ((count, S) bool, (M,) places in it, flattened).
 
     Spans are in order of their rows.  most: S, at least the most that a row has; None: found, for which a GPU has to be read.
     """

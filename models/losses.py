@@ -102,7 +102,7 @@ def entity_ranks(
 ) -> Tensor:
     """(M,) the rank of each gold row (M,) of `table` (E, d) by dot product with `query` (M, d), from 1.
 
-    among: (E,) bool, the rows that count besides the gold one; None: all. Of equal scores the gold one takes the middle place.
+    among: (E,) bool, the rows that count besides the gold one; None: all. Of equal scores the gold one has the middle place.
     """
     with torch.autocast(query.device.type, enabled=False):  # scores that round alike would share a rank
         query, table = query.float(), table.float()
@@ -135,7 +135,7 @@ def word_loss(
 ) -> Tensor:  # fmt: skip
     """() sum over N tokens of -log p(label), where ``logits(states)`` are (N, V) of `states` (N, H); labels (N,).
 
-    vocabulary  V;  smoothing  as in :func:`smoothed_loss`;  block  logits that are held at once, at most
+    vocabulary  V;  smoothing  as in :func:`smoothed_loss`;  block  logits in memory at once, at most
     Of more logits than `block` those of some tokens at a time are made, and made again for the gradient.
     """
 

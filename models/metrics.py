@@ -32,7 +32,7 @@ def f1(matches: Tensor) -> Tensor:
 
 
 def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
-    """1 / rank of the first candidate among all that are `there`, (P,); among equals it takes the middle place."""
+    """1 / rank of the first candidate among all that are `there`, (P,); among equals it has the middle place."""
     others = there.clone()
     others[:, 0] = False
     better = ((score > score[:, :1]) & others).sum(1)
@@ -49,7 +49,7 @@ def span_tallies(predicted: Sequence[Collection[Any]], gold: Sequence[Collection
     """(n, 3) per example: spans in both, predicted, gold. Spans are compared whole (start, end and type): strict."""
     rows = [
         (len(set(p) & set(g)), len(set(p)), len(set(g))) for p, g in zip(predicted, gold, strict=True)
-    ]  # a span that stands in a set twice counts once
+    ]  # a span that is in a set twice counts once
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
@@ -153,7 +153,7 @@ def compared(
 ) -> Comparison:
     """Compare two systems by their tallies per seed, whose rows are the same examples in the same order.
 
-    The bootstrap resamples examples and takes both systems' tallies, summed over their common seeds, on each sample.
+    The bootstrap resamples examples and adds both systems' tallies, summed over their common seeds, on each sample.
     Raises ValueError when there is no common seed or the numbers of examples differ.
     """
     seeds = sorted(set(first) & set(second))

@@ -137,7 +137,7 @@ class MLM(PaperModule):
             if wanted > got:
                 raise InputError(
                     f"encoder {self.source or 'from scratch'}: {got} {what}, but the data has {wanted}. "
-                    "Take the encoder's own tokenizer, or a shorter max_length."
+                    "Use the encoder's own tokenizer, or a shorter max_length."
                 )
         if self.dropout is not None:
             set_dropout(bert, self.dropout)

@@ -8,7 +8,7 @@ B best by accumulated log probability. With one beam that is the confidence-base
 token first, one at a time, its refinement left out as the paper leaves it out.
 
 A beam is what it has decoded, the set of its (place, token) pairs. Two orders that lead to the same set are one beam here,
-with the better of their scores; in the released code they take two of the five slots. Probabilities are the model's own
+with the better of their scores; in the released code they fill two of the five slots. Probabilities are the model's own
 over its whole vocabulary; tokens that may never be guessed ([CLS], [unused7], …) are passed over, not taken out of it.
 """
 
@@ -34,7 +34,7 @@ BLOCK = 64
 
 
 class Filling(NamedTuple):
-    """What stands in the place of [MASK]: its tokens and the sum of their log probabilities when they were decoded."""
+    """What replaces [MASK]: its tokens and the sum of their log probabilities when they were decoded."""
 
     tokens: tuple[int, ...]
     score: float
@@ -66,7 +66,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.encoder, self.transform = encoder, transform
         self.max_length, self.headless = max_length, headless
-        # Few rows by a matrix that lies column by column is the product that processors are slowest at.
+        # Few rows by a column-major matrix is the product that processors are slowest at.
         self.register_buffer("words", words.detach().T.contiguous(), persistent=False)
         self.register_buffer("bias", torch.zeros(len(words)) if bias is None else bias.detach(), persistent=False)
 
@@ -139,7 +139,7 @@ def masked_lm(name: str) -> MaskedLM:
         )
     except (OSError, ValueError) as error:
         raise InputError(
-            f"masked language model {name!r}: neither a folder with config.json and weights nor a model that the hub gave, or "
+            f"masked language model {name!r}: neither a folder with config.json and weights nor a model of the hub, or "
             f"none that predicts masked tokens. ({str(error).splitlines()[0]})"
         ) from error
     finally:
@@ -163,7 +163,7 @@ def best_of(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return values, place
     whole = size // BLOCK * BLOCK
     blocks = logits[:, :whole].unflatten(1, (-1, BLOCK))
-    chosen = blocks.amax(-1).topk(k).indices  # the k largest lie in the k blocks of the largest maxima
+    chosen = blocks.amax(-1).topk(k).indices  # the k largest are in the k blocks of the largest maxima
     inside = blocks.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
     places = (chosen[..., None] * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
     rest = torch.arange(whole, size, device=logits.device).expand(count, -1)
@@ -214,12 +214,12 @@ def _grown(
     """One step of the search: (tokens, scores) of the best distinct continuations, best first.
 
     tokens (Q, b, n), -1 where masked; score (Q, b); open_ (Q, b, m) places that are masked; value and token (Q, b, m, k) the
-    best log probabilities there. A continuation that stands there already has the score -inf.
+    best log probabilities there. A continuation that exists already has the score -inf.
     """
     count, _, size = tokens.shape
     k = token.shape[-1]
     total = (score[:, :, None, None] + value).flatten(2)  # (Q, b, m * k)
-    # No beam gives more than `beams` distinct continuations of the best `beams`, so its own best `beams` are enough.
+    # No beam has more than `beams` distinct continuations of the best `beams`, so its own best `beams` are enough.
     total, own = total.topk(min(beams, total.shape[2]), dim=2)
     grown = tokens[:, :, None].expand(-1, -1, own.shape[2], -1).clone()
     grown.scatter_(3, open_.gather(2, own // k)[..., None], token.flatten(2).gather(2, own)[..., None])

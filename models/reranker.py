@@ -92,7 +92,7 @@ class Reranker(PaperModule):
         if longest > model.max_length:
             raise InputError(
                 f"encoder {self.source}: {model.max_length} positions, but an input may have {longest}. "
-                "Take fewer candidates, or less context."
+                "Use fewer candidates, or less context."
             )
         if self.dropout is not None:
             set_dropout(model, self.dropout)

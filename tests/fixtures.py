@@ -1,4 +1,4 @@
-"""Fixtures that several rooms' tests share; tests/conftest.py takes them up where tests are run."""
+"""Fixtures that several rooms' tests share; tests/conftest.py imports them where tests are run."""
 
 from __future__ import annotations
 

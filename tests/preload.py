@@ -147,7 +147,7 @@ def stand_in(own: str, interpreter: str, address: str) -> None:
 
 
 def main() -> None:
-    """The server: answer while the owner lives. A fork of it returns from `_asked`, and becomes what was asked."""
+    """The server: answer while the owner lives. A fork of it returns from `_receive_request`, and becomes what was asked."""
     address, owner, *libraries = sys.argv[1:]
     own = str(Path(__file__).parent.resolve())
     sys.path[:] = [p for p in sys.path if str(Path(p or ".").resolve()) != own]
@@ -160,11 +160,11 @@ def main() -> None:
         importlib.import_module("sqlalchemy.orm").configure_mappers()
     gc.collect()
     gc.freeze()  # a fork need not copy what its collector would touch
-    if asked := _asked(listener, int(owner)):
+    if asked := _receive_request(listener, int(owner)):
         _end(_status(asked))
 
 
-def _asked(listener: socket.socket, owner: int) -> dict[str, Any] | None:
+def _receive_request(listener: socket.socket, owner: int) -> dict[str, Any] | None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that watch are nobody's to wait for
     while os.path.exists(f"/proc/{owner}") if os.path.exists("/proc/self") else os.getppid() != 1:
         if not select.select([listener], [], [], 1)[0]:
@@ -214,7 +214,7 @@ def _status(asked: dict[str, Any]) -> int:
         return 1
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001  told as the interpreter tells it
+    except BaseException:  # noqa: BLE001  reported as the interpreter reports it
         sys.excepthook(*sys.exc_info())
         return 1
     return 0

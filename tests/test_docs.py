@@ -1,4 +1,4 @@
-"""The pages: they build without a warning, and what they tell to type works.
+"""The pages: they build without a warning, and the commands in them work.
 
 Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`); so are
 the README's. In all other blocks every `make` command must name a target and settings that its command has, and every
@@ -50,7 +50,7 @@ def commands() -> list[tuple[str, list[str]]]:
 
 
 def settings(verb: str, words: list[str]) -> set[str]:
-    """The settings NAME= that a command takes with these words."""
+    """The settings NAME= that a command accepts with these words."""
     command, _, extra = resolve(verb, words)
     return {"CONFIG", *(name.upper() for name in (*POSITIONS.get(verb, ()), *options_of(command.function, extra)))}
 
@@ -131,7 +131,7 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
             (place / path.name).symlink_to(path)
     shutil.copytree(ROOT / "bin", place / "bin")  # kepl finds its checkout behind links
     (place / ".venv" / "bin").mkdir(parents=True)
-    (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl takes
+    (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl uses
     (place / ".venv" / ".installed-cpu").touch()  # else make installs everything there
     environment = os.environ | {
         "PATH": os.pathsep.join([str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]),

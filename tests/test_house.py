@@ -35,7 +35,7 @@ def test_nothing_that_executes_code_is_loaded() -> None:
     found = [
         f"{p.relative_to(ROOT)}: {m.group()}"
         for p in SOURCES
-        if p not in (Path(__file__), ROOT / "tests" / "preload.py")  # which stands in for the interpreter, and runs its -c
+        if p not in (Path(__file__), ROOT / "tests" / "preload.py")  # which replaces the interpreter, and runs its -c
         for m in bad.finditer(p.read_text())
     ]
     assert found == []
@@ -141,7 +141,7 @@ def test_constraints_pin_what_is_required() -> None:
     assert "lightning" not in pins and "hydra-core" not in pins
 
 
-def test_ci_runs_what_the_readme_tells() -> None:
+def test_ci_runs_the_commands_of_the_readme() -> None:
     assert "make check" in (ROOT / ".ci" / "run").read_text() and "make check" in (ROOT / "README.md").read_text()
 
 

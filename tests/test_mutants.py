@@ -78,7 +78,7 @@ def test_tests_that_fail_without_a_fault_are_an_error(tree: Path, capsys: pytest
         (Fault("x", FILE, "a + b", "a", ("tests/test_sums.py::test_tota",)), "no test test_tota in tests/test_sums.py"),
     ],
 )
-def test_a_fault_that_does_not_fit_is_told(tree: Path, fault: Fault, why: str) -> None:
+def test_a_fault_that_does_not_fit_is_reported(tree: Path, fault: Fault, why: str) -> None:
     assert why in staleness(fault, tree)
     with pytest.raises(ValueError, match=why.split("`")[0] or "old"), inserted(fault, tree):
         pass

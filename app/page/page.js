@@ -133,7 +133,7 @@ const link = async () => {
   }
 };
 
-// A file: its texts in requests that the server takes, one after the other; what came of them as files to keep.
+// A file: its texts in requests that the server accepts, one after the other; what came of them as files to keep.
 const AT_ONCE = 32;
 
 const textsOf = (name, content) => {

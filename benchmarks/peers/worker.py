@@ -7,7 +7,7 @@ concept), texts (JSON lines: id, text), out (what is written: {id: [[start, end,
 seconds, memory in MB), at_once (texts that are linked together) and options of the program. Only the standard library is
 imported here: peers have environments of their own.
 
-A program has `make(names, options)`, which reads the names and gives a function from texts to the places of each.
+A program has `make(names, options)`, which reads the names and returns a function from texts to the places of each.
 """
 
 from __future__ import annotations

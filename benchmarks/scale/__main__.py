@@ -2,7 +2,7 @@
 
 Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU seconds for 1,000 items, the
 peak of the process's memory (libraries included; what is memory-mapped does not count), the most files that were open at once,
-and the bytes it wrote. Below the rows of a stage stands by how much memory grew from the smallest to the largest size. The rows
+and the bytes it wrote. A line below a stage's rows says by how much memory grew from the smallest to the largest size. The rows
 are kept in runs/scale.json, beside those of earlier runs, and drawn in runs/scale.png.
 """
 
@@ -37,7 +37,7 @@ def size_of(text: str) -> int:
     return int(number) * unit
 
 
-def shown(items: int) -> str:
+def format_count(items: int) -> str:
     """10000 -> 10k."""
     return next((f"{items // of}{unit}" for unit, of in reversed(UNITS.items()) if items % of == 0), str(items))
 
@@ -104,14 +104,15 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
         for items in sizes:
             own = found[items] = measured(stage, items, place / str(items))
             row = [
-                stage.name, f"{shown(items)} {stage.unit}", f"{own['seconds'] / items * 1000:.4f}", f"{own['memory']:.0f}",
+                stage.name, f"{format_count(items)} {stage.unit}", f"{own['seconds'] / items * 1000:.4f}", f"{own['memory']:.0f}",
                 f"{own['files']:.0f}", f"{own['bytes'] / 1e6:.1f}",
             ]  # fmt: skip
             print("| " + " | ".join(row) + " |", flush=True)
             keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
         if len(sizes) > 1:
             slope = (found[sizes[-1]]["memory"] - found[sizes[0]]["memory"]) * 1e6 / (sizes[-1] - sizes[0])
-            print(f"| {stage.name} | {shown(sizes[0])} to {shown(sizes[-1])} | | {slope:.0f} bytes an item | | |", flush=True)
+            span = f"{format_count(sizes[0])} to {format_count(sizes[-1])}"
+            print(f"| {stage.name} | {span} | | {slope:.0f} bytes an item | | |", flush=True)
 
 
 def main(words: list[str] | None = None) -> int:

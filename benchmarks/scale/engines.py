@@ -82,7 +82,7 @@ def linked(
     start = time.perf_counter()
     plan = planned(out, files, None, 1)
     with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
-        parts = plan.kept(out)
+        parts = plan.save(out)
         watch = _when_some_are_done(out, len(parts), partial(lose, log)) if lose else None
         done = folder.map(
             partial(_timed, log=str(log)), parts, partial(_begin, str(graph)), workers=workers, engine=engine

@@ -11,7 +11,7 @@ ACROSS = 3  # panels side by side
 
 
 def draw(results: list[dict[str, Any]], path: Path) -> None:
-    """Write a PNG of rows {stage, unit, items, seconds, memory} to `path`; beside each point stand CPU seconds for 1,000 items."""
+    """Write a PNG of rows {stage, unit, items, seconds, memory} to `path`; each point has its CPU seconds for 1,000 items."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

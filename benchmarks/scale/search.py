@@ -30,7 +30,7 @@ from benchmarks.speed._memory import resident
 from kg.search import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
-CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5  #: rows of a cluster, the numbers that distinguish them, and how far they lie apart
+CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5  #: rows of a cluster, the numbers that distinguish them, and how far they are apart
 SECONDS = 1.0  #: that queries are repeated for
 SYNTHETIC: dict[str, Any] = {"names": "synthetic"}
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def _searched(folder: Path, backend: str, queries: Tensor) -> tuple[dict[str, An
 def measure(
     items: int, size: int = 384, queries: int = 200, backends: Sequence[str] = BACKENDS, place: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Figures of each backend over `items` synthetic vectors, the first an exact one; files lie in `place` while it works."""
+    """Figures of each backend over `items` synthetic vectors, the first an exact one; files are in `place` while it works."""
     held = next(synthetic(items, size, held=True))[:queries]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=place) as temporary:

@@ -1,7 +1,7 @@
 """python -m benchmarks.speed NAME [--json]: how many times better ours is than a plain reference that must agree.
 
 NAME is a module of this folder with `run() -> dict`: name, ours, reference, ratio (the worst over its settings), equal
-(whether both gave the same), settings (one dict each). A module may have `arguments(parser)`; what it adds goes to
+(whether both returned the same), settings (one dict each). A module may have `arguments(parser)`; what it adds goes to
 `run`.
 """
 

@@ -6,7 +6,7 @@ reference  generate(num_beams=5, early_stopping="never", length_penalty=1, prefi
            dictionaries, as GENRE and its descendants hold their names
 equal      our search with finish_rule="transformers", which is generate's own rule, finds the same top-1 and the same five
            names, scores to 1e-3, for every mention. `best_top1` and `best_top5` are the shares of mentions for which our
-           default rule gives the same (it also keeps names that a beam completes at a lower rank)
+           default rule returns the same (it also keeps names that a beam completes at a lower rank)
 ratio      of mentions a second, each at its fastest run, at batch 8, at the worse setting; `curve` is ours at other sizes
 """
 

@@ -4,7 +4,7 @@ settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of the
            thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of 300 tokens with 30, in windows
 reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches of similar length, as ours
 equal      the same nearest entity for every mention of texts that fit, their scores to 1e-3
-same       share of mentions with the same nearest entity; where a text does not fit, what stands around a mention differs
+same       share of mentions with the same nearest entity; where a text does not fit, a mention's context differs
 ratio      of mentions a second, in CPU seconds
 """
 

@@ -1,7 +1,7 @@
 """Decoding of several masks (models.probing) against decoding as the released code does it: same model, same queries.
 
 settings   a BERT of random weights (128 wide, 2 layers, vocabulary of 30,522), one thread; synthetic queries of 10 to 26 tokens,
-           1 to 10 masks, 5 beams. --model gives another masked LM in its place
+           1 to 10 masks, 5 beams. --model names another masked LM
 reference  one query at a time, as the released code has it: all five slots go through the whole model at every step, the first
            too, in one batch, and all L x V logits are made; of each slot's five best tokens at masked places the five best by
            accumulated log probability are kept, also those that fill the same places with the same tokens in another order
@@ -41,7 +41,7 @@ def bert(size: int, layers: int) -> BertForMaskedLM:
 
 
 def synthetic(count: int, vocabulary: int = VOCABULARY) -> list[list[int]]:
-    """Queries of 10 to 26 random tokens with the mask near one end, as their answers stand."""
+    """Queries of 10 to 26 random tokens with the mask near one end, as in those of the task."""
     random = np.random.default_rng(0)
     found = []
     for number in range(count):

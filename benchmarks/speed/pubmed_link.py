@@ -1,7 +1,7 @@
 """Linking PubMed's XML with eight workers: CPU seconds of the process that has most to do.
 
-Ours gives every worker files of its own (kg.linking.run on core.executor). The reference is one process that reads for eight
-which link, so that with more workers it is the reader that takes the time. What is made before the first document, and shared by
+In ours every worker has files of its own (kg.linking.run on core.executor). The reference is one process that reads for eight
+which link, so that with more workers the reader needs the time. What is made before the first document, and shared by
 all processes (the tree of names), is left out of both.
 """
 
@@ -43,7 +43,7 @@ def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float,
     """(CPU seconds of the busiest process, what was written)."""
     plan = planned(out, files, None, 1)
     with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
-        parts = plan.kept(out)
+        parts = plan.save(out)
         start = time.process_time()
         done = folder.map(_timed, parts, lambda: linker, workers=WORKERS, engine="processes")
         waiting = time.process_time() - start

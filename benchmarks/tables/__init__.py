@@ -15,7 +15,7 @@ published numbers are tested against by a one-sample t over seeds, as KeBioLM's 
     probing      systems by types of queries, percent: a column has a `type` and a `measure` (recall, strict)
     populations  groups of mentions by systems, on one task: `population` of a row, `measured` of a column
     sizes        names, concepts and mentions by linking tasks, or splits of a fine-tuning task in the column's `unit`
-    or the dotted name, in `benchmarks`, of a function of (table, choices, files) that gives lines of text, the heads first
+    or the dotted name, in `benchmarks`, of a function of (table, choices, files) that returns lines of text, the heads first
 
 Markdown and a CSV with a line a cell go to runs/tables or OUT=.
 """
@@ -29,7 +29,7 @@ import yaml
 
 from benchmarks.options import Choices, Files
 from benchmarks.tables import counted, measured
-from benchmarks.tables.cells import Cell, as_csv, as_markdown, beside, lines_as_csv, significance
+from benchmarks.tables.cells import Cell, as_csv, as_markdown, format_comparison, lines_as_csv, significance
 from benchmarks.tables.missing import run_missing
 from core.dotted import imported
 from core.files import InputError, written
@@ -59,7 +59,7 @@ def content(table: dict[str, Any], choices: Choices, files: Files) -> tuple[list
     kind = table.get("kind", "scores")
     if kind in MEASURED:
         cells = MEASURED[kind](table, choices)
-        return beside(cells), cells
+        return format_comparison(cells), cells
     count = COUNTED[kind] if kind in COUNTED else imported(kind, "benchmarks")
     return count(table, choices, files), []
 

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
     digits: int = 2
 
     @property
-    def shown(self) -> str:
+    def as_text(self) -> str:
         """mean ± sd (n), or a single value with its interval if it has one; nothing without a value."""
         text = spread(self.values, self.digits)
         if len(self.values) != 1 or self.interval is None:
@@ -54,14 +54,14 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f} ({len(values)})"
 
 
-def beside(cells: Sequence[Cell]) -> list[list[str]]:
+def format_comparison(cells: Sequence[Cell]) -> list[list[str]]:
     """Rows by columns, in the cells' order, every column twice: as published, and measured."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     at = {(cell.row, cell.column): cell for cell in cells}
     lines = [["", *(f"{column} {kind}" for column in columns for kind in ("as published", "measured"))]]
     for row in dict.fromkeys(cell.row for cell in cells):
         own = [at[row, column] for column in columns]
-        lines.append([row, *(text for cell in own for text in (cell.published, cell.shown))])
+        lines.append([row, *(text for cell in own for text in (cell.published, cell.as_text))])
     return lines
 
 

@@ -19,7 +19,9 @@ LOG = logging.getLogger(__name__)
 def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]:
     """Groups of mentions by systems, on one task."""
     results = linked(table["task"], table["split"], choices)
-    columns = {name: System(c["measured"]).of(results) if "measured" in c else [] for name, c in table["columns"].items()}
+    columns = {
+        name: System(c["measured"]).select_results(results) if "measured" in c else [] for name, c in table["columns"].items()
+    }
     kinds = ("as published", "measured")
     lines = [["", "mentions as published", "mentions", *(f"{name} {kind}" for name in columns for kind in kinds)]]
     for row in table["rows"]:

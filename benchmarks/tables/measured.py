@@ -46,13 +46,13 @@ class System:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, System) and (self.model, self.options) == (other.model, other.options)
 
-    def of(self, results: Iterable[Result]) -> list[Result]:
+    def select_results(self, results: Iterable[Result]) -> list[Result]:
         """The results of this system."""
         return [r for r in results if r.model.name == self.model and dict(r.options) == self.options]
 
     def group(self, results: Iterable[Result]) -> Group | None:
         """Its results as seeds, None where there are none."""
-        own = self.of(results)
+        own = self.select_results(results)
         return next(iter(grouped(own).values())) if own else None
 
 
@@ -95,7 +95,7 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
 def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there are."""
     found = [r for r in stored("synonyms") if samples in (None, r.protocol["samples"])]
-    kept = [r for system in distinct(wanted) for r in system.of(found)]
+    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
     return kept
 
@@ -110,7 +110,7 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
         return graph and all(result.protocol[own] == value for own, value in chosen.items())
 
     found = [r for r in stored("probing") if fits(r)]
-    kept = [r for system in distinct(wanted) for r in system.of(found)]
+    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
     check_protocol("probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=.")
     return kept
 
@@ -118,7 +118,7 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
 def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
     """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a paper's newest pre-training.
 
-    model: as MODEL= takes it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
+    model: as MODEL= accepts it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
     """
     paper, _, stem = model.partition("/")
     if not (ROOT / "experiments" / paper / "encoder.yaml").is_file():

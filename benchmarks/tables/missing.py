@@ -40,7 +40,7 @@ def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None
             f"finetune {task} {label(s.model, s.options)}",
             partial(finetune, task, s.model, seeds=seeds, profile=choices.profile or "small", options=s.options, files=files),
         )
-        for s in wanted for task in tasks if not s.of(found[task])
+        for s in wanted for task in tasks if not s.select_results(found[task])
     ]  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
         for task, split in tasks.items():
             baseline = system.model in BASELINES
-            if system.of(linked(task, split, choices, table.get("varies", ()))) or (baseline and task in covered):
+            if system.select_results(linked(task, split, choices, table.get("varies", ()))) or (baseline and task in covered):
                 continue
             own = dict(system.options)
             tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
@@ -80,7 +80,7 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
     for s in systems(table):
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
         own = {k: v for k, v in s.options.items() if k != "unit"}
-        if not s.of(found):
+        if not s.select_results(found):
             call = partial(synonyms, model, samples=choices.samples, linker=LinkerOptions(**own))
             plan.append(Missing(f"synonyms {label(s.model, s.options)}", call))
     return plan
@@ -93,7 +93,7 @@ def probings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     how: dict[str, Any] = {name: getattr(choices, name) for name in names if getattr(choices, name) is not None}
     return [
         Missing(f"probe {label(s.model, s.options)}", partial(probe, s.model, files=files, **how))
-        for s in systems(table) if not s.of(found)
+        for s in systems(table) if not s.select_results(found)
     ]  # fmt: skip
 
 

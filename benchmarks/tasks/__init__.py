@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.options import Files
 from benchmarks.tasks import blurb, chineseblue
-from benchmarks.tasks.definition import Definition, Splits, made
+from benchmarks.tasks.definition import Definition, Splits, derivation_settings
 from core.files import InputError, digest, read_json, sha256
 from core.settings import nearest
 from core.tracking import runs_folder
@@ -74,7 +74,7 @@ def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str
             continue
         odd[split] = {what: count for what, count in sorted(found.items()) if count}
     if definition.derived is not None:
-        splits = definition.derived(splits, **made(definition.name))
+        splits = definition.derived(splits, **derivation_settings(definition.name))
     return {s: splits[s] for s in SPLITS if s in splits}, odd, notes
 
 
@@ -102,7 +102,7 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
         "positive": definition.positive,
         "readers": READERS,
         "inputs": {n: sha256(p) for n, p in sorted(files.items())},
-    } | ({"made": settings} if (settings := made(definition.name)) else {})
+    } | ({"made": settings} if (settings := derivation_settings(definition.name)) else {})
     if _same(out, made_of):
         return out
     splits, odd, notes = read(definition, data)
@@ -137,7 +137,7 @@ def _same(out: Path, made_of: dict[str, Any]) -> bool:
 
 
 def report(manifest: dict[str, Any]) -> list[str]:
-    """Lines that tell what is odd about a prepared task: its variant, notes, and counts of what readers found."""
+    """Lines that say what is odd about a prepared task: its variant, notes, and counts of what readers found."""
     name = manifest["name"]
     lines = [f"{name}: variant {manifest['variant']!r}, not the official set"] if manifest["variant"] else []
     lines += [f"{name}: {note}" for note in manifest["notes"]]

@@ -46,7 +46,7 @@ def _queries(first: str, second: str, labels: str) -> Read:
     return read
 
 
-def _asked(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+def _questions(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
     return ranking.questions(paths[0], found=found)
 
 
@@ -120,7 +120,7 @@ TASKS = (
         ),
     ),
     Definition(
-        "NeikeQA", "Toyhom", "ranking", "zh", "acc1", "NeikeQA", {"train": ("NeikeQA/neike_5000-6000.csv",)}, _asked,
+        "NeikeQA", "Toyhom", "ranking", "zh", "acc1", "NeikeQA", {"train": ("NeikeQA/neike_5000-6000.csv",)}, _questions,
         derived=_ranked, published=(Published("", "questions", {}), Published("", "examples", {})),
         notes=(
             "made here of internal-medicine questions and answers; wrong answers are drawn, so no published score compares",

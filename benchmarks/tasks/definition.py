@@ -31,11 +31,11 @@ class Definition(NamedTuple):
     """A task: what is scored and how its data set's files become examples.
 
     files      {split: paths in the data set's folder}; a split is there when its first file is. Test may lack labels.
-    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`. It takes the
-               settings under `made` in the task's YAML (:func:`made`), if there are any.
+    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`. It accepts the
+               settings under `made` in the task's YAML (:func:`derivation_settings`), if there are any.
     metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all classes but
                `negative`), acc1 (share of questions whose best answer is right)
-    mentions   (files, split) -> the annotated mentions that stand in examples, where markers took their place
+    mentions   (files, split) -> the annotated mentions in examples, where markers replaced them
     variant    what makes this another set than the official one; None for the official one. Never scored as official.
     """
 
@@ -59,12 +59,12 @@ class Definition(NamedTuple):
 
 
 def config_of(name: str) -> tuple[Path, dict[str, Any]]:
-    """A task's YAML; a variant (cMedQA:clean) takes that of its task."""
+    """A task's YAML; a variant (cMedQA:clean) has that of its task."""
     path = ROOT / "experiments" / "finetune" / f"{name.split(':')[0]}.yaml"
     return path, yaml.safe_load(path.read_text())
 
 
-def made(name: str) -> dict[str, Any]:
+def derivation_settings(name: str) -> dict[str, Any]:
     """How a task is made whose splits are not published: the section `made` of its YAML; empty for all others."""
     settings: dict[str, Any] = config_of(name)[1].get("made") or {}
     return settings

@@ -91,7 +91,7 @@ class EMBERTData(CorpusData):
     rate         share of the tokens that are hidden or replaced (the corruption rate, Section 4.6)
     parts        of these at most this share are parts of long entities (0: no bidirectional entity masking)
     entities     the masked LM hides whole entities and phrases, as MC-BERT does, not words
-    validation_size  held-out sequences that validation takes at most; None: all
+    validation_size  held-out sequences that validation uses at most; None: all
     pair         "nsp": half of the second segments come from another text; "sop": half of the pairs are swapped
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
@@ -215,7 +215,7 @@ class EMBERTData(CorpusData):
 
     @cached_property
     def unigrams(self) -> dict[tuple[int, int, int], int]:
-        """(direction, length of the part, position in it) -> the token that stands there most often in the training text.
+        """(direction, length of the part, position in it) -> the token that occurs there most often in the training text.
 
         What predicting the tokens of parts has to beat. Counted in up to COUNTED training sequences.
         """
@@ -225,7 +225,7 @@ class EMBERTData(CorpusData):
         for index in rng.permutation(self.train_indices)[:COUNTED]:
             example = self.corpus[int(index)]
             for start, last, _ in example.mentions:
-                ends = self.pieces.of(example.ids[start:last])
+                ends = self.pieces.piece_ends(example.ids[start:last])
                 if ends is None or len(ends) < 2:
                     continue
                 middle = start + int(ends[-2])

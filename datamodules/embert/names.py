@@ -57,13 +57,13 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def of(self, ids: np.ndarray) -> np.ndarray | None:
+    def piece_ends(self, ids: np.ndarray) -> np.ndarray | None:
         """(pieces,) the token behind the last one of each piece of the name with these token ids; None if it is not long."""
         return self.ends.get(ids.astype(np.int64).tobytes())
 
 
 class Replacements:
-    """Names that may stand in the place of a mention.
+    """Names that may replace a mention.
 
     names     every entity's names, by entity index
     types     (entities,) int

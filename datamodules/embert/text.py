@@ -26,7 +26,7 @@ class Text(NamedTuple):
 
 
 def part(example: Example, first: int, last: int) -> Text:
-    """Tokens [first, last) of a sequence, with the mentions that lie in them."""
+    """Tokens [first, last) of a sequence, with the mentions in them."""
     spans = example.mentions.astype(np.int64)
     inside = spans[(spans[:, 0] >= first) & (spans[:, 1] <= last)] - [first, first, 0]
     kind = np.full((len(inside), 1), ORIGINAL, np.int64)
@@ -47,7 +47,7 @@ def replaced(text: Text, names: Replacements, share: float, limit: int, rng: np.
     """`text` with a `share` of its replaceable mentions replaced, half of them by a synonym, half by a random name.
 
     Replaceable is a mention that has a synonym and for which there is another name of its length and type. One that
-    touches a replaced one stays, or a boundary state of Eq. (1) would stand in a replaced name. The text stays within
+    touches a replaced one stays, or a boundary state of Eq. (1) would be in a replaced name. The text stays within
     `limit` tokens.
     """
     length = len(text.ids)
@@ -131,7 +131,7 @@ def corrupted(
     for start, end, _, kind in text.mentions:
         free[start:end] &= kind == ORIGINAL
         maskable[start:end] &= kind != RANDOM
-        ends = None if kind == RANDOM else pieces.of(text.ids[start:end])
+        ends = None if kind == RANDOM else pieces.piece_ends(text.ids[start:end])
         if ends is not None and len(ends) > 1:
             segments[start:end] = 0
             segments[start + ends - 1] = 1

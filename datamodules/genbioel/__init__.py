@@ -38,7 +38,7 @@ class GenBioELBatch(NamedTuple):
 
     input_ids: Tensor  # (B, L) of the encoder
     attention_mask: Tensor  # (B, L)
-    decoder_input_ids: Tensor  # (B, T); padding stands at the end, where no label looks back at it
+    decoder_input_ids: Tensor  # (B, T); padding is at the end, where no label looks back at it
     labels: Tensor  # (B, T) the token that follows each, of the name and its </s>; else -100
     counts: Tensor  # (1,) labels
     places: Places | Any = None  # of a training batch: datamodules.steps.placed
@@ -68,7 +68,7 @@ class GenBioELData(pl.LightningDataModule):
                  encoder's without markers and then the decoder's, a full stop behind each
     target       rule for targets of fine-tuning (datamodules.genbioel.mentions.TARGETS)
     prompt, max_length, max_mention, max_name, max_words   as in :class:`datamodules.genbioel.inputs.Inputs`
-    few          concepts without definition of so many names take Table 10's third kind of template (1: released code)
+    few          concepts without definition of so many names use Table 10's third kind of template (1: released code)
     mask, span   share of tokens that are hidden and mean length of spans (BART: 30 %, Poisson(3)), for denoising
 
     Raises InputError when samples and tokenizer do not belong together, or the batch size does not divide.
@@ -122,7 +122,7 @@ class GenBioELData(pl.LightningDataModule):
         if recipe["max_name"] > self.inputs.max_name or recipe.get("max_words", 0) > self.inputs.max_words:
             raise InputError(
                 f"{self.folder}: made with max_name {recipe['max_name']}, max_words {recipe.get('max_words', 0)}, but the data "
-                f"takes {self.inputs.max_name}, {self.inputs.max_words}. Build the samples with these, or raise the data's."
+                f"accepts {self.inputs.max_name}, {self.inputs.max_words}. Build the samples with these, or raise the data's."
             )
         if manifest["kind"] == "graph":
             self.source = GraphSamples(self.folder, self.inputs, self.few)
@@ -156,7 +156,7 @@ class GenBioELData(pl.LightningDataModule):
         """(encoder's ids, decoder's ids, labels) of a sample: Section 2.1."""
         assert self.source is not None
         left, mention, right, target = self.source.parts(sample, rng)
-        asked = self.inputs.asked(mention)
+        asked = self.inputs.query_ids(mention)
         labels = [IGNORE] * (len(asked) - 1) + [*target, self.inputs.eos]
         return self.inputs.around(left, mention, right), [*asked, *target], labels
 

@@ -32,7 +32,7 @@ def infilled(ids: np.ndarray, rng: np.random.Generator, mask: int, share: float 
             spans.remove(0)
         else:
             spans.append(spans.pop() + spans.pop())
-    before = np.sort(rng.choice(kept + 1, len(spans), replace=False))  # kept tokens that stand before each span
+    before = np.sort(rng.choice(kept + 1, len(spans), replace=False))  # kept tokens before each span
     result, place, left = [], 0, 0
     for length, at in zip(spans, before, strict=True):
         result += [ids[place : place + at - left], np.array([mask], ids.dtype)]

@@ -124,14 +124,14 @@ class Inputs:
         keep, follow = balanced(len(left), len(right), self.max_length - 2 - len(own))
         return [self.bos, *left[len(left) - keep :], *own, *right[:follow], self.eos]
 
-    def asked(self, mention: Sequence[int]) -> list[int]:
+    def query_ids(self, mention: Sequence[int]) -> list[int]:
         """</s> mention is; without prompt </s> alone."""
         return [self.eos, *mention[: self.max_mention], self.linking] if self.prompted else [self.eos]
 
     def encoder_input(self, mention: str, context: str | None = None) -> list[int]:
         """The encoder's ids of a mention in its context (None: the mention alone).
 
-        `context` has START and END around the mention as the text writes it; what stands between is replaced by
+        `context` has START and END around the mention as the text writes it; what is between is replaced by
         `mention`, whose abbreviations may be expanded. Raises InputError for a context without markers, and for a
         mention that has no tokens.
         """
@@ -143,7 +143,7 @@ class Inputs:
 
     def prompt(self, mention: str) -> list[int]:
         """The decoder's ids before the name."""
-        return self.asked(self.ids([plain(mention)])[0])
+        return self.query_ids(self.ids([plain(mention)])[0])
 
     def name(self, name: str) -> list[int]:
         """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none, and for too many."""

@@ -11,7 +11,7 @@ Rules for targets, one of the names of the mention's concepts (Section 2.3, Sect
 
     tfidf      the highest cosine of character 3-gram TF-IDF vectors; of equal ones the shortest, then the first in order
     shortest   the shortest, then the first in order
-    sample     drawn once for each concept, so that one name may stand for it in a dictionary too (:func:`kg.names.one_name`)
+    sample     drawn once for each concept, so that one name may represent it in a dictionary too (:func:`kg.names.one_name`)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from core.files import InputError, sha256, write_json, written_folder
 from datamodules.contexts import sides
 from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.names import RULES, NameSet, name_set
-from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
+from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
 from kg.linking.abbreviations import long_forms, written_out
@@ -55,8 +55,8 @@ def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
     return [m for i, m in enumerate(mentions) if i not in dropped]
 
 
-def standing(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
-    """(concepts,) the number of the name that stands for each concept (kg.names.one_name), -1 where it has none."""
+def representative_names(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
+    """(concepts,) the number of the name that represents each concept (kg.names.one_name), -1 where it has none."""
     found = np.full(len(names.concepts), -1, np.int64)
     number = {name: i for i, name in enumerate(names.names)}
     concept, begin = np.unique(names.members[:, 0], return_index=True)
@@ -65,7 +65,7 @@ def standing(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
     return found
 
 
-class Asked(NamedTuple):
+class SelectedMention(NamedTuple):
     """A string to link, with what is right."""
 
     text: str
@@ -75,10 +75,10 @@ class Asked(NamedTuple):
     document: str
 
 
-def asked(
+def select_mentions(
     linking: Linking, names: NameSet, splits: Sequence[str], composites: bool, abbreviations: bool, words: int,
     counts: dict[str, int],
-) -> list[Asked]:  # fmt: skip
+) -> list[SelectedMention]:  # fmt: skip
     """The mentions of `splits` by Appendix A's rules; what is left out is counted in `counts`.
 
     Each part of a composite mention is one of its own, right for the concepts at its place, or for all of them where
@@ -91,7 +91,7 @@ def asked(
         0,
     )
     forms: dict[str, dict[str, str]] = {}
-    found: list[Asked] = []
+    found: list[SelectedMention] = []
     for split in splits:
         if split not in linking.splits:
             raise InputError(f"{linking.folder}: no split {split!r}; it has {', '.join(linking.splits)}")
@@ -114,17 +114,17 @@ def asked(
                     counts["mentions whose concept has no name here"] += 1
                     continue
                 text = plain(written_out(part, forms[mention.document]) if abbreviations else part)
-                found.append(Asked(text, around.left, around.right, concepts, mention.document))
+                found.append(SelectedMention(text, around.left, around.right, concepts, mention.document))
     return found
 
 
-def targets(mentions: Sequence[Asked], names: NameSet, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def targets(mentions: Sequence[SelectedMention], names: NameSet, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """((samples, 3) the target by each rule of TARGETS, (samples,) cosine of the first)."""
     order = sorted(range(len(names.names)), key=lambda n: (len(names.names[n]), names.names[n]))
     rank = np.argsort(order)  # of each name by length, then in order
-    stands = [standing(names, rule, seed) for rule in TARGETS[1:]]
+    stands = [representative_names(names, rule, seed) for rule in TARGETS[1:]]
     rule = normaliser(RULES)
-    choices = [np.concatenate([names.of(c) for c in m.concepts]) for m in mentions]
+    choices = [np.concatenate([names.name_numbers(c) for c in m.concepts]) for m in mentions]
     sizes = np.array([len(c) for c in choices])
     flat = np.concatenate(choices)
     cosine = TfIdf(names.names).cosines(
@@ -141,7 +141,7 @@ def targets(mentions: Sequence[Asked], names: NameSet, seed: int) -> tuple[np.nd
     return found, best
 
 
-def _held_out(mentions: Sequence[Asked], most: int, seed: int) -> np.ndarray:
+def _held_out(mentions: Sequence[SelectedMention], most: int, seed: int) -> np.ndarray:
     """(samples,) bool: those of documents drawn until they are a twentieth of all, `most` at most. One document stays."""
     rows: dict[str, list[int]] = defaultdict(list)
     for i, mention in enumerate(mentions):
@@ -175,7 +175,7 @@ def build_mentions(
     """(the folder with samples for fine-tuning on the task folder `task`, whether it was there already).
 
     splits         whose mentions are trained on
-    composites     take the parts of composite mentions, each by itself; or leave out all mentions of several strings or
+    composites     use the parts of composite mentions, each by itself; or leave out all mentions of several strings or
                    concepts, as Table 6's count of NCBI does
     abbreviations  write out words of mentions that their text defines as abbreviations
     one_concept, keep_last   as in :func:`datamodules.genbioel.names.name_set`
@@ -191,7 +191,7 @@ def build_mentions(
         "splits": list(splits), "composites": composites, "abbreviations": abbreviations, "one_concept": one_concept,
         "keep_last": keep_last, "max_words": max_words, "max_name": max_name, "held_out": held_out, "seed": seed,
     }  # fmt: skip
-    if kept(folder, recipe, fresh):
+    if has_recipe(folder, recipe, fresh):
         return folder, True
     names = name_set(linking.dictionary, one_concept, keep_last)
     rows = token_rows(pa.array(names.names, pa.string()), loaded, " ")
@@ -199,7 +199,7 @@ def build_mentions(
     fits = (lengths > 0) & (lengths < max_name)
     counts = names.counts | {"dictionary names without tokens, or of more than --max_name": int((~fits).sum())}
     names = names._replace(members=names.members[fits[names.members[:, 1]]])
-    mentions = asked(linking, names, splits, composites, abbreviations, max_words, counts)
+    mentions = select_mentions(linking, names, splits, composites, abbreviations, max_words, counts)
     columns = {k: token_rows(pa.array([getattr(m, v) for m in mentions], pa.string()), loaded, " ")
                for k, v in (("left", "left"), ("mention", "text"), ("right", "right"))}  # fmt: skip
     counts["mentions without context"] = sum(not m.left and not m.right for m in mentions)

@@ -60,7 +60,7 @@ class NameSet(NamedTuple):
     members: np.ndarray  # (rows, 2) concept, name; sorted, distinct
     counts: dict[str, int]
 
-    def of(self, concept: int) -> np.ndarray:
+    def name_numbers(self, concept: int) -> np.ndarray:
         """The numbers of a concept's names."""
         begin, end = np.searchsorted(self.members[:, 0], [concept, concept + 1])
         found: np.ndarray = self.members[begin:end, 1]

@@ -27,7 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from core.files import InputError, lines, sha256, write_json, written_folder
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.names import left_to_one, normalised
-from datamodules.genbioel.store import FORMAT, Rows, array, kept, manifest_of, save_rows
+from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
 from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
@@ -251,7 +251,7 @@ def build(
         "one_concept": one_concept, "max_name": max_name, "max_definition": max_definition, "held_out": held_out,
         "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)), "seed": seed,
     }  # fmt: skip
-    if kept(folder, recipe, fresh):
+    if has_recipe(folder, recipe, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder, True
     concepts, names, member, definitions, described, counts = _read(graph, languages, kinds, exclude_names)

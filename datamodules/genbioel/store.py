@@ -58,7 +58,7 @@ def manifest_of(folder: str | Path, tokenizer: str) -> dict[str, Any]:
     return manifest
 
 
-def kept(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
+def has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
     """Whether `folder` holds what `recipe` makes. Raises InputError when it holds something else than samples."""
     if (folder / "manifest.json").is_file():
         return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)

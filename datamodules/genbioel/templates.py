@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Template(NamedTuple):
-    """`words` between mention and context; which of the two stands first."""
+    """`words` between mention and context; which of the two is first."""
 
     words: str
     mention_first: bool

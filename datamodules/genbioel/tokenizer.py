@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from core.files import InputError, write_json, written_folder
 from datamodules.contexts import END, START
 from datamodules.genbioel.inputs import Inputs, plain
-from datamodules.genbioel.store import kept
+from datamodules.genbioel.store import has_recipe
 from datamodules.genbioel.templates import TEMPLATES
 from datamodules.tokenizers import BPE_SPECIAL, byte_level_bpe, load_tokenizer, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, fingerprint
@@ -32,14 +32,14 @@ def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
             f"--size {size}: expected at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
         )
 
-    def shown() -> Iterator[str]:
+    def training_texts() -> Iterator[str]:
         yield from (f" {word}" for word in words for _ in range(OFTEN))
         yield from (f" {plain(text)}" for text in texts)
 
-    return byte_level_bpe(shown(), size)
+    return byte_level_bpe(training_texts(), size)
 
 
-def sayings(graph: KnowledgeGraph) -> Iterator[str]:
+def graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
     for table, column in ((graph.names, "name"), (graph.definitions, "text")):
         for chunk in table[column].chunks:
             for value in chunk:
@@ -50,10 +50,10 @@ def build(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> 
     """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds something else."""
     folder = Path(out)
     recipe = {"format": FORMAT, "graphs": [fingerprint(g) for g in graph], "size": size}
-    if kept(folder, recipe, fresh):
+    if has_recipe(folder, recipe, fresh):
         return folder, True
     loaded = [KnowledgeGraph.load(g) for g in graph]
-    made = trained((text for one in loaded for text in sayings(one)), size)
+    made = trained((text for one in loaded for text in graph_texts(one)), size)
     with written_folder(folder) as partial:
         made.save_pretrained(partial)
         again = load_tokenizer(str(partial))

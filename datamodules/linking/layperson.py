@@ -28,7 +28,7 @@ def hpo_layperson(
     """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other names the dictionary.
 
     A synonym whose string (lower case, without punctuation) is another kind of name of any term is left out: no query
-    string stands in the dictionary. One that several terms have goes to the split of the first of them by id, and each
+    string is in the dictionary. One that several terms have goes to the split of the first of them by id, and each
     of them is right.
     """
     found = Counter() if found is None else found
@@ -56,7 +56,7 @@ def hpo_layperson(
             Mention(f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson")
         )
     broader: dict[str, list[str]] = {}
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         if above := sorted(parent for relation, parent in term.edges if relation == "is_a"):
             broader[term.id] = above
     rows.result.broader = broader

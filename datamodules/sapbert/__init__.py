@@ -18,7 +18,7 @@ from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
 def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
-    """At most `most` runs of ascending `lengths` such that padding each to its longest takes the fewest tokens."""
+    """At most `most` runs of ascending `lengths` such that padding each to its longest needs the fewest tokens."""
     sizes, begin = np.unique(lengths, return_index=True)
     edges = np.append(begin, len(lengths))  # where each length begins
     best = np.where(np.arange(len(edges)) == 0, 0, np.iinfo(np.int64).max // 2)  # cost of the first j lengths
@@ -36,7 +36,7 @@ def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
     return groups[::-1]
 
 
-def beside_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
+def group_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
     """The pairs `chosen` (n,) in another order: each not yet placed one, then one of up to `together` - 1 neighbours.
 
     concept (n,) of each of them; neighbours (concepts, K), nearest first, -1 for none. A neighbour without a pair left is
@@ -96,7 +96,7 @@ class SapBERTData(pl.LightningDataModule):
     batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in
-    together     pairs of similar concepts that stand in a batch together, 1: none (all pairs of a batch drawn alike);
+    together     pairs of similar concepts that are in a batch together, 1: none (all pairs of a batch drawn alike);
                  more needs pairs made with --neighbours
     val_names    names that validation searches, those of the held-out names' concepts among them
 
@@ -159,7 +159,7 @@ class SapBERTData(pl.LightningDataModule):
         chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
         if self.together > 1:
             assert self.pairs.neighbours is not None
-            chosen = beside_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
+            chosen = group_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
         return chosen[: self.steps_per_epoch * self.batch_size].reshape(-1, self.batch_size)
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:

@@ -15,7 +15,7 @@ writes, from the names of one or more graphs, lower-cased, with single spaces, o
 
 Concepts of several graphs are one where their ids are equal, and with --unite also where they have the same name
 (`united`): what ontologies without common ids call the same is otherwise trained apart. Trade names (UMLS): a
-has_tradename or tradename_of triple gives the names of the trade concept to its ingredient too. The authors' script
+has_tradename or tradename_of triple adds the names of the trade concept to its ingredient too. The authors' script
 keeps the last such concept of an ingredient only; here all count.
 """
 
@@ -202,7 +202,7 @@ def _write(
         write_json(partial / "manifest.json", manifest | {"sha256": files})
 
 
-def _kept(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
+def _has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
     """Whether `folder` holds pairs of this recipe. Raises InputError when it holds something else than pairs."""
     if (folder / "manifest.json").is_file():
         return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
@@ -257,7 +257,7 @@ def build(
         "neighbours": neighbours,
         "seed": seed,
     }
-    if _kept(folder, recipe, fresh):
+    if _has_recipe(folder, recipe, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder, True
     concepts, names, member, counts = _names(
@@ -307,7 +307,7 @@ def build_mentions(
         "format": FORMAT, "task": sha256(Path(task) / "manifest.json"), "tokenizer": tokenizer_fingerprint(loaded),
         "held_out": held_out, "seed": seed,
     }  # fmt: skip
-    if _kept(folder, recipe, fresh):
+    if _has_recipe(folder, recipe, fresh):
         return folder, True
     dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
     if not mentions:

@@ -10,7 +10,7 @@ class Sampler:
 
     types (Z,) int from 0; frequency (Z,) how often the training text mentions each.
     log_q (Z,): log Q(e) = log of (t_e + 1) / the same summed over e's type. One is added because an entity that the text
-    never mentions would otherwise have Q = 0, which Eq. (19) takes the logarithm of.
+    never mentions would otherwise have Q = 0, whose logarithm is in Eq. (19).
     """
 
     def __init__(self, types: np.ndarray, frequency: np.ndarray) -> None:
@@ -45,7 +45,7 @@ class Sampler:
 
 
 def once(entities: np.ndarray) -> np.ndarray:
-    """`entities` (P, n) with -1 for each that stands in its row before."""
+    """`entities` (P, n) with -1 for each that is in its row before."""
     order = np.argsort(entities, axis=1, kind="stable")
     ordered = np.take_along_axis(entities, order, axis=1)
     again = np.zeros(entities.shape, bool)

@@ -2,7 +2,7 @@
 
 Where they come from, and their checksums, is in sources.yaml. An existing file with the right checksum is kept; otherwise mirrors
 are searched, then its address is asked. Mirrors are folders, or archives, that are searched recursively; a file that is
-found there is written under the name that sources.yaml gives.
+found there is written under its name in sources.yaml.
 
     listing     sources.yaml
     mirrors     what folders and archives hold
@@ -24,7 +24,7 @@ from datamodules.sources.listing import File, Source, sources
 from datamodules.sources.mirrors import Hit, copied, fits, hits, member_of
 
 LOG = logging.getLogger(__name__)
-_told: set[str] = set()  # what a mirror does not give is told once
+_told: set[str] = set()  # what a mirror does not have is reported once
 
 
 class Fetched(NamedTuple):
@@ -50,7 +50,7 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
     """The data set's folder below `folder` with every file that can be had, each verified.
 
     A file without a recorded sum gets one in `sums.json` beside the data when it first comes, with a warning, and is
-    checked from then on. Raises InputError, with the steps that sources.yaml gives, for a file that is needed and cannot
+    checked from then on. Raises InputError, with the steps in sources.yaml, for a file that is needed and cannot
     be had; and for one whose checksum is not the recorded one.
     """
     known = sources()
@@ -120,7 +120,7 @@ def _mirrored(source: Source, file: File, wanted: str | None, found: Sequence[Hi
         raise _mismatch(source.name, file, f"{named[0].file}", wanted, named[0].sha256)
     if len({hit.sha256 for hit in named}) > 1 and wanted is None:
         places = ", ".join(sorted({f"{hit.file} ({hit.sha256[:12]})" for hit in named}))
-        raise InputError(f"{source.name}: {file.path} stands in the mirrors in several versions: {places}. "
+        raise InputError(f"{source.name}: {file.path} is in the mirrors in several versions: {places}. "
                          "Give a MIRROR that holds one of them.")  # fmt: skip
     for hit in (*same, *named)[:1]:
         copied(hit, here / file.path)
@@ -155,7 +155,7 @@ def _downloaded(source: Source, file: File, wanted: str | None, here: Path, sile
 
 
 def place() -> Path:
-    """Where data sets lie unless told otherwise: data/benchmarks/raw of the runs folder."""
+    """Where data sets are by default: data/benchmarks/raw of the runs folder."""
     return runs_folder() / "data" / "benchmarks" / "raw"
 
 

@@ -14,12 +14,12 @@ from tqdm import tqdm
 
 from core.files import PARTIAL, InputError, explained, renamed
 
-LARGEST = 2 << 30  # bytes that one address may give
+LARGEST = 2 << 30  # bytes that one address may send
 TIMEOUT, TRIES, PAUSE = 30.0, 3, 2.0  # seconds for an answer, attempts, seconds between them
 
 
 class Unreachable(Exception):
-    """An address that gives nothing now; the text says why. `host` is True where the whole host does not answer."""
+    """An address that sends nothing now; the text says why. `host` is True where the whole host does not answer."""
 
     def __init__(self, why: str, host: bool = False) -> None:
         super().__init__(why)
@@ -81,7 +81,7 @@ def _attempt(url: str, partial: Path, label: str) -> None:
             while block := answer.read(1 << 16):
                 there += len(block)
                 if there > LARGEST:
-                    raise InputError(f"{url}: gives more than {LARGEST:,} bytes. Check the address in sources.yaml.")
+                    raise InputError(f"{url}: sends more than {LARGEST:,} bytes. Check the address in sources.yaml.")
                 handle.write(block)
                 bar.update(len(block))
     if total is not None and there < total:

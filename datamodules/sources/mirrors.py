@@ -24,7 +24,7 @@ from tqdm import tqdm
 from core.files import InputError, explained, renamed, sha256, written
 from datamodules.sources.listing import sources
 
-LARGEST = 2 << 30  # bytes that one archive may give
+LARGEST = 2 << 30  # bytes that one archive may contain
 DEEPEST = 3  # archives within archives
 MEMBERS = 100_000  # files in one archive
 BLOCK = 1 << 20
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class _Counted:
-    """A stream that refuses to give more than what is left of `room` [bytes], which all streams of an archive share."""
+    """A stream that refuses to return more than what is left of `room` [bytes], which all streams of an archive share."""
 
     def __init__(self, stream: IO[bytes], room: list[int], where: str) -> None:
         self.stream, self.room, self.where = stream, room, where
@@ -79,7 +79,7 @@ def _safe(name: str, plain: bool, where: str, refused: list[str]) -> str | None:
 def _inside(
     stream: IO[bytes], name: str, paths: tuple[str, ...], depth: int, room: list[int], where: str, refused: list[str]
 ) -> Iterator[Entry]:
-    """The files in an archive that `stream` gives, and in archives in it. A stream is read before the next is asked."""
+    """The files in the archive of `stream`, and in archives in it. A stream is read before the next is asked."""
     kind, stem = _kind(name)
     folders = tuple(p.removesuffix(name) for p in paths)  # beside the archive; or in a folder of its name
 
@@ -213,7 +213,7 @@ _seen: dict[tuple[Any, ...], tuple[list[Hit], list[str]]] = {}
 def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
     """(files of the mirrors that have the size, or the path, of one in sources.yaml; what was not read and why).
 
-    What an unchanged file of a mirror gave is remembered while the process runs, so that many data sets cost one search.
+    The contents of an unchanged file of a mirror are remembered while the process runs, so that many data sets cost one search.
     """
     files = [file for source in sources().values() for file in source.files]
     result, refused = [], []
@@ -249,7 +249,7 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
 
 
 def copied(hit: Hit, target: Path) -> None:
-    """Write what `hit` stands for to `target`."""
+    """Write the file of `hit` to `target`."""
     for entry in _entries(hit.file, hit.mirror, []):
         if entry.paths == hit.paths:
             coming = target.with_name(target.name + ".new")  # `written` would compress a name that ends in .gz again

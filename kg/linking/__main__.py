@@ -27,7 +27,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--pipeline", help="scispacy: name or folder of a spaCy pipeline with entities")
     parser.add_argument("--threshold", type=float, default=0.85, help="scispacy: least similarity (0.85)")
     parser.add_argument("--k", type=int, default=30, help="scispacy: nearest names to look at (30)")
-    parser.add_argument("--max-document", type=int, default=16, metavar="MiB", help="most that one document or line takes (16)")
+    parser.add_argument("--max-document", type=int, default=16, metavar="MiB", help="largest document or line (16)")
     return parser
 
 

@@ -74,8 +74,8 @@ def _long_form(short: str, long: str) -> int | None:
     return shift + start
 
 
-def _before(text: str, opening: int) -> str:
-    """The part of the sentence that stands before `opening`; at most 300 characters, which hold any long form."""
+def _sentence_before(text: str, opening: int) -> str:
+    """The part of the sentence before `opening`; at most 300 characters, which contain any long form."""
     part = text[max(opening - 300, 0) : opening]
     ends = [m.end() for m in _SENTENCE_END.finditer(part.rstrip())]
     return part[ends[-1] :] if ends else part
@@ -89,7 +89,7 @@ def definitions(text: str) -> list[Definition]:
         first = _SEPARATOR.split(inside, maxsplit=1)[0]
         short = first.strip()
         if _usable(short):
-            before = _before(text, opening)
+            before = _sentence_before(text, opening)
             start = _long_form(short, before.rstrip())
             if start is not None:
                 inner, offset = match.start(1) + first.index(short), opening - len(before)

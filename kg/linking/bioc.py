@@ -24,7 +24,7 @@ IDENTIFIERS = ("identifier", "MESH", "mesh", "UMLS", "umls", "CUI", "cui", "OMIM
 
 NO_ENTITY = "annotations without an entity"
 RELATIONS = "relations"
-GAP = 64  #: the share of a document's largest size that a gap between two passages may take
+GAP = 64  #: the share of a document's largest size that a gap between two passages may have
 
 
 class Text:
@@ -61,7 +61,7 @@ class Text:
             raise InputError(f"{where}: document {self.name}: an annotation without a location. Add one.")
         parts = sorted((whole_number(where, "offset", o), whole_number(where, "length", n)) for o, n in places)
         start, end = parts[0][0], max(o + n for o, n in parts)
-        known = (surface or None) if len(parts) == 1 else None  # the text of several places stands in no one place
+        known = (surface or None) if len(parts) == 1 else None  # the text of several places is in no one place
         checked_mention(where, self.text, start, end, "any", known)
         if entity in ("", "-", "-1"):
             self.left_out[NO_ENTITY] += 1
@@ -73,7 +73,7 @@ class Text:
 
 
 class _Collection(Events[Document]):
-    """Documents of a BioC collection. Annotations wait for the document's end: some stand before what they mark."""
+    """Documents of a BioC collection. Annotations wait for the document's end: some come before what they mark."""
 
     FIELDS = ("id", "offset", "text", "infon")
 

@@ -1,6 +1,6 @@
 """Mentions that name several things in one phrase: "breast and ovarian cancer".
 
-A rule expands the phrase; a split is made only where every part is a name that the dictionary knows and the whole is none.
+A rule expands the phrase; a split is made only where every part is a name of the dictionary and the whole is none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def expansions(mention: str) -> Iterator[list[str]]:
 
 
 def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
-    """The phrases that a composite mention stands for.
+    """The phrases that a composite mention combines.
 
     The mention alone where it is known itself, and where no reading has known parts only.
     """

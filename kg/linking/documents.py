@@ -1,6 +1,6 @@
 """Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML, BioC.
 
-Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those that its file gives, empty where it gives
+Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those in its file, empty where it has
 none. What is read and not used is counted in `left_out`, a Counter {what it is: how often}.
 """
 
@@ -93,7 +93,7 @@ def text_documents(path: Source, encoding: str = "utf-8", left_out: Counter[str]
 
 
 class Annotation(NamedTuple):
-    """A mention as PubTator gives it: `text[start:end]` is `surface`; `entity` may be empty, "-" or "-1"."""
+    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may be empty, "-" or "-1"."""
 
     where: str
     start: int
@@ -252,7 +252,7 @@ def _ending(path: Path) -> str:
 
 
 def format_of(path: str | Path | Span) -> str:
-    """The format that a file's name stands for. Raises InputError for a name that stands for none."""
+    """The format that a file's name has. Raises InputError for a name without one."""
     path = Path(path)
     name, ending = path.name.lower(), _ending(path)
     if "bioc" in name and ending in (".xml", ".json"):
@@ -274,7 +274,7 @@ def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> No
 
 
 def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
-    """`paths`, every folder among them replaced by the files in it whose name stands for a format, sorted by path.
+    """`paths`, every folder among them replaced by the files in it whose name has a format, sorted by path.
 
     `left_out` counts the other files of folders, but hidden ones, by the endings of their names. Raises
     InputError for a path that is not there and for a folder without such files.
@@ -313,7 +313,7 @@ class Plan(NamedTuple):
     checksums: list[str]
     parts: list[list[list[Any]]]
 
-    def kept(self, folder: Path) -> list[Part]:
+    def save(self, folder: Path) -> list[Part]:
         """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
         write_json(folder / INPUTS, self._asdict())
         return [
@@ -363,7 +363,7 @@ def documents(
     paths: Iterable[str | Path | Span], format: str | None = None, empty: str = "error", encoding: str = "utf-8",
     left_out: Counter[str] | None = None,
 ) -> Iterator[Document]:  # fmt: skip
-    """Documents of all `paths` in order; `format` (a key of FORMATS) None takes it from each name.
+    """Documents of all `paths` in order; `format` (a key of FORMATS) None reads it from each name.
 
     empty: "error" raises InputError at a document without text, "skip" leaves it out.  encoding: of all text files.
     left_out: counts what is read and not used.

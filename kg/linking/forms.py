@@ -1,13 +1,13 @@
 """Sequences of words in a prefix tree, looked up for many places of a text at once.
 
-A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node lies in the bucket that its key's hash names
+A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node is in the bucket that its key's hash names
 or, where that is full, in one of the next. Three arrays are all of it:
 
     keys    (buckets, 8) uint64   (number of the node above + 1) << 32 | word; 0 where the slot is free. The root is no node
-    values  (buckets * 8,) int32  what a sequence that ends at the node stands for; NONE where none ends
+    values  (buckets * 8,) int32  the value of a sequence that ends at the node; NONE where none ends
     roots   (words,) int32        the node of a sequence's first word, -1 where none begins with it
 
-Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS takes some 2.4 nodes of 16 bytes.
+Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS has some 2.4 nodes of 16 bytes.
 """
 
 from __future__ import annotations

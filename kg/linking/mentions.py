@@ -1,4 +1,4 @@
-"""A document, its mentions, and the check of a mention that a file gives."""
+"""A document, its mentions, and the check of a mention in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Mention(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A text with the mentions that its file gives; `where` is the file and line it began at."""
+    """A text with the mentions in its file; `where` is the file and line it began at."""
 
     id: str
     text: str

@@ -154,7 +154,7 @@ def link_corpus(
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
             return folder.manifest | {"new": False}
-        todo, entities = plan.kept(out), set[str]()
+        todo, entities = plan.save(out), set[str]()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
                 partial(write_part, format=format, empty=empty, encoding=encoding), todo,

@@ -28,7 +28,7 @@ class NearestNames:
     """The entity of the nearest name of a graph, by scispaCy's candidates: cosine of TF-IDF vectors over character 3-grams.
 
     names: table of the graph's names.  degree: entity id -> number of its triples.
-    threshold: least similarity of a link. 0.85 is the project's choice; scispaCy's own linker takes 0.7.
+    threshold: least similarity of a link. 0.85 is the project's choice; scispaCy's own linker uses 0.7.
     k: nearest names to look at (scispaCy: 30).
     threads: for building the index; with more than one, neighbours may differ a little from run to run.
 
@@ -53,7 +53,7 @@ class NearestNames:
         self._candidates = _candidate_generator(list(self._kind), threads)
 
     @classmethod
-    def of(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
+    def from_graph(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
         """All names of `graph`; options as in the class."""
         return cls(graph.names, dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True)), **options)
 
@@ -87,7 +87,7 @@ class ScispacyLinker:
     def from_graph(cls, graph: KnowledgeGraph, pipeline: str | Path, **options: Any) -> ScispacyLinker:
         """The linker over all names of `graph`; options as in :class:`NearestNames`."""
         check_extra()
-        return cls(_pipeline(pipeline), NearestNames.of(graph, **options))
+        return cls(_pipeline(pipeline), NearestNames.from_graph(graph, **options))
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""
@@ -144,7 +144,7 @@ def _candidate_generator(pairs: list[tuple[str, str]], threads: int) -> Any:
     some = np.flatnonzero(np.diff(vectors.indptr))  # nmslib stops at an empty vector
     index = nmslib.init(method="hnsw", space="cosinesimil_sparse", data_type=nmslib.DataType.SPARSE_VECTOR)
     index.addDataPointBatch(vectors[some])
-    # scispaCy takes M=100, efConstruction=2000; efSearch is its own.
+    # scispaCy uses M=100, efConstruction=2000; efSearch is its own.
     index.createIndex({"M": 32, "efConstruction": 400, "post": 0, "indexThreadQty": threads}, print_progress=False)
     index.setQueryTimeParams({"efSearch": 200})
     return CandidateGenerator(index, vectorizer, [names[i] for i in some], base)

@@ -31,7 +31,7 @@ def folded(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words of `text`; each as long as the part of the text that it stands for."""
+    """Lower-cased words of `text`; each as long as its part of the text."""
     lower = folded(text)
     if not lower.isascii():
         return _WORD.findall(lower)
@@ -49,7 +49,7 @@ def word_starts(text: str) -> list[int]:
         kind = np.frombuffer(b"\0" + text.encode("ascii").translate(_KIND), np.uint8)
         # A word begins at every single (2), and at a letter (1) that follows no letter.
         return (kind[1:] > (kind[:-1] & _LETTER)).nonzero()[0].tolist()
-    parts = _WORD.split(folded(text))  # what lies between words, a word, what lies between, a word, ...
+    parts = _WORD.split(folded(text))  # what is between words, a word, what is between, a word, ...
     return list(accumulate(map(len, parts)))[:-1:2]
 
 

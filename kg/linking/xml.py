@@ -57,7 +57,7 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
 
     A DOCTYPE is allowed; nothing is fetched. XML says its encoding itself: another `encoding` than utf-8 raises
     InputError, as do broken XML, a compressed file that is cut, entities that are declared or not defined, and more bytes
-    for one of what is made than a document may take.
+    for one of what is made than a document may have.
     """
     path = events.path
     if encoding.lower() not in ("utf-8", "utf8"):

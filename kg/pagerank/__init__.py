@@ -15,7 +15,7 @@ Where the paper is silent or cannot be followed:
 The iteration is linear in P, which is (1 - 1/Z) times a jump to the entity plus one uniform jump, so
 V = (1 - 1/Z) PPR(entity) + PR with one PR for all entities (`pagerank`). Of PPR(entity) only the values at the entity's
 neighbours are wanted: entries of the inverse of a sparse matrix at the places where the matrix has entries. `personal`
-takes them from an elimination, exactly; on a graph too large for that its error is bounded, and the bound is in the manifest.
+computes them by an elimination, exactly; on a graph too large for that its error is bounded, and the bound is in the manifest.
 """
 
 from kg.pagerank.ppr import Personal, personal, personal_steps

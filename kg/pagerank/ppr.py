@@ -155,7 +155,7 @@ class _Visits:
     def _bound(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.scale * np.minimum(self.lost[a] * self.diagonal[b], self.lost[b] * self.diagonal[a])
 
-    def _held(self, level: _Level) -> slice:
+    def _level_slice(self, level: _Level) -> slice:
         """Where the pairs of a level are among `keys`."""
         edge = np.array([self.place[level.entities[0]], self.place[level.entities[-1]] + 1]) * len(self.place)
         first, last = np.searchsorted(self.keys, edge)
@@ -163,7 +163,7 @@ class _Visits:
 
     def _back(self, level: _Level) -> None:
         """G[i, k] = sum over i's neighbours l of b[i, l] G[l, k] / M[i, i];  G[i, i] = (1 + sum of b[i, k] G[i, k]) / M[i, i]."""
-        held, beside = self._held(level), level.beside
+        held, beside = self._level_slice(level), level.beside
         count = np.diff(beside.indptr)
         ends = np.cumsum(count.astype(np.int64) ** 2)
         first = 0
@@ -202,7 +202,7 @@ class _Visits:
         self.lost[ids] = np.maximum(1 - kept, 0)
         self.lost[n] = np.maximum(1 - (sums[n] + beside @ kept) / level.diagonal, 0)
         self.scale = 1 / (1 - self.lost.max())
-        held = self._held(level)
+        held = self._level_slice(level)
         row, column = self.keys[held] // len(self.place), self.keys[held] % len(self.place)
         row -= self.place[n[0]]
         value, other = np.zeros(len(row)), self.inside[column] < 0

@@ -39,7 +39,7 @@ def best_relations(triples: np.ndarray, entities: int) -> np.ndarray:
 def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarray:
     """(entities, k, 3) int32: entity, relation, direction of the `k` neighbours with the best scores, best first.
 
-    `pairs` (n, 4) as best_relations gives them, `score` (n,). Ties go to the neighbour that comes first in the graph.
+    `pairs` (n, 4) as best_relations returns them, `score` (n,). Ties go to the neighbour that comes first in the graph.
     Empty places hold -1, 0, 0.
     """
     order = np.lexsort((pairs[:, 1], -np.round(score, DIGITS), pairs[:, 0]))
@@ -129,7 +129,7 @@ class NeighbourTable:
 def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
     """(entities,) how often the corpus mentions each entity, from lines ``id<TAB>count``; 0 for an entity without line.
 
-    Raises InputError with file and line for a wrong line, an unknown id, an id that stands there twice or a count below 0.
+    Raises InputError with file and line for a wrong line, an unknown id, an id that occurs twice or a count below 0.
     """
     index = {name: i for i, name in enumerate(graph.ids.to_pylist())}
     counts = np.full(len(index), -1.0)
@@ -142,7 +142,7 @@ def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
                 f"{path}:{number}: unknown entity id {name!r}; count the mentions of this graph's entities"
             )
         if counts[index[name]] >= 0:
-            raise InputError(f"{path}:{number}: id {name!r} stands there twice; add its counts up")
+            raise InputError(f"{path}:{number}: id {name!r} occurs twice; add its counts up")
         counts[index[name]] = int(count)
     return np.maximum(counts, 0)
 

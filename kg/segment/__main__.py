@@ -12,7 +12,7 @@ from core.files import InputError
 from kg.linking.documents import FORMATS
 from kg.segment.build import QUALITY, build, is_built, request
 from kg.segment.score import read_reviewed, scored
-from kg.segment.segmenter import SINGLES, Segmenter, told
+from kg.segment.segmenter import SINGLES, Segmenter, format_explanation
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -37,11 +37,11 @@ def arguments() -> argparse.ArgumentParser:
     made.add_argument(
         "--singles", type=float, default=SINGLES, help="share of single characters that is too many (1/3)"
     )
-    made.add_argument("--least", type=int, default=10, help="places where a phrase stands (10)")
+    made.add_argument("--least", type=int, default=10, help="places where a phrase occurs (10)")
     made.add_argument("--longest", type=int, default=8, help="characters of a phrase (8)")
     made.add_argument("--most", type=int, default=30_000_000, help="characters of text, more is thinned (30,000,000)")
     made.add_argument(
-        "--held-out", type=float, default=0.2, help="share of the known names that tell the precision (0.2)"
+        "--held-out", type=float, default=0.2, help="share of the known names that measure the precision (0.2)"
     )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--fresh", action="store_true", help="build again what is built")
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif given.command == "show":
             segmenter = Segmenter.load(given.segmenter)
             for name in given.name:
-                print(told(segmenter.explain(name)))
+                print(format_explanation(segmenter.explain(name)))
         else:
             _score(given)
     except InputError as error:

@@ -116,7 +116,7 @@ def build(
     paths = files_in(inputs)
     mined = mine((document.text for document in documents(paths, format, "skip", encoding)), names,
                  longest=longest, least=least, most=most, held_out=held_out, seed=seed)  # fmt: skip
-    model = PhraseModel.of(mined.phrases, mined.total)
+    model = PhraseModel.from_counts(mined.phrases, mined.total)
     whole, added = vocabulary(given, [text for text, _, score in mined.phrases if score >= quality])
     every = list(dict.fromkeys([*names, *added]))
     candidates = [name for name in every if _is_long_candidate(name)]

@@ -1,4 +1,4 @@
-"""Text as an array of symbols, and every frequent n-gram of it with what stands beside it.
+"""Text as an array of symbols, and every frequent n-gram of it with its neighbours.
 
 A symbol is one ideograph, or one whole run of other letters and digits; everything else, blanks too, is a boundary that no
 n-gram crosses. Letters are compared in lower case and in NFKC where that leaves one character (full-width forms).
@@ -96,7 +96,7 @@ def _share(document: str) -> int:
 def symbols(texts: Iterable[str], most: int) -> Symbols:
     """The symbols of `texts`, of at most `most` characters.
 
-    More text is thinned: a document stays if a hash of it lies below a bound, which is halved whenever too much is there.
+    More text is thinned: a document stays if a hash of it is below a bound, which is halved whenever too much is there.
     The bound depends on all texts, so what stays does not depend on their order.
     """
     kept: list[tuple[int, str]] = []
@@ -126,7 +126,7 @@ def symbols(texts: Iterable[str], most: int) -> Symbols:
 class Grams(NamedTuple):
     """The frequent n-grams of one length, a row each.
 
-    times           (g,) how often it stands in the text
+    times           (g,) how often it occurs in the text
     first           (g,) its first place among the symbols
     prefix, suffix  (g,) the rows of the two (n-1)-grams in it; of a single symbol -1
     left, right     (g,) entropy of the symbol before it and after it, in nats; a boundary is unlike any other symbol
@@ -188,14 +188,14 @@ def _grams(
 
 
 def grams(codes: np.ndarray, longest: int, least: int) -> list[Grams]:
-    """The n-grams of 1 to `longest` symbols that stand at `least` places; `codes` begins and ends with a boundary.
+    """The n-grams of 1 to `longest` symbols that occur at `least` places; `codes` begins and ends with a boundary.
 
     Single symbols are in the first, whatever their count.
     """
     places = np.flatnonzero(codes != BOUNDARY)
     found, at = _grams(codes, places, codes[places].astype(np.int64), 1, 1)
     levels = [found]
-    for length in range(2, longest + 2):  # one longer than asked for, to know what stands inside something longer
+    for length in range(2, longest + 2):  # one longer than asked for, to know what is inside something longer
         places = np.flatnonzero((at[:-1] >= 0) & (at[1:] >= 0))
         prefix, suffix, rows = at[places], at[places + 1], len(levels[-1].times)
         found, at = _grams(codes, places, prefix.astype(np.int64) * rows + suffix, length, least)

@@ -2,7 +2,7 @@
 
 Shang, Liu, Jiang, Ren, Voss and Han, Automated Phrase Mining from Massive Text Corpora, IEEE TKDE 30(10), 2018.
 
-Candidates     n-grams of 2 to `longest` symbols that stand at `least` places (kg.segment.ngrams); never across punctuation.
+Candidates     n-grams of 2 to `longest` symbols that occur at `least` places (kg.segment.ngrams); never across punctuation.
 Features       of each candidate, in FEATURES; nothing in them looks at the names of the graph.
 Positives      candidates that are names of the graph, a share of them held out by a seed.
 Negatives      the pool of all others. Some of them are good phrases (the held-out names are there too), so each of `trees`
@@ -12,7 +12,7 @@ Segmentation   of a name: the pieces with the highest sum of log(count quality /
                phrase weighing log(1 / total). Of equal ones the fewest pieces, then the longest first piece.
 
 Departures from AutoPhrase: no part-of-speech tags; completeness instead of counts rectified by segmenting the text again, so
-one pass; known names keep the quality that the trees give them, they are not set to 1.
+one pass; known names keep the quality of the trees, they are not set to 1.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEAST_QUALITY = 0.5  # what is kept: more trees say phrase than not
 
 
 class Candidates(NamedTuple):
-    """text, times it stands there (c,), features (c, len(FEATURES)), and the number of symbols they were counted in."""
+    """text, times it occurs (c,), features (c, len(FEATURES)), and the number of symbols they were counted in."""
 
     text: list[str]
     times: np.ndarray
@@ -116,7 +116,7 @@ def mine(
 ) -> Mined:  # fmt: skip
     """The phrases of `texts` with a quality of at least LEAST_QUALITY, learnt from `names`.
 
-    longest   symbols of a phrase.  least  places where it stands.  most  characters of text, more is thinned.
+    longest   symbols of a phrase.  least  places where it occurs.  most  characters of text, more is thinned.
     held_out  share of the names among the candidates that the trees are not trained on.
 
     Raises InputError for settings that leave nothing, or for texts without any text. A text without candidates, or
@@ -206,7 +206,7 @@ class PhraseModel:
         self.longest = max(map(len, self.weights), default=1)
 
     @classmethod
-    def of(cls, phrases: Iterable[tuple[str, int, float]], total: int) -> PhraseModel:
+    def from_counts(cls, phrases: Iterable[tuple[str, int, float]], total: int) -> PhraseModel:
         """The model of phrases (text, count, quality) counted in `total` symbols."""
         return cls({text: math.log(count * score / total) for text, count, score in phrases if score > 0}, total)
 

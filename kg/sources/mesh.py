@@ -69,7 +69,7 @@ def _record(element: Xml.Element, where: str) -> Record:
 
 
 def _from_xml(path: Path) -> Iterator[Record]:
-    parser: Any = Xml.XMLPullParser(("start", "end"))  # its stubs know no types of events
+    parser: Any = Xml.XMLPullParser(("start", "end"))  # its stubs have no types of events
     depth = size = 0
     try:
         with reading(path) as handle:
@@ -127,7 +127,7 @@ def files(path: str | Path) -> list[Path]:
 def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
     """MeSH in the file or folder `path`.
 
-    Raises InputError naming file and line for what is broken, and for an id that stands twice.
+    Raises InputError naming file and line for what is broken, and for an id that occurs twice.
 
     Args:
         supplementary: Whether supplementary records (C…) are read.
@@ -136,7 +136,7 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
     for file in files(path):
         for record in _from_xml(file) if is_xml(file) else _from_table(file):
             if record.id in records:
-                raise InputError(f"{file}: the id {record.id} stands twice. Take one of its records out.")
+                raise InputError(f"{file}: the id {record.id} occurs twice. Take one of its records out.")
             if supplementary or not record.id.startswith("C"):
                 records[record.id] = record
     if not records:

@@ -57,13 +57,13 @@ class Ontology:
     licence: str
     namespace: str = ""
 
-    def kept(self) -> Iterator[Term]:
+    def current_terms(self) -> Iterator[Term]:
         """The terms that become entities: labelled and not obsolete."""
         return (term for term in self.terms.values() if term.label and not term.obsolete)
 
 
 def unescaped(text: str) -> str:
-    r"""OBO's \" \n \, \: \{ … as the characters they stand for."""
+    r"""OBO's \" \n \, \: \{ … as the characters they mean."""
     return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text) if "\\" in text else text
 
 
@@ -254,7 +254,7 @@ def _from_json(path: Path) -> Ontology:
             iri = _required(node, "id", f"{here}.nodes[{place}]")
             where = f"{path}: node {iri}"
             if iri in seen:
-                raise InputError(f"{where}: the id stands twice in graphs[{number}]. Take one of them out.")
+                raise InputError(f"{where}: the id occurs twice in graphs[{number}]. Take one of them out.")
             seen.add(iri)
             kind = _part(node, "type", str, where)
             if kind == "PROPERTY":
@@ -298,9 +298,9 @@ def parsed(path: str | Path) -> Ontology:
 
 
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
-    """The kept terms as a graph. `types` gives entity types by id; a term it lacks has its namespace as type, or the
+    """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace as type, or the
     file's default namespace, or its id's prefix."""
-    kept = {term.id: term for term in ontology.kept()}
+    kept = {term.id: term for term in ontology.current_terms()}
     types = types or {}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}
@@ -350,13 +350,13 @@ def read(path: str | Path, type: str | None = None) -> KnowledgeGraph:
         type: Type of every entity. Default: a term's namespace.
     """
     ontology = parsed(path)
-    types = {term.id: type for term in ontology.kept()} if type else None
+    types = {term.id: type for term in ontology.current_terms()} if type else None
     return graph(ontology, f"OBO file {Path(path).name}", types)
 
 
 def texts_of(ontology: Ontology) -> Iterator[tuple[str, str, str]]:
     """(id, "definition" or "comment", text) of the kept terms."""
-    for term in ontology.kept():
+    for term in ontology.current_terms():
         if term.definition:
             yield term.id, "definition", term.definition
         yield from ((term.id, "comment", comment) for comment in term.comments if comment)

@@ -21,9 +21,9 @@ def files(path: str | Path) -> list[Path]:
 
 
 def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source: str = "K-BERT") -> KnowledgeGraph:
-    """The file at `path`; an object of 类别 that TYPES does not know is a type of that name.
+    """The file at `path`; an object of 类别 that is not in TYPES is a type of that name.
 
-    An entity of two types keeps the first. These and lines that stand there twice are counted in the manifest. Raises
+    An entity of two types keeps the first. These and lines that occur twice are counted in the manifest. Raises
     InputError naming path:line for a line that is not three names.
 
     Args:

@@ -64,7 +64,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def _found(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
+def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files} of `parts` by their names, the other files). Raises InputError where two other names are for one part."""
     every = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     tables = {path: _plain(Path(unpacked_name(path)).stem) for path in every if _form(path) in FORMS}
@@ -92,7 +92,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
 
     def text() -> Iterator[str]:
         nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - told in errors
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
     reader = csv.reader(text(), delimiter="," if comma else "\t", strict=comma,
@@ -106,7 +106,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
                 columns = tuple(value.strip() for value in values)
                 twice = next((column for column, times in Counter(columns).items() if column and times > 1), None)
                 if twice is not None:
-                    raise InputError(f"{where}: the column {twice!r} stands there twice. Rename one of the two.")
+                    raise InputError(f"{where}: the column {twice!r} occurs twice. Rename one of the two.")
                 continue
             if len(values) != len(columns):
                 raise InputError(f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
@@ -225,7 +225,7 @@ def read(
              "equivalences": equivalences}  # fmt: skip
     left_out: Counter[str] = Counter()
     if path.is_dir():
-        by_name, others = _found(path, [part for part, chosen in given.items() if chosen is None])
+        by_name, others = _find_files(path, [part for part, chosen in given.items() if chosen is None])
         found = {part: by_name[part] if chosen is None else [path / one for one in chosen] for part, chosen in given.items()}
         read_too = {file for own in found.values() for file in own}
         unread = [file for file in others if file not in read_too]
@@ -246,7 +246,7 @@ def read(
     triple_rows: dict[tuple[str, str, str], None] = {}
     equal_rows: dict[tuple[str, str, str], None] = {}
 
-    def known(one: str, where: str) -> str:
+    def require_entity(one: str, where: str) -> str:
         if one not in entity:
             if missing == "error":
                 raise InputError(f"{where}: unknown entity id {one!r}. Add it to the entities, or use --missing add.")
@@ -261,22 +261,23 @@ def read(
     for file in found["entities"]:
         for where, row in _rows(file, "entities", encoding, False, renamed, ("type",), left_out):
             if row["id"] in entity:
-                raise InputError(f"{where}: entity id {row['id']!r} stands there twice. Take one of them out.")
+                raise InputError(f"{where}: entity id {row['id']!r} occurs twice. Take one of them out.")
             entity[row["id"]] = row["name"], row["type"]
             name_rows[row["id"], row["name"], "preferred", language, source] = None
     for file in found["names"]:
         for where, row in _rows(file, "names", encoding, False, renamed, ("kind", "language", "source"), left_out):
-            add(name_rows, "names", known(row["id"], where), row["name"], row["kind"] or "synonym",
+            add(name_rows, "names", require_entity(row["id"], where), row["name"], row["kind"] or "synonym",
                 row["language"] or language, row["source"] or source)  # fmt: skip
     for file in found["definitions"]:
         for where, row in _rows(file, "definitions", encoding, False, renamed, (), left_out):
-            add(definition_rows, "definitions", known(row["id"], where), row["text"].strip())
+            add(definition_rows, "definitions", require_entity(row["id"], where), row["text"].strip())
     for file in found["triples"]:
         for where, row in _rows(file, "triples", encoding, headerless, renamed, (), left_out):
-            add(triple_rows, "triples", known(row["head"], where), row["relation"], known(row["tail"], where))
+            add(triple_rows, "triples", require_entity(row["head"], where), row["relation"], require_entity(row["tail"], where))
     for file in found["equivalences"]:
         for where, row in _rows(file, "equivalences", encoding, False, renamed, ("relation",), left_out):
-            add(equal_rows, "equivalences", known(row["head"], where), row["relation"] or SAME, known(row["tail"], where))
+            add(equal_rows, "equivalences", require_entity(row["head"], where), row["relation"] or SAME,
+                require_entity(row["tail"], where))  # fmt: skip
 
     def built(part: str, rows: list[tuple[str, ...]]) -> dict[str, list[str]]:
         return {column: [row[place] for row in rows] for place, column in enumerate(SCHEMAS[part].names)}

@@ -133,13 +133,13 @@ def _labels(codes: np.ndarray, labels: Sequence[str]) -> pa.ChunkedArray:
 class _Codes(dict[str, int]):
     """Label -> small integer in order of appearance."""
 
-    def of(self, column: pa.Array) -> np.ndarray:
+    def encode(self, column: pa.Array) -> np.ndarray:
         encoded = pc.dictionary_encode(column)
         mapped = [self.setdefault(label, len(self)) for label in encoded.dictionary.to_pylist()]
         return np.array(mapped, np.int16)[encoded.indices.to_numpy()]
 
 
-def _among(column: pa.Array, values: Sequence[str] | None) -> np.ndarray:
+def _is_among(column: pa.Array, values: Sequence[str] | None) -> np.ndarray:
     if values is None:
         return np.ones(len(column), bool)
     found = pc.is_in(column, value_set=pa.array(values, pa.string()))
@@ -208,11 +208,11 @@ def _names(
     for batch in _batches(path, "MRCONSO"):
         rows += batch.num_rows
         number = _numbers(batch["CUI"], "C", path, "MRCONSO")
-        heard.of(batch["LAT"])
-        spoken = _among(batch["LAT"], languages)
-        speaking.of(batch["SAB"].filter(pa.array(spoken)))
-        keep = spoken & _among(batch["SUPPRESS"], suppress) & _among(batch["SAB"], sources)
-        keep &= _among(batch["TTY"], term_types) & allowed[number] & pc.not_equal(batch["STR"], "").to_numpy(False)
+        heard.encode(batch["LAT"])
+        spoken = _is_among(batch["LAT"], languages)
+        speaking.encode(batch["SAB"].filter(pa.array(spoken)))
+        keep = spoken & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        keep &= _is_among(batch["TTY"], term_types) & allowed[number] & pc.not_equal(batch["STR"], "").to_numpy(False)
         if not keep.any():
             continue
         batch = batch.filter(pa.array(keep))
@@ -223,13 +223,13 @@ def _names(
         if len(sui) and not 0 <= sui.min() <= sui.max() < 1 << 32:
             raise _wrong(path, "MRCONSO", "a SUI that is none")
         kind = np.ones(len(batch), np.int8)
-        kind[_among(batch["TTY"], ABBREVIATIONS)] = 2
-        kind[_among(batch["TTY"], OBSOLETE) | _among(batch["SUPPRESS"], ["O"])] = 3
-        language = lat.of(batch["LAT"])
+        kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
+        kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
+        language = lat.encode(batch["LAT"])
         priority = np.array([len(languages) - languages.index(one) for one in lat], np.int8)[language]
-        rank = (8 * priority + 4 * _among(batch["TS"], ["P"]) + 2 * _among(batch["STT"], ["PF"])
-                + _among(batch["ISPREF"], ["Y"])).astype(np.int16)  # fmt: skip
-        parts.append((number[keep], sui, rank, kind, language.astype(np.int8), sab.of(batch["SAB"])))
+        rank = (8 * priority + 4 * _is_among(batch["TS"], ["P"]) + 2 * _is_among(batch["STT"], ["PF"])
+                + _is_among(batch["ISPREF"], ["Y"])).astype(np.int16)  # fmt: skip
+        parts.append((number[keep], sui, rank, kind, language.astype(np.int8), sab.encode(batch["SAB"])))
         texts.append(batch["STR"].cast(pa.large_string()))
     if not parts:
         raise InputError(f"{path}: no name is left: languages {', '.join(languages)}, sources {sources or 'all'}, "
@@ -281,13 +281,13 @@ def _triples(
         label = batch["RELA"]
         if include_rel:
             label = pc.if_else(pc.equal(label, ""), batch["REL"], label)
-        keep = _among(batch["SUPPRESS"], suppress) & _among(batch["SAB"], sources)
+        keep = _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
         left_out["MRREL rows by source or suppression"] += int((~keep).sum())
-        labelled = pc.not_equal(label, "").to_numpy(False) & _among(label, relations)
+        labelled = pc.not_equal(label, "").to_numpy(False) & _is_among(label, relations)
         keep = dropped("MRREL rows without RELA or by relation", keep, labelled)
         keep = dropped("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
         keep = dropped("MRREL self loops", keep, head != tail)
-        relation = codes.of(label.filter(pa.array(keep)))
+        relation = codes.encode(label.filter(pa.array(keep)))
         part = (head[keep].astype(np.int64) << HEAD) | (relation.astype(np.int64) << RELATION) | tail[keep]
         kept += len(part)
         waiting += len(part)
@@ -305,13 +305,13 @@ def _definitions(
     parts = []
     for batch in _batches(path, "MRDEF"):
         number = _numbers(batch["CUI"], "C", path, "MRDEF")
-        keep = (index[number] >= 0) & _among(batch["SUPPRESS"], suppress) & _among(batch["SAB"], sources)
-        keep &= _among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
+        keep = (index[number] >= 0) & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        keep &= _is_among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
         parts.append(batch.select(["CUI", "DEF"]).filter(pa.array(keep)))
     if not parts:
         return SCHEMAS["definitions"].empty_table()
     whole = pa.Table.from_batches(parts).rename_columns(["id", "text"])
-    # Several sources give the same text; the first is kept, in file order.
+    # Several sources have the same text; the first is kept, in file order.
     numbered = whole.append_column("row", pa.array(np.arange(len(whole))))
     first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"]
     return whole.take(pa.array(np.sort(first.to_numpy())))
@@ -342,13 +342,13 @@ def read(
     Raises InputError naming path:line for a broken row, the file for a missing one, and the filter that leaves nothing.
 
     Args:
-        languages: LAT codes of names that are kept; the first of them gives the preferred name.
+        languages: LAT codes of names that are kept; the first of them has the preferred name.
         sources: SABs of names, definitions and relations that are kept. Default: all.
         suppress: Values of SUPPRESS that are kept (N, E, O, Y).
         semantic_types: TUIs or names of semantic types, of which a concept needs one. Default: all.
         term_types: TTYs of names that are kept. Default: all.
         relations: Labels of relations that are kept. Default: all.
-        include_rel: Whether a row without RELA gives its REL (RO, PAR, …) as label.
+        include_rel: Whether a row without RELA has its REL (RO, PAR, …) as label.
         skip: Files to go without, of MRSTY, MRREL and MRDEF.
     """
     folder = Path(folder)

@@ -14,7 +14,7 @@ called as CMeKG calls them, so that graphs of both can be united: 常见症状 �
 Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance, share, ways
 of transmission, durations, odds and costs are values and no entities; they are not read.
 
-texts() gives the running text: desc, cause, prevent, symptom, nursing, good-diet and avoid-diet.
+texts() returns the running text: desc, cause, prevent, symptom, nursing, good-diet and avoid-diet.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
-    """What stands under `key` of `part`; None where it is missing."""
+    """The value of `key` in `part`; None where it is missing."""
     holder = record.get(part, {}) if part else record
     if not isinstance(holder, dict):
         raise InputError(f"{where}, {part}: expected an object, got {str(holder)[:40]!r}. Fix the record.")
@@ -140,7 +140,7 @@ def _listed(value: Any, where: str) -> list[str]:
 def read(path: str | Path, language: str = "zh", source: str = "xywy") -> KnowledgeGraph:
     """The graph in the folder or archive `path`.
 
-    Cut names, empty ones, triples that stand there twice and second records of a disease (their triples are kept) are
+    Cut names, empty ones, triples that occur twice and second records of a disease (their triples are kept) are
     counted in the manifest. Raises InputError naming file, key and field for what is broken.
 
     Args:

@@ -13,12 +13,12 @@ Deviations from the printed paper, each pinned by a test:
     D1  The decoder starts with </s>, BART's own start, where the paper prints [BOS].
     D2  The loss is its sum over the global batch divided by the number of predicted tokens there.
     D3  Table 10's third row is printed for concepts without a third name, and Appendix E.2 says what it holds for one
-        and two names; so two names take it here, with `few` 1 one name only, as in the released code.
+        and two names; so two names use it here, with `few` 1 one name only, as in the released code.
     D4  Table 10's sentences end without the full stop that it prints, as in the examples of Section 2.2.
     D5  The synonyms of a context are neither the mention nor the target.
-    D6  Names of several concepts are gone through in alphabetical order when each is left to one; the paper gives none.
+    D6  Names of several concepts are gone through in alphabetical order when each is left to one; the paper states none.
     D7  Abbreviations are expanded in mentions, not in the text around them, by Schwartz and Hearst's rules, not Ab3P's.
-    D8  TF-IDF vectors are fitted on the task's names; the paper takes those of ScispaCy.
+    D8  TF-IDF vectors are fitted on the task's names; the paper uses those of ScispaCy.
     D9  The learning rate goes down to 1e-7 (the released code's polynomial schedule of power 1), not to 0.
 """
 
@@ -64,7 +64,7 @@ def load_bart(name: str, attention: str = "sdpa", dropout: float | None = None) 
         raise
     except (OSError, ValueError) as error:
         raise InputError(
-            f"encoder {name!r}: neither a folder with config.json and weights nor a model that the hub gave. "
+            f"encoder {name!r}: neither a folder with config.json and weights nor a model of the hub. "
             f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
         ) from error
     bart: BartForConditionalGeneration = loaded[0]
@@ -89,7 +89,7 @@ def new_bart(
 
 
 class GenBioELModel(nn.Module):
-    """The BART of an export: ``bart`` is a ``BartForConditionalGeneration``, of which a search takes what it needs.
+    """The BART of an export: ``bart`` is a ``BartForConditionalGeneration``, of which a search uses what it needs.
 
     datamodules.genbioel.inputs.Inputs.from_export makes the inputs that it was trained on.
     """
@@ -197,7 +197,7 @@ class GenBioEL(PaperModule):
         return self.words(states).float(), labels
 
     def masks(self, batch: GenBioELBatch) -> tuple[Tensor | None, Tensor | None]:
-        """(mask of the encoder's tokens, of the decoder's), as the BART takes them without reading one on a GPU."""
+        """(mask of the encoder's tokens, of the decoder's), as the BART accepts them without reading one on a GPU."""
         assert self.bart is not None
         known = layout(batch)
         if not isinstance(known, Layout):

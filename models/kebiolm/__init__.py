@@ -12,13 +12,13 @@ Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
 
 Deviations from the printed paper and its released code, each pinned by a test:
     D1  The released code writes an entity on the token behind its mention, too, and on the first two tokens of sequences with
-        fewer mentions than their batch mates that of a mention which is [CLS]. Here it stands on exactly its mention's tokens;
+        fewer mentions than their batch mates that of a mention which is [CLS]. Here it is on exactly its mention's tokens;
         `compat: released`, under which the released weights were trained, writes as the released code does.
     D2  The released code normalises (LayerNorm) after Eq. (4), which the paper does not have. Only `compat` does so here.
     D3  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
     D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which detects mentions by
         argmax, never finds one there.
-    D5  [PAD], [SEP] and what lies behind them never belong to a detected mention (the released code scans [SEP], and so does
+    D5  [PAD], [SEP] and what follows them never belong to a detected mention (the released code scans [SEP], and so does
         `compat: released`).
 """
 
@@ -228,7 +228,7 @@ class KeBioLM(PaperModule):
     entities        folder of the :class:`EmbeddingTable` that initialises the entity table
     random_entities start from random vectors as long as the table's instead (the ablation "+rand")
     freeze_entities keep the table as it is (the ablation "+frz")
-    text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth takes the same share.
+    text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth has the same share.
                     None: `text_layers` of its own
     knowledge       False: masked words only, nothing detected, linked or fused: what KeBioLM is compared with
     head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`, as the paper
@@ -435,7 +435,7 @@ class KeBioLM(PaperModule):
         self._stepped = moved, self.encoder.entity.detach().clone()  # momentum must not move them either
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """After a step, put back the rows that were not to move, and give the others their length again (`entity_length`)."""
+        """After a step, put back the rows that were not to move, and set the others to their length again (`entity_length`)."""
         if self._stepped is not None:
             assert self.encoder is not None
             entity, (moved, kept) = self.encoder.entity, self._stepped

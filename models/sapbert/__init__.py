@@ -19,7 +19,7 @@ Deviations from the printed paper, each pinned by a test:
     D5  With several processes each mines among the names of all; the released code does so on one machine only.
     D6  With mining, InfoNCE and NCA (footnote 7) go over the pairs that it keeps, each once. The released code's library counts a
         positive or negative of InfoNCE once for each triplet that keeps it, and its NCA goes over all pairs of the step and weights
-        a name's loss by how many triplets it stands in.
+        a name's loss by how many triplets it is in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")
 LOSSES = ("ms", "infonce", "nca")
-WHOLE = 1024  # names up to which (N, N) matrices are held at once, which takes the fewest operations
+WHOLE = 1024  # names up to which (N, N) matrices are in memory at once, which needs the fewest operations
 HELD_OUT_PAIRS = 240  # pairs of which each validation loss is one batch, whatever the training's batch size
 
 
@@ -77,7 +77,7 @@ def all_pairs(concept: Tensor, first: int, anchors: int) -> tuple[Tensor, Tensor
 def hard_pairs(
     distance: Tensor, concept: Tensor, margin: float = 0.2, condition: str = "released", first: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """P and N of Eq. (1), as bool like `distance`: the pairs that stand in a kept triplet; row = anchor.
+    """P and N of Eq. (1), as bool like `distance`: the pairs in a kept triplet; row = anchor.
 
     distance (A, N) of the anchors `first`, `first` + 1, … to all names, concept (N,) labels. A triplet (a, p, n) is kept
     when d(a,n) - d(a,p) <= margin ("released", D1) or d(a,p) - d(a,n) >= margin ("printed"). That one such n exists for
@@ -166,7 +166,7 @@ def _one_of(name: str, value: str, wanted: tuple[str, ...]) -> str:
 
 
 class SapBERTEncoder(BertEncoder):
-    """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, stands for a name."""
+    """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, is a name's vector."""
 
     def __init__(self, name: str, attention: str = "sdpa", pooling: str = "cls") -> None:
         self.pooling = _one_of("pooling", pooling, POOLING)
@@ -191,7 +191,7 @@ class SapBERT(PaperModule):
 
     encoder      a BERT: folder or hub name (the paper: PubMedBERT)
     pooling      "cls" or "mean"
-    margin       λ of Eq. (1); condition: "released" or "printed" (D1); mine = False takes all pairs of a batch
+    margin       λ of Eq. (1); condition: "released" or "printed" (D1); mine = False uses all pairs of a batch
     alpha, beta, epsilon  of Eq. (2): scale of negatives, scale of positives, offset
     loss         "ms", or footnote 7's "infonce" (with `temperature`) and "nca" (with `scale`)
     dropout      None: the encoder's own

@@ -11,13 +11,13 @@ Zhang, Cai, Wang, Qiu, Yang and He, ACL 2021. https://arxiv.org/abs/2108.08983
     Masks, sentence order, negatives                   datamodules.smedbert
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  Eq. (4) stands as printed, with alpha on the logits and h_tau a sum; the released code's mean and its alpha on the
+    D1  Eq. (4) is as printed, with alpha on the logits and h_tau a sum; the released code's mean and its alpha on the
         weights are settings.
     D2  Eq. (19) divides by ||h M_r + h_r||, which is Eq. (16) for an orthogonal M_r. The printed norm counts one coordinate
         more; it is the setting norm="paper".
     D3  Eq. (19) subtracts mu log Q; Jean et al. (2015), whom it cites, subtract log Q, and so does this: mu log Q is ten
         times what mu cos can reach. correction="paper" is the printed one. Eq. (15) lacks its minus sign.
-    D4  Where the mention is the tail of the triple, h M_r - h_r stands for h M_r + h_r (the released code's direction).
+    D4  Where the mention is the tail of the triple, h M_r - h_r replaces h M_r + h_r (the released code's direction).
     D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the initial checkpoint's word embeddings,
         frozen, and no gradient passes through Y_m, or both sides could shrink to one point.
     D6  Knowledge goes into masked mentions, and unmasked ones predict their neighbours (Section 3.4, as the released code).
@@ -161,7 +161,7 @@ class SMedBERT(PaperModule):
     def neighbour_scores(self, states: Tensor, batch: SMedBERTBatch, candidates: Tensor) -> Tensor:
         """mu cos of Eq. (19) for every candidate (P, N) of the P pairs of a mention and one of its neighbours.
 
-        states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs stand in the order of
+        states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs are in the order of
         ``batch.unmasked.neighbours[batch.unmasked.neighbours >= 0]``.
         """
         assert self.encoder is not None

@@ -185,7 +185,7 @@ def test_general_help_lists_every_command_and_the_environment(capsys: pytest.Cap
     assert all(name.split(",")[0] in said for name in ("KEPL_TOKEN", "KEPL_RUNS", "MLFLOW_TRACKING_URI", "SLURM_*"))
 
 
-def test_a_file_gives_settings_and_the_command_line_replaces_them(
+def test_a_file_has_settings_and_the_command_line_replaces_them(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "own.yaml"
@@ -295,7 +295,7 @@ def test_a_chain_from_python_refuses_no_number() -> None:
         Pipeline("graph", nil=float("nan"))
 
 
-def test_a_paper_without_tables_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_paper_without_tables_lists_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", "foo"]) == main(["table", "sapber", "1"]) == main(["table", "sapbert"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert "no tables of paper 'foo'" in said[0] and "Choose from: embert, genbioel, kebiolm, sapbert, smedbert" in said[0]

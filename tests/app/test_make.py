@@ -60,7 +60,7 @@ def test_makes_own_names_are_accepted() -> None:
 
 
 def test_a_makefile_that_calls_kepl_passes_it_nothing(tmp_path: Path) -> None:
-    """Only the project's own recipes tell kepl to read make's settings."""
+    """Only the project's own recipes let kepl read make's settings."""
     (tmp_path / "Makefile").write_text(f"x:\n\t@{ROOT}/bin/kepl tasks\n")
     clean = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     done = subprocess.run(["make", "x", "EPOCHES=3", "SEED=9"], cwd=tmp_path, env=clean, capture_output=True, text=True)

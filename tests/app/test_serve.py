@@ -63,7 +63,7 @@ def test_texts_are_linked_as_the_chain_links_them(client: TestClient, folder: st
         ]
 
 
-def test_an_entity_is_told(client: TestClient, folder: str) -> None:
+def test_an_entity_is_returned(client: TestClient, folder: str) -> None:
     about = client.get("/entity", params={"id": "foozin"}).json()
     assert about["type"] == "drug" and about["names"] == ["foozin", "Foozinum"] and about["definition"] is None
     assert about["neighbours"][0] == {
@@ -130,7 +130,7 @@ def test_a_token_is_asked_for(folder: str) -> None:
 
 
 class Slow(Pipeline):
-    """Takes its time, and remembers what it was asked together."""
+    """Takes its time, and remembers the texts of one call."""
 
     def __init__(self, of: Pipeline, seconds: float, fails: bool = False) -> None:
         self.__dict__.update(of.__dict__)
@@ -159,7 +159,7 @@ def test_requests_that_wait_are_linked_together_and_each_gets_its_own(folder: st
     assert sum(slow.asked) == 200 and len(slow.asked) < 20
 
 
-def test_too_slow_and_too_many_are_told(folder: str) -> None:
+def test_too_slow_and_too_many_are_reported(folder: str) -> None:
     answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.5), limits=Limits(seconds=0.1)), 2))
     assert {a.status_code for a in answers} == {504} and "within 0.1 seconds" in answers[0].json()["error"]
     answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.1), limits=Limits(waiting=3)), 30))
@@ -194,7 +194,7 @@ def server(folder: str) -> Iterator[str]:
         yield address
 
 
-def test_a_running_server_stands_ten_megabytes_and_a_thousand_requests(server: str) -> None:
+def test_a_running_server_survives_ten_megabytes_and_a_thousand_requests(server: str) -> None:
     host, port = server.removeprefix("http://").split(":")
     with httpx.Client(base_url=server, timeout=60) as asked:
         assert asked.post("/link", content=b"x" * 10_000_000).status_code == 413
@@ -260,7 +260,7 @@ def test_what_a_refused_client_still_sends_is_read_before_the_connection_ends(
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "10.0.0.7", "kepl.example.org"])
-def test_a_host_that_may_be_asked(folder: str, host: str) -> None:
+def test_an_allowed_host(folder: str, host: str) -> None:
     with TestClient(create_app(Pipeline(folder), names=["KEPL.example.org"]), BASE) as asked:
         assert asked.get("/health", headers={"Host": host}).status_code == 200
 
@@ -275,7 +275,7 @@ def test_a_page_whose_name_means_this_machine_reads_nothing(folder: str, host: s
         assert asked.post("/link", json={"texts": ["foozin"]}, headers={"Host": host}).status_code == 421
 
 
-def test_errors_speak_of_what_was_asked(client: TestClient) -> None:
+def test_errors_name_the_request(client: TestClient) -> None:
     missing = client.get("/entity").json()["error"]
     assert missing == "id: Field required" and client.get("/entity", params={"id": "x" * 1001}).status_code == 422
     assert client.post("/link", json={}).json()["error"].endswith('; expected {"texts": ["…"]}')

@@ -80,7 +80,7 @@ def heads(size: int, seed: int, number: int = 3) -> np.ndarray:
 @settings(deadline=None, max_examples=30)
 @given(before=st.integers(0, 4), entity=st.integers(1, 4), after=st.integers(0, 4), seed=st.integers(0, 99))
 def test_weights_are_the_sums_over_heads_and_entity_tokens(before: int, entity: int, after: int, seed: int) -> None:
-    """An entity at the text's edge, too; [CLS] and [SEP] stand at both ends and are no context."""
+    """An entity at the text's edge, too; [CLS] and [SEP] are at both ends and are no context."""
     size = before + entity + after + 2
     attention = heads(size, seed)
     inside = range(before + 1, before + entity + 1)
@@ -330,7 +330,7 @@ def test_the_nearest_tokens_are_shown() -> None:
 
 
 class Segmenter:
-    """A segmenter that knows the pieces of the fake names and no others."""
+    """A segmenter that has the pieces of the fake names and no others."""
 
     @classmethod
     def load(cls, folder: str) -> Segmenter:
@@ -432,7 +432,7 @@ def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path)
         ({"COLOUR": "red"}, r"no setting COLOUR"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(
+def test_what_cannot_be_drawn_is_reported(
     more: dict[str, str], message: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = inputs | {

@@ -158,8 +158,8 @@ def test_recipes_name_heads_that_there_are() -> None:
         assert named <= {head.rpartition(".")[2] for head in heads}, paper
 
 
-def test_settings_that_one_encoder_takes() -> None:
-    """They are named in its encoder.yaml alone: each is a number, stands in label and digest, and is refused by others."""
+def test_settings_that_one_encoder_supports() -> None:
+    """They are named in its encoder.yaml alone: each is a number, is in label and digest, and is refused by others."""
     assert {"HITS", "K"} <= set(options())
     for name, papers in options().items():
         assert all(

@@ -271,7 +271,7 @@ class Said(NamedTuple):
 
 
 class Telling(torch.nn.Module):
-    """An encoder whose every state is (1, what it was told of the row's mention)."""
+    """An encoder whose every state is (1, what it received of the row's mention)."""
 
     hidden_size = 2
 

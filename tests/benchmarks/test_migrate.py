@@ -1,6 +1,6 @@
 """Stored runs of before the one record of scores: after `kepl migrate`, tables and comparisons print what they printed then.
 
-golden/stored_runs.tar.gz are runs as the earlier version left them (@RUNS@ and @DATA@ stand for folders), and
+golden/stored_runs.tar.gz are runs as the earlier version left them (@RUNS@ and @DATA@ are folders), and
 golden/stored_runs_expected.json what its commands printed and wrote.
 """
 
@@ -98,5 +98,5 @@ def test_the_fields_behind_a_label_of_before(text: str, kind: str, model: str, o
 
 def test_runs_in_labels_and_labels_of_nothing() -> None:
     assert fields_of("kebiolm@0af1-seed2", "finetune") == ("kebiolm", "0af1-seed2", {})
-    with pytest.raises(InputError, match="'genbioel, soon': no option of kepl evaluate gives 'soon'"):
+    with pytest.raises(InputError, match="'genbioel, soon': no option of kepl evaluate sets 'soon'"):
         fields_of("genbioel, soon", "linking")

@@ -1,4 +1,4 @@
-"""Annotated mentions that a graph knows (KeBioLM's Table 1)."""
+"""Annotated mentions that a graph contains (KeBioLM's Table 1)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.fakes.graphs import graph
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> str:
-    """A graph that knows three names."""
+def known_graph(tmp_path: Path) -> str:
+    """A graph with three names."""
     made = graph(
         {"Foozin": "drug", "bar-pox": "disease"},
         [("Foozin", "treats", "bar-pox")],
@@ -33,7 +33,7 @@ def test_a_form_forgets_case_and_white_space_and_nothing_else():
     assert form("HIV") != form("HIV 1") != form("HIV-1")
 
 
-def test_what_stands_between_markers_and_its_offset_without_them():
+def test_text_between_markers_and_its_offset_without_them():
     markers = ("[S]", "[/S]", "[O]", "[/O]")
     assert list(between("a[S]bc[/S]d[O]e[/O]f", markers)) == [(1, "bc"), (4, "e")]
     assert list(between("[S]b[O]c[/O][/S]", markers)) == [(1, "c"), (0, "bc")]
@@ -70,7 +70,7 @@ def test_gad_has_no_mentions(tmp_path: Path):
     assert mentions_of(task("GAD"), tmp_path) is None
 
 
-def test_mentions_of_chinese_relations_stand_between_markers(tmp_path: Path):
+def test_mentions_of_chinese_relations_are_between_markers(tmp_path: Path):
     chineseblue.write("CMeIE", tmp_path)
     mentions = mentions_of(task("CMeIE"), tmp_path)
     assert mentions and not any("[" in m for m in mentions)
@@ -81,36 +81,36 @@ def test_counts_of_mentions_and_of_different_ones():
     assert overlap([], {"a"}) == Overlap(0, 0, 0, 0)
 
 
-def test_the_command_counts_what_is_available_and_names_the_rest(tmp_path: Path, known, capsys, monkeypatch):
+def test_the_command_counts_what_is_available_and_names_the_rest(tmp_path: Path, known_graph, capsys, monkeypatch):
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     data = tmp_path / "data"
     for name in ("NCBI", "ChemProt", "GAD"):
         blurb.write(name, data / name)
     monkeypatch.setattr(module, "fetched", lambda dataset, place, mirrors: data / dataset)
-    assert main(["overlap", "NCBI", "ChemProt", "GAD", "DDI", f"GRAPH={known}"]) == 0
+    assert main(["overlap", "NCBI", "ChemProt", "GAD", "DDI", f"GRAPH={known_graph}"]) == 0
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
     total = len(mentions_of(task("NCBI"), data / "NCBI") or [])
     assert lines["NCBI"][1:3] == [str(total), str(total // 4)]  # Foozin; "bar pox" is not "bar-pox"
     assert lines["ChemProt"][1:3] == ["18", "6"]  # Foozin twice in each split; QUX2 is in no pair
     assert lines["GAD"][1] == "-" and lines["DDI:"][1:3] == ["not", "counted:"]
-    table = markdown("kebiolm", "1", Choices(graph=str(known))).splitlines()
+    table = markdown("kebiolm", "1", Choices(graph=str(known_graph))).splitlines()
     (row,) = [line for line in table if line.startswith("| ChemProt ")]
     assert row.split("|")[2:8] == [" 39,022 ", " 13,106 ", " 10,772 ", " 18 ", " 6 ", ""]
 
 
-def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(tmp_path: Path, known, monkeypatch):
+def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(tmp_path: Path, known_graph, monkeypatch):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "entities.txt").write_text("bar-pox\n")
-    (tmp_path / "export" / "names.parquet").write_bytes((Path(known) / "names.parquet").read_bytes())
+    (tmp_path / "export" / "names.parquet").write_bytes((Path(known_graph) / "names.parquet").read_bytes())
 
     class Found:
         folder = str(tmp_path / "export")
 
     monkeypatch.setattr(module, "encoder", lambda name, checkpoint: Found)
-    assert module.of_model("kebiolm") == {"bar - pox"}
+    assert module.model_forms("kebiolm") == {"bar - pox"}
     (tmp_path / "export" / "entities.txt").unlink()
     with pytest.raises(module.InputError, match="entities.txt: missing"):
-        module.of_model("kebiolm")
+        module.model_forms("kebiolm")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_chain_in_a_process_scores_what_it_scores_here(data: Path, runs: Path)
     assert 20 < details["memory"] < 20_000 and details["start_seconds"] > 0
 
 
-def test_peers_stand_beside_our_chains(
+def test_peers_are_compared_with_our_chains(
     data: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that cannot be installed, and one that fails, are rows with the reason; the command continues and succeeds."""

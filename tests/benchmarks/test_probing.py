@@ -61,7 +61,7 @@ def test_macro_recall_by_hand() -> None:
     assert score(tallies(asked, hit, np.array([1, 1, 0, 0, 0], bool))) == pytest.approx(0.5)
 
 
-def test_strict_takes_the_best_different_guesses_by_mean_log_probability() -> None:
+def test_strict_selects_the_best_different_guesses_by_mean_log_probability() -> None:
     own = [
         guess(0, 1, 1, "a", -1.0), guess(0, 2, 1, "b b", -1.8), guess(0, 2, 2, "A", -1.9), guess(0, 3, 1, "c", -6.0),
         guess(0, 1, 2, "d", -3.0), guess(0, 1, 3, "e", -4.0), guess(0, 1, 4, "f", -5.0, right=True),

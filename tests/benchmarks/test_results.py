@@ -338,7 +338,7 @@ def rows_of(number: int) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in tables.definition_of("embert", str(number))["rows"]}
 
 
-def test_an_answer_ranking_of_our_own_stands_under_its_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_ranking_of_our_own_has_its_own_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fake.fine_tuned("embert", 0.5, name="NeikeQA", metric="acc1")
     fake.fine_tuned("embert/pretrain_no_segmentation", 0.4, name="NeikeQA", metric="acc1")
     assert main(["table", "embert", "4"]) == 0

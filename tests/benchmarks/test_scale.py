@@ -45,7 +45,7 @@ def test_rows_are_kept_in_the_stages_order_and_drawn(tmp_path: Path) -> None:
     assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_stage_that_fails_is_told(tmp_path: Path, preloaded: None) -> None:
+def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None:
     stage = next(stage for stage in STAGES if stage.name == "trie, load")  # whose input another stage writes
     with pytest.raises(RuntimeError, match=r"trie, load, 10 names: exit status 1\n[\s\S]*no trie here|manifest"):
         scale.measured(stage, 10, tmp_path)
@@ -53,7 +53,7 @@ def test_a_stage_that_fails_is_told(tmp_path: Path, preloaded: None) -> None:
 
 def test_sizes_are_numbers_with_units() -> None:
     assert [scale.size_of(text) for text in ("500", "10k", "1M")] == [500, 10_000, 1_000_000]
-    assert [scale.shown(number) for number in (500, 10_000, 1_000_000)] == ["500", "10k", "1M"]
+    assert [scale.format_count(number) for number in (500, 10_000, 1_000_000)] == ["500", "10k", "1M"]
     for wrong in ("", "0", "k", "1.5k", "-1"):
         with pytest.raises(InputError, match="expected numbers like"):
             scale.size_of(wrong)
@@ -63,7 +63,7 @@ def test_sizes_are_numbers_with_units() -> None:
 @pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 def test_two_nodes_write_the_same_bytes_whatever_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     assert engines.main(["--documents", "1500", "--files", "24", "--names", "2000"]) == 0
-    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray tells of the lost node there, too
+    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray reports the lost node there, too
     rows = [row for row in printed if len(row) == 5 and row[0] != "way"]
     assert len(rows) == 5 and all(row[1] in ("24", "25") and row[4] == "True" for row in rows)
 

@@ -31,7 +31,7 @@ SWEPT = ("swept", "swept")
 
 
 def launcher() -> list[str]:
-    """What stands in for kepl."""
+    """A substitute for kepl."""
     return [sys.executable, "-m", "tests.fakes.swept"]
 
 
@@ -90,7 +90,7 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
         ({"grid": {"SEED": 1}}, "grid: expected a list of values"),
         ({"grid": {"seed": [1]}}, "grid: 'seed' is no setting; expected a name in capitals"),
         ({"grid": {"SEED": [[1]]}}, r"grid: SEED: expected one value, got \[1\]"),
-        ({"grid": {"SEED": [1, 1]}}, "a run stands in it twice"),
+        ({"grid": {"SEED": [1, 1]}}, "a run is in it twice"),
         ({"settings": ["a"]}, "settings: expected names with values"),
         ({"runs": {"A": 1}}, "runs: expected a list"),
         ({"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}}, "SEEDS: all seeds of one fine-tuning are one run"),
@@ -119,7 +119,7 @@ def test_the_files_that_come_along_can_be_read() -> None:
     assert files and all(read_sweep(file).points for file in files)
 
 
-def test_runs_stand_under_the_sweep_and_are_not_run_again(
+def test_runs_are_children_of_the_sweep_and_are_not_run_again(
     swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up()

@@ -27,11 +27,11 @@ def sample(query: str, gold: str, *others: str, shared: bool = False) -> Sample:
 def test_hits_by_hand() -> None:
     vectors = {"q": [1, 0], "near": [1, 0.1], "far": [0, 1], "same": [1, 0.1]}
 
-    def of(names: Sequence[str]) -> np.ndarray:
+    def embed_names(names: Sequence[str]) -> np.ndarray:
         return np.array([np.array(vectors[n]) / np.linalg.norm(vectors[n]) for n in names])
 
     asked = [sample("q", "near", "far"), sample("q", "far", "near"), sample("q", "near", "same", "far")]
-    assert hits(asked, of).tolist() == [1.0, 0.0, 0.5]
+    assert hits(asked, embed_names).tolist() == [1.0, 0.0, 0.5]
 
 
 def test_data_sets() -> None:

@@ -15,7 +15,7 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.options import Choices, Files, Protocol
 from benchmarks.tables import missing
-from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, beside
+from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, format_comparison
 from benchmarks.tables.measured import row_of
 from core.files import InputError
 from inference.options import LinkerOptions
@@ -25,15 +25,15 @@ from tests.fakes import results as fake
 
 def test_a_cell_as_text() -> None:
     assert Cell("r", "c", 93.3).published == "93.30" and Cell("r", "c", None).published == ""
-    assert Cell("r", "c", None).shown == "" and Cell("r", "c", None, (12.345,)).shown == "12.35"
-    assert Cell("r", "c", None, (12.345,), (10.0, 15.0)).shown == "12.35 [10.00, 15.00]"
-    assert Cell("r", "c", None, (12.0, 14.0), (10.0, 15.0), digits=1).shown == "13.0 ± 1.4 (2)"
+    assert Cell("r", "c", None).as_text == "" and Cell("r", "c", None, (12.345,)).as_text == "12.35"
+    assert Cell("r", "c", None, (12.345,), (10.0, 15.0)).as_text == "12.35 [10.00, 15.00]"
+    assert Cell("r", "c", None, (12.0, 14.0), (10.0, 15.0), digits=1).as_text == "13.0 ± 1.4 (2)"
 
 
 def test_cells_beside_one_another_and_a_line_each() -> None:
     cells = [Cell("a|b", "x", 1.0, (2.0, 4.0), (1.0, 5.0), ("t = 1",), ("run1", "run2")), Cell("a|b", "y", None),
              Cell("c", "x", None), Cell("c", "y", None)]  # fmt: skip
-    lines = beside(cells)
+    lines = format_comparison(cells)
     assert lines == [["", "x as published", "x measured", "y as published", "y measured"],
                      ["a|b", "1.00", "3.00 ± 1.41 (2)", "", ""], ["c", "", "", "", ""]]  # fmt: skip
     assert as_markdown(lines).splitlines() == [
@@ -208,7 +208,7 @@ def test_missing_retrievals_and_probings(runs: Path) -> None:
 
 
 def test_every_tables_results_can_be_made(runs: Path) -> None:
-    """Each missing cell is a call that its function takes."""
+    """Each missing cell is a call that its function accepts."""
     import inspect
 
     for file in sorted(tables.PAPERS.glob("*/table*.yaml")):

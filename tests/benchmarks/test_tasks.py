@@ -12,7 +12,7 @@ import pytest
 from benchmarks import tasks as benchmark_tasks
 from benchmarks.counts import CountRow, count_rows, counted, counts_table
 from benchmarks.tasks import prepared, read, task, tasks
-from benchmarks.tasks.definition import made
+from benchmarks.tasks.definition import derivation_settings
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
@@ -125,7 +125,7 @@ def test_a_task_without_dev_chooses_its_epoch_on_train(tmp_path, capsys):
     assert "cMedQQ: no dev split: a part of train chooses the epoch" in capsys.readouterr().err
 
 
-def test_a_test_file_without_labels_is_told(tmp_path, capsys):
+def test_a_test_file_without_labels_is_reported(tmp_path, capsys):
     data = write("CMeEE", tmp_path / "data")
     prepared("cNNER", data, tmp_path / "out")
     said = capsys.readouterr().err
@@ -155,11 +155,11 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     data = write("NeikeQA", tmp_path / "data")
     out = prepared("NeikeQA", data, tmp_path / "out")
     manifest = load_task(out).manifest
-    assert manifest["made"] == made("NeikeQA") and manifest["made"]["negatives"] == 10
+    assert manifest["made"] == derivation_settings("NeikeQA") and manifest["made"]["negatives"] == 10
     assert {s: n["documents"] for s, n in manifest["splits"].items()} == manifest["made"]["sizes"]
     assert manifest["splits"]["test"] == {"examples": 5500, "documents": 500, "positive": 500}
     other = {"sizes": {"train": 4, "dev": 3, "test": 3}, "negatives": 2, "seed": 0}
-    monkeypatch.setattr(benchmark_tasks, "made", lambda name: other)
+    monkeypatch.setattr(benchmark_tasks, "derivation_settings", lambda name: other)
     again = load_task(prepared("NeikeQA", data, out))
     assert {s: len(examples) for s, examples in again.splits.items()} == {"train": 12, "dev": 9, "test": 9}
     monkeypatch.undo()
@@ -188,7 +188,7 @@ def test_counts(tmp_path):
     assert table.count("cMedQNLI: no such thing here") == 1
 
 
-def test_a_triple_that_stands_twice_is_counted_twice():
+def test_a_triple_that_occurs_twice_is_counted_twice():
     assert counted("triples", [], {REPEATED: 2}) == 2
     with pytest.raises(ValueError, match="no unit"):
         counted("pages", [], {})

@@ -72,7 +72,7 @@ def test_words_of_one_topic_are_near(kind: str, tmp_path: Path) -> None:
     assert np.allclose(found[:1], again, atol=1e-6)
 
 
-def test_a_rare_word_takes_its_characters(tmp_path: Path) -> None:
+def test_a_rare_word_uses_its_characters(tmp_path: Path) -> None:
     own = {"肝": np.ones(SIZE), "炎": -np.ones(SIZE) * 3}
     assert np.allclose(composed(["肝炎"], own, None), -1 / np.sqrt(SIZE))
     assert np.allclose(composed(["肝炎"], own, {"肝炎": np.ones(SIZE)}), 1 / np.sqrt(SIZE))

@@ -62,7 +62,7 @@ def test_content_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pyt
     assert "inside" in done[:2] and done[2:] == ["rename", tmp_path.name]
 
 
-def test_a_folder_in_the_way_of_a_file_is_told_before_any_work(tmp_path: Path) -> None:
+def test_a_folder_in_the_way_of_a_file_is_reported_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "file").write_text("mine")
     wrong = {tmp_path / "out": "out: a folder; expected", tmp_path / "file" / "below": "file: a file is in the way"}
@@ -76,7 +76,7 @@ def test_a_folder_in_the_way_of_a_file_is_told_before_any_work(tmp_path: Path) -
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_without_permission_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_permission_is_reported_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
     for opening in (written, written_folder):
         with pytest.raises(InputError, match="out: no permission to write|content: no permission"), opening(tmp_path / "out"):
@@ -169,7 +169,7 @@ def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
 
 
 def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path: Path) -> None:
-    """The new content comes under another name and takes the place by renaming: no moment has half of either."""
+    """The new content comes under another name and replaces the old one by renaming: no moment has half of either."""
     path = tmp_path / "rows"
     path.write_text("old")
     with open(path) as reader:

@@ -137,7 +137,7 @@ def test_without_a_server_work_continues_and_says_so_once(
     assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]
 
 
-def test_a_store_that_fails_is_told_of_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_fails_is_reported_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """MLflow itself would print the traceback of every statement that fails."""
     with Journal(runs / "a", "paper", "seed 0") as own:
         assert own.deliver()
@@ -160,7 +160,7 @@ def test_a_run_that_mlflow_lost_is_made_again(runs: Path, caplog: pytest.LogCapt
     assert "no longer has this run" in caplog.text and points(own.run_id) == [(1, 1.0), (2, 2.0)]
 
 
-def test_a_broken_journal_is_told_of(runs: Path) -> None:
+def test_a_broken_journal_is_reported(runs: Path) -> None:
     (runs / "a").mkdir(parents=True)
     (runs / "a" / "journal.jsonl").write_text("no json\n")
     with pytest.raises(InputError, match="not a line of a journal"):

@@ -55,7 +55,7 @@ def test_information_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_new_store_is_made_in_silence(tmp_path: Path) -> None:
-    """MLflow tells of every table of a new sqlite file, and Lightning of an available SLURM; nobody need act on that."""
+    """MLflow reports every table of a new sqlite file, and Lightning an available SLURM; nobody need act on that."""
     (tmp_path / "srun").touch(mode=0o755)
     program = (
         "import mlflow, pytorch_lightning; from core.logs import quiet_libraries; quiet_libraries(); "

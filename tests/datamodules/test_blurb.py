@@ -85,7 +85,7 @@ def test_a_sentence_end_inside_an_entity_is_none(tmp_path):
     ("file", "row", "message"),
     [
         ("c_abstracts.tsv", "11\tx", r"expected id, title, abstract, separated by tabs, got 2 columns"),
-        ("c_abstracts.tsv", "11\tx\ty", r"expected an id that stands once, got '11'"),
+        ("c_abstracts.tsv", "11\tx\ty", r"expected an id that occurs once, got '11'"),
         ("c_entities.tsv", "99\tT1\tCHEMICAL\t0\t1\tF", r"document '99' is not in c_abstracts\.tsv"),
         ("c_entities.tsv", "11\tT9\tDRUG\t0\t6\tFoozin", r"expected CHEMICAL, GENE-Y or GENE-N, got 'DRUG'"),
         ("c_entities.tsv", "11\tT9\tCHEMICAL\t1\t7\tFoozin", r"\[1, 7\) of document 11 is not 'Foozin'"),
@@ -166,7 +166,7 @@ def test_broken_ddi_archives(tmp_path, monkeypatch):
     path = fakes.ddi(tmp_path / "d.zip")
     content = bytearray(path.read_bytes())
     for place in (found.start() for found in re.finditer(rb"PK\x01\x02", bytes(content))):
-        content[place + 20 : place + 24] = (3 << 30).to_bytes(4, "little")  # the packed size that its directory tells
+        content[place + 20 : place + 24] = (3 << 30).to_bytes(4, "little")  # the packed size in its directory
     (tmp_path / "large.zip").write_bytes(content)
     with pytest.raises(InputError, match="a file in it is larger than the archive"):
         blurb.ddi(tmp_path / "large.zip", "DDICorpus/Train")

@@ -141,7 +141,7 @@ def standoff(folder: Path, text: str, notes: str, encoding: str = "utf-8") -> Pa
     return folder
 
 
-def test_brat_takes_discontinuous_and_overlapping_spans_and_counts_them(tmp_path):
+def test_brat_accepts_discontinuous_and_overlapping_spans_and_counts_them(tmp_path):
     found: Counter[str] = Counter()
     notes = (
         "T1\tDrug 0 3;8 11\tmu- opi\nT2\tDrug 4 7\tor \nR1\tX Arg1:T1 Arg2:T2\nT3\tSign 12 15\tsix\n#1\tNote T1\tx\n"
@@ -301,7 +301,7 @@ def test_pairs_are_marked_once_with_all_their_relations(tmp_path):
         ("甲乙", "丁", "乙", "甲[O]乙[/O]"),
     ],
 )
-def test_markers_stand_around_the_nearest_pair(tmp_path, text, subject, object_, expected):
+def test_markers_surround_the_nearest_pair(tmp_path, text, subject, object_, expected):
     path = fakes.triples(tmp_path / "x.json", [(text, [(subject, "a", "r", "b", object_)])])
     assert chineseblue.triples(path)[0].text == expected
 

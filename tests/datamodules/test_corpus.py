@@ -136,8 +136,8 @@ def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (doc("renal failure", (0, 99, "E000")), r"part-00000\.jsonl:2: mention \[0, 99\) lies outside its text of 13"),
-        (doc("renal failure", (5, 5, "E000")), r"jsonl:2: mention \[5, 5\) lies outside"),
+        (doc("renal failure", (0, 99, "E000")), r"part-00000\.jsonl:2: mention \[0, 99\) is outside its text of 13"),
+        (doc("renal failure", (5, 5, "E000")), r"jsonl:2: mention \[5, 5\) is outside"),
         (doc("renal failure", (0, 5, "X1")), r"jsonl:2: unknown entity id 'X1'"),
         (doc("  "), r"jsonl:2: document 'd' has an empty text"),
         (doc("mild " * 200), r"jsonl:2: document 'd' has 800 tokens, the limit is 126.*split or truncate"),
@@ -204,4 +204,4 @@ def test_a_damaged_shard(cut: bool, fake_kebiolm: Folders, tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"arrays/tokens\.npy: missing, or not the file its manifest describes.*--fresh true"):
         Corpus(tmp_path / "c")
     corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128, fresh=True)
-    assert sha256(tmp_path / "c") == sha256(fake_kebiolm.corpus)  # what the message tells to do works
+    assert sha256(tmp_path / "c") == sha256(fake_kebiolm.corpus)  # the advice of the message works

@@ -70,7 +70,7 @@ class World:
         return "".join(self.tokenizer.convert_ids_to_tokens(ids.tolist()))
 
     def text(self, parts: list[str | int], cut: int = 0) -> Text:
-        """Of strings, and of entities by index, which stand with the first of their names."""
+        """Of strings, and of entities by index, which have the first of their names."""
         ids, spans = [], []
         for p in parts:
             own = self.ids(p if isinstance(p, str) else dict(reversed(NAMES))[p])
@@ -86,11 +86,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def test_pieces_are_where_the_segmentation_has_them(world: World) -> None:
-    found = world.pieces.of(world.ids("肺炎之慢"))
+    found = world.pieces.piece_ends(world.ids("肺炎之慢"))
     assert found is not None and found.tolist() == [2, 3, 4]
-    latin = world.pieces.of(world.ids("CAP 2型"))  # "cap" and "2" are one token each, the space none
+    latin = world.pieces.piece_ends(world.ids("CAP 2型"))  # "cap" and "2" are one token each, the space none
     assert latin is not None and latin.tolist() == [2, 3]
-    assert world.pieces.of(world.ids("肾癌")) is None and len(world.pieces) == 4
+    assert world.pieces.piece_ends(world.ids("肾癌")) is None and len(world.pieces) == 4
     crossing = Pieces([("cap型", ["ca", "p型"])], world.tokenizer)
     assert crossing.crossed == 1 and not len(crossing)
 
@@ -123,7 +123,7 @@ PARTS = st.lists(st.one_of(st.sampled_from(["人有", "病", "之人人", "有"]
 def test_spans_are_rebuilt_after_replacement(
     world: World, parts: list[str | int], share: float, room: int, seed: int, cut: int
 ) -> None:
-    """Every mention still covers its name, whatever the lengths; everything else stands as it stood."""
+    """Every mention still covers its name, whatever the lengths; everything else is unchanged."""
     before = world.text(parts)
     bounds = [
         0,
@@ -199,7 +199,7 @@ def test_what_is_hidden(
     assert taken.sum() <= np.ceil(budget) and (share or not covered.any())
     segments = np.full(len(text.ids), -100)
     for start, end, _, k in text.mentions:
-        ends = None if k == RANDOM else world.pieces.of(text.ids[start:end])
+        ends = None if k == RANDOM else world.pieces.piece_ends(text.ids[start:end])
         own = covered[start:end]
         if ends is None:
             assert not own.any()
@@ -354,7 +354,7 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
 
 
 def test_a_wrong_segment_is_of_the_same_side_of_the_split(fake_embert: Folders) -> None:
-    """Training takes it from training text, validation from held-out text: else validation would see what was learnt."""
+    """Training draws it from training text, validation from held-out text: else validation would see what was learnt."""
     made = data(fake_embert, replace=0.0, rate=0.0)
     assert made.corpus is not None
 

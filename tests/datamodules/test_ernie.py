@@ -1,4 +1,4 @@
-"""ERNIE's batches: which entities stand with mentions, which are asked for and among which."""
+"""ERNIE's batches: which entities mentions have, which are asked for and among which."""
 
 from __future__ import annotations
 

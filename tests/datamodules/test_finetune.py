@@ -64,7 +64,7 @@ def test_a_window_ends_with_a_sentence_if_it_can() -> None:
     ends[5] = True
     assert windows([1] * 10, ends, 8) == [(0, 6), (6, 10)]
     assert windows([1] * 10, [False] * 10, 8) == [(0, 8), (8, 10)]
-    assert windows([20, 1], [False, False], 8) == [(0, 1), (1, 2)]  # too long for any window: it stands alone
+    assert windows([20, 1], [False, False], 8) == [(0, 1), (1, 2)]  # too long for any window: it is one of its own
 
 
 def test_units_are_words_or_characters() -> None:
@@ -76,7 +76,7 @@ def test_units_are_words_or_characters() -> None:
 
 
 def test_gold_labels_decode_to_the_gold_spans_across_windows(tmp_path: Path, encoder: str) -> None:
-    """A text of several windows: labels of all of them give exactly the gold spans, one over a cut included."""
+    """A text of several windows: labels of all of them are exactly the gold spans, one over a cut included."""
     words = ["much"] * 3 + ["severe", "acne"] + ["the"] * 7
     text = " ".join(words)
     spans = [
@@ -292,7 +292,7 @@ def test_mentions_are_linked_when_the_encoder_asks(
         data(tmp_path / "t", encoder, linker="datamodules.finetune.torch.load")
 
 
-def test_a_linker_takes_its_settings(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linker_accepts_its_settings(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[tuple[str, dict[str, object]]] = []
 
     def fake(folder: str, **more: object) -> None:

@@ -25,11 +25,11 @@ from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.mentions import (
     TARGETS,
-    Asked,
     MentionSamples,
+    SelectedMention,
     _held_out,
     build_mentions,
-    standing,
+    representative_names,
     without_overlaps,
 )
 from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
@@ -65,7 +65,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> str:
     return fake.task(tmp_path_factory.mktemp("task") / "task")
 
 
-def said(inputs: Inputs, ids: list[int]) -> str:
+def decode_ids(inputs: Inputs, ids: list[int]) -> str:
     return str(inputs.tokenizer.decode(ids))
 
 
@@ -74,16 +74,16 @@ def said(inputs: Inputs, ids: list[int]) -> str:
 
 def test_inputs_read_as_the_paper_prints_them(inputs: Inputs) -> None:
     context = "The Renal  Lesion seen. START Renal FAILURE END, of the  kidney"
-    assert said(inputs, inputs.encoder_input("Renal FAILURE", context)) == (
+    assert decode_ids(inputs, inputs.encoder_input("Renal FAILURE", context)) == (
         "<s> the renal lesion seen. START renal failure END , of the kidney</s>"
     )
-    assert said(inputs, inputs.prompt("Renal FAILURE")) == "</s> renal failure is"
-    assert said(inputs, inputs.name("renal lesion")) == " renal lesion</s>"
+    assert decode_ids(inputs, inputs.prompt("Renal FAILURE")) == "</s> renal failure is"
+    assert decode_ids(inputs, inputs.name("renal lesion")) == " renal lesion</s>"
     assert (inputs.bos, inputs.pad, inputs.eos, inputs.mask) == (0, 1, 2, 4)
     assert inputs.prompt("renal")[-1] == inputs.root == inputs.linking
     bare = Inputs(inputs.tokenizer, **LIMITS, prompt=False)
     assert bare.prompt("renal") == [bare.eos] and bare.root == bare.eos  # D1: </s> starts the decoder
-    assert said(inputs, inputs.encoder_input("renal")) == "<s> START renal END</s>"
+    assert decode_ids(inputs, inputs.encoder_input("renal")) == "<s> START renal END</s>"
 
 
 def test_pieces_make_the_same_tokens_as_the_text(inputs: Inputs) -> None:
@@ -97,9 +97,9 @@ def test_pieces_make_the_same_tokens_as_the_text(inputs: Inputs) -> None:
 def test_markers_and_is_in_the_text_are_the_texts(inputs: Inputs) -> None:
     """Marker words of a text are lower-cased; a mention that holds " is" is asked for like any other."""
     ids = inputs.encoder_input("what is END", "no START here: START what is END END and END")
-    assert said(inputs, ids) == "<s> no start here: START what is end END and end</s>"
+    assert decode_ids(inputs, ids) == "<s> no start here: START what is end END and end</s>"
     assert [ids.count(m) for m in (*inputs.start, *inputs.end)] == [1] * len(inputs.start + inputs.end)
-    assert said(inputs, inputs.prompt("what is END")) == "</s> what is end is"
+    assert decode_ids(inputs, inputs.prompt("what is END")) == "</s> what is end is"
     assert inputs.prompt("what is")[-1] == inputs.root and inputs.prompt("what is").count(inputs.root) == 2
 
 
@@ -263,9 +263,9 @@ def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
         own = [n for c, n in source.members.tolist() if c == concept]
         assert one.target == target and one.mention in own and (one.mention != target or len(own) == 1)
         left, mention, right, name = source.parts(sample, np.random.default_rng([0, epoch, sample]))
-        assert said(inputs, mention) == f" {names[one.mention]}" and said(inputs, name) == f" {names[target]}"
-        text = f"{said(inputs, left)} START{said(inputs, mention)} END{said(inputs, right)}".strip()
-        context = said(inputs, [t for t in (right if one.template.mention_first else left)])
+        assert decode_ids(inputs, mention) == f" {names[one.mention]}" and decode_ids(inputs, name) == f" {names[target]}"
+        text = f"{decode_ids(inputs, left)} START{decode_ids(inputs, mention)} END{decode_ids(inputs, right)}".strip()
+        context = decode_ids(inputs, [t for t in (right if one.template.mention_first else left)])
         seen[concepts[concept]][text] += 1
         if one.definition is not None:
             assert one.template in DEFINITION and not one.context
@@ -351,7 +351,7 @@ def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> 
                                ({"batch_size": 900}, "fewer than one batch of 900"), ({"mask": 1.0}, "mask 1.0"),
                                ({"max_name": 16}, "made with max_name 32")):  # fmt: skip
         with pytest.raises(InputError, match=message):
-            made(fake_genbioel, **settings_)
+            make_data(fake_genbioel, **settings_)
 
 
 def test_without_synonyms_there_is_nothing_to_hold_out(fake_genbioel: Folders, tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_without_synonyms_there_is_nothing_to_hold_out(fake_genbioel: Folders, t
     one.save(tmp_path / "g")
     folder, _ = samples.build([str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32)
     with pytest.raises(InputError, match="no sample is held out for validation"):
-        made(fake_genbioel._replace(samples=str(folder)), batch_size=1)
+        make_data(fake_genbioel._replace(samples=str(folder)), batch_size=1)
 
 
 def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_mentions_by_the_papers_rules(tuned: Folders, inputs: Inputs, task: str)
     source = MentionSamples(tuned.samples, inputs)
     names = words_of(source)  # type: ignore[arg-type]
     rows = [
-        [said(inputs, part).strip() for part in source.parts(i, np.random.default_rng(0))]
+        [decode_ids(inputs, part).strip() for part in source.parts(i, np.random.default_rng(0))]
         for i in range(len(source.left))
     ]
     assert rows[0][:3] == ["", "heart attack", "is what end users with start words call"]
@@ -435,13 +435,13 @@ def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> Non
 
     asked = {"heart attack": "C1", "renal failure": "C4", "high temp is bad": "C3", "colds": "C2", "fevers": "C3"}
     sources = [MentionSamples(tuned.samples, inputs, rule) for rule in TARGETS]
-    found = [said(inputs, sources[0].mention[i]).strip() for i in range(len(sources[0].mention))]
-    drawn_names = standing(names, "sample", 0)
+    found = [decode_ids(inputs, sources[0].mention[i]).strip() for i in range(len(sources[0].mention))]
+    drawn_names = representative_names(names, "sample", 0)
     for mention, concept in asked.items():
-        own = [names.names[n] for n in names.of(names.concepts.index(concept))]
+        own = [names.names[n] for n in names.name_numbers(names.concepts.index(concept))]
         i = found.index(mention)
         best = min(own, key=lambda n: (-round(cosine(mention, n), 5), len(n), n))
-        got = [said(inputs, s.names[int(s.targets[i])]).strip() for s in sources]
+        got = [decode_ids(inputs, s.names[int(s.targets[i])]).strip() for s in sources]
         assert got[0] == best and got[1] == min(own, key=lambda n: (len(n), n))
         assert got[2] == names.names[drawn_names[names.concepts.index(concept)]] and got[2] in own
         similarity = np.load(Path(tuned.samples) / "similarity.npy")[i]
@@ -508,7 +508,7 @@ def test_permuted() -> None:
 # batches
 
 
-def made(
+def make_data(
     fakes: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings_: object
 ) -> GenBioELData:
     data = GenBioELData(fakes.samples, fakes.tokenizer, **{"batch_size": 8, **LIMITS, **settings_})  # type: ignore[arg-type]
@@ -532,7 +532,7 @@ def rows_of(batches: list[GenBioELBatch]) -> list[tuple[list[int], ...]]:
 
 
 def test_labels_are_the_name_alone(fake_genbioel: Folders) -> None:
-    data = made(fake_genbioel)
+    data = make_data(fake_genbioel)
     batch = data.batch(data.order(0)[0], 0)
     for ids, decoder, labels in rows_of([batch]):
         name = [t for t in labels if t != IGNORE]
@@ -541,23 +541,23 @@ def test_labels_are_the_name_alone(fake_genbioel: Folders) -> None:
             decoder[0] == 2 and decoder[first] == data.inputs.linking and name[-1] == 2
         )  # the token before the name: is
         assert decoder[first + 1 :] == name[:-1] and labels[:first] == [IGNORE] * first
-        text = said(data.inputs, ids)
-        assert text.startswith("<s>") and f" START{said(data.inputs, decoder[1:first])} END" in text
+        text = decode_ids(data.inputs, ids)
+        assert text.startswith("<s>") and f" START{decode_ids(data.inputs, decoder[1:first])} END" in text
     assert int(batch.counts) == int((batch.labels != IGNORE).sum())
-    bare = made(fake_genbioel, prompt=False)
+    bare = make_data(fake_genbioel, prompt=False)
     assert all(d[0] == 2 and d[1:] == wanted[:-1] for _, d, wanted in rows_of([bare.batch(bare.order(0)[0], 0)]))
 
 
 def test_denoising_reads_the_same_text(fake_genbioel: Folders, source: GraphSamples) -> None:
-    data = made(fake_genbioel, objective="denoising")
+    data = make_data(fake_genbioel, objective="denoising")
     sample = data.order(0)[0]
     batch = data.batch(sample, 3)
     for number, (ids, decoder, labels) in zip(sample, rows_of([batch]), strict=True):
         left, mention, right, target = source.parts(int(number), np.random.default_rng([0, 4, int(number)]))
-        text = said(data.inputs, labels[1:-1])
+        text = decode_ids(data.inputs, labels[1:-1])
         first, second = (
-            said(data.inputs, [*left, *mention, *right]),
-            said(data.inputs, [*mention, data.inputs.linking, *target]),
+            decode_ids(data.inputs, [*left, *mention, *right]),
+            decode_ids(data.inputs, [*mention, data.inputs.linking, *target]),
         )
         wanted = f"{first}.{second}."
         assert text == wanted.replace("..", ".") and "START" not in text
@@ -570,23 +570,23 @@ def test_denoising_reads_the_same_text(fake_genbioel: Folders, source: GraphSamp
 
 
 def test_processes_share_every_batch(fake_genbioel: Folders) -> None:
-    alone = list(made(fake_genbioel).train_dataloader())
-    shared = [list(made(fake_genbioel, 2, rank, 2).train_dataloader()) for rank in range(2)]
+    alone = list(make_data(fake_genbioel).train_dataloader())
+    shared = [list(make_data(fake_genbioel, 2, rank, 2).train_dataloader()) for rank in range(2)]
     for step, whole in enumerate(alone):
         parts = [b for one in shared for b in one[2 * step : 2 * step + 2]]
         assert rows_of(parts) == rows_of([whole])
         assert sum(int(one[2 * step].counts) for one in shared) == int(whole.counts)
-    assert rows_of(list(made(fake_genbioel, step=3).train_dataloader()))[:8] == rows_of(alone[3:4])  # resumed
-    again = made(fake_genbioel)
+    assert rows_of(list(make_data(fake_genbioel, step=3).train_dataloader()))[:8] == rows_of(alone[3:4])  # resumed
+    again = make_data(fake_genbioel)
     assert rows_of([again.batch(again.order(1)[0], 1)]) != rows_of([again.batch(again.order(1)[0], 0)])
-    held = [b for rank in range(2) for b in made(fake_genbioel, 2, rank, eval_batch_size=1).val_dataloader()]
-    assert sum(int(b.counts) for b in held) == sum(int(b.counts) for b in made(fake_genbioel).val_dataloader())
+    held = [b for rank in range(2) for b in make_data(fake_genbioel, 2, rank, eval_batch_size=1).val_dataloader()]
+    assert sum(int(b.counts) for b in held) == sum(int(b.counts) for b in make_data(fake_genbioel).val_dataloader())
     with pytest.raises(InputError, match="cannot be shared by 3 processes"):
-        made(fake_genbioel, 3).train_dataloader()
+        make_data(fake_genbioel, 3).train_dataloader()
 
 
 def test_an_export_makes_the_same_inputs(fake_genbioel: Folders, tmp_path: Path) -> None:
-    data = made(fake_genbioel, prompt=False)
+    data = make_data(fake_genbioel, prompt=False)
     data.export(str(tmp_path))
     again = Inputs.from_export(tmp_path)
     assert again.settings == data.inputs.settings == {**LIMITS, "prompt": False}
@@ -598,7 +598,7 @@ def test_an_export_makes_the_same_inputs(fake_genbioel: Folders, tmp_path: Path)
 def test_training_and_linker_make_the_same_inputs(tuned: Folders, task: str) -> None:
     from datamodules.linking import context_of
 
-    data = made(tuned, batch_size=2, max_words=8)
+    data = make_data(tuned, batch_size=2, max_words=8)
     linking = load_linking(task)
     mention = linking.splits["train"][0]
     ids, decoder, _ = data.linked(0, np.random.default_rng(0))
@@ -611,7 +611,7 @@ def test_training_and_linker_make_the_same_inputs(tuned: Folders, task: str) -> 
 def test_documents_are_held_out_whole() -> None:
     """Mentions of one text are alike: in training and in validation, they would make validation easy."""
     documents = [f"d{i // 10}" for i in range(100)]
-    mentions = [Asked("", "", "", [0], document) for document in documents]
+    mentions = [SelectedMention("", "", "", [0], document) for document in documents]
     for seed in range(5):
         chosen = _held_out(mentions, 500, seed)
         held = {d for d, c in zip(documents, chosen.tolist(), strict=True) if c}

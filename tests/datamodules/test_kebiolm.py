@@ -20,7 +20,7 @@ from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
 
 
-def made(
+def make_data(
     fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object
 ) -> KeBioLMData:
     data = KeBioLMData(fake.corpus, fake.bert, fake.entities, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
@@ -42,8 +42,8 @@ def sentences(batches: list[KeBioLMBatch]) -> list[tuple[tuple[int, ...], tuple[
 
 @pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (1, 4), (2, 2)])
 def test_steps_hold_the_same_however_they_are_shared(fake_kebiolm: Folders, world: int, accumulate: int) -> None:
-    alone = list(made(fake_kebiolm).train_dataloader())
-    shared = [list(made(fake_kebiolm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
+    alone = list(make_data(fake_kebiolm).train_dataloader())
+    shared = [list(make_data(fake_kebiolm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
     assert len(shared[0]) == len(alone) * accumulate
     for step, whole in enumerate(alone):
         parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
@@ -52,11 +52,11 @@ def test_steps_hold_the_same_however_they_are_shared(fake_kebiolm: Folders, worl
         assert torch.equal(parts[0].counts, parts[accumulate - 1].counts)
 
 
-def test_a_later_start_gives_the_rest(fake_kebiolm: Folders) -> None:
-    data = made(fake_kebiolm)
+def test_a_later_start_returns_the_rest(fake_kebiolm: Folders) -> None:
+    data = make_data(fake_kebiolm)
     steps = data.steps_per_epoch
-    first, second = list(data.train_dataloader()), list(made(fake_kebiolm, step=steps).train_dataloader())
-    resumed = list(made(fake_kebiolm, step=2).train_dataloader())
+    first, second = list(data.train_dataloader()), list(make_data(fake_kebiolm, step=steps).train_dataloader())
+    resumed = list(make_data(fake_kebiolm, step=2).train_dataloader())
     assert len(resumed) == len(first) == len(second) > 2
     for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True)) and a.places.keys() == b.places.keys()
@@ -64,7 +64,7 @@ def test_a_later_start_gives_the_rest(fake_kebiolm: Folders) -> None:
 
 
 def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:
-    data = made(fake_kebiolm, batch_size=8)
+    data = make_data(fake_kebiolm, batch_size=8)
     order = data.order(3)
     assert len(np.unique(order)) == order.size and set(order.ravel()) <= set(data.train_indices)
     assert order.size > len(data.train_indices) - 8
@@ -79,8 +79,8 @@ def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:
 
 
 def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm: Folders) -> None:
-    whole = list(made(fake_kebiolm, eval_batch_size=3).val_dataloader())
-    shared = [list(made(fake_kebiolm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
+    whole = list(make_data(fake_kebiolm, eval_batch_size=3).val_dataloader())
+    shared = [list(make_data(fake_kebiolm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
     assert len(shared[0]) == len(shared[1])
     counted = [b for part in shared for b in part if b.counts[1] > 0]
     assert sentences(counted) == sentences(whole)
@@ -96,9 +96,9 @@ def test_masks_follow_the_setting(fake_kebiolm: Folders) -> None:
         chosen = batch.mlm_labels != -100
         return sum(0 < int(chosen[r, a:b].sum()) < b - a for r, a, b in batch.mention.tolist())
 
-    assert halves(made(fake_kebiolm)) == 0
-    assert halves(made(fake_kebiolm, whole_entity_masking=False)) > 0
-    batch = made(fake_kebiolm).batch(made(fake_kebiolm).train_indices, 0)
+    assert halves(make_data(fake_kebiolm)) == 0
+    assert halves(make_data(fake_kebiolm, whole_entity_masking=False)) > 0
+    batch = make_data(fake_kebiolm).batch(make_data(fake_kebiolm).train_indices, 0)
     special = (batch.original_ids == 2) | (batch.original_ids == 3) | (batch.attention_mask == 0)
     assert torch.equal(batch.input_ids[special], batch.original_ids[special])
 
@@ -116,20 +116,20 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
     empty = other.names.slice(0, 0), other.definitions, other.triples.slice(0, 0)
     KnowledgeGraph(other.entities.set_column(0, "id", ids), *empty).save(tmp_path / "g")
     with pytest.raises(InputError, match="embedding table .40 rows. does not match the graph .*entity 'X' has no row"):
-        made(fake_kebiolm, graph=str(tmp_path / "g"))
+        make_data(fake_kebiolm, graph=str(tmp_path / "g"))
     corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), 128, held_out=0.0)
     with pytest.raises(InputError, match="no text is held out"):
         KeBioLMData(str(tmp_path / "c"), fake_kebiolm.bert, fake_kebiolm.entities, 16).setup()
     with pytest.raises(InputError, match="fewer than one batch of 512"):
         KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities).setup()
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
-        made(fake_kebiolm, max_length=64)
+        make_data(fake_kebiolm, max_length=64)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
-        made(fake_kebiolm, world=3).train_dataloader()
+        make_data(fake_kebiolm, world=3).train_dataloader()
 
 
 def test_sequences_with_too_few_mentions_stay_out_of_training_only(fake_kebiolm: Folders) -> None:
-    every, some = made(fake_kebiolm), made(fake_kebiolm, min_mentions=2)
+    every, some = make_data(fake_kebiolm), make_data(fake_kebiolm, min_mentions=2)
     assert some.corpus is not None
     counts = some.corpus.mention_counts
     assert [len(some.corpus[i].mentions) for i in range(len(counts))] == counts.tolist()
@@ -138,7 +138,7 @@ def test_sequences_with_too_few_mentions_stay_out_of_training_only(fake_kebiolm:
 
 
 def test_export_carries_the_graphs_names(fake_kebiolm: Folders, tmp_path: Path) -> None:
-    made(fake_kebiolm, graph=fake_kebiolm.graph).export(tmp_path)
+    make_data(fake_kebiolm, graph=fake_kebiolm.graph).export(tmp_path)
     names = pq.read_table(tmp_path / "names.parquet")
     assert names.equals(KnowledgeGraph.load(fake_kebiolm.graph).names)
     assert (tmp_path / "entities.txt").read_text().split() == KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
@@ -146,9 +146,9 @@ def test_export_carries_the_graphs_names(fake_kebiolm: Folders, tmp_path: Path) 
 
 def test_masks_are_drawn_anew_by_epoch_and_seed(fake_kebiolm: Folders) -> None:
     """The same sequences: equal in the same epoch of the same seed, otherwise masked elsewhere."""
-    rows = made(fake_kebiolm).train_indices[:16]
+    rows = make_data(fake_kebiolm).train_indices[:16]
     masks = [
-        made(fake_kebiolm, seed=seed).batch(rows, epoch).mlm_labels != -100
+        make_data(fake_kebiolm, seed=seed).batch(rows, epoch).mlm_labels != -100
         for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0), (0, -1))
     ]
     assert torch.equal(masks[0], masks[1])
@@ -156,6 +156,6 @@ def test_masks_are_drawn_anew_by_epoch_and_seed(fake_kebiolm: Folders) -> None:
 
 
 def test_random_tokens_are_never_special(fake_kebiolm: Folders) -> None:
-    data = made(fake_kebiolm)
+    data = make_data(fake_kebiolm)
     everything, special = set(range(len(data.tokenizer))), set(data.tokenizer.all_special_ids)
     assert special and set(data.random_ids.tolist()) == everything - special

@@ -38,7 +38,7 @@ def graph(names: dict[str, list[str]]) -> KnowledgeGraph:
     )  # fmt: skip
 
 
-def test_candidates_share_a_name_or_stand_inside_one() -> None:
+def test_candidates_share_a_name_or_are_inside_one() -> None:
     """Longer names first, then those that the text mentions more often; a name that never links has no part."""
     made = graph({"A": ["急性胃炎", "胃炎急发"], "B": ["胃炎"], "C": ["胃炎"], "D": ["急性胃"], "E": ["炎"], "F": ["肺炎"]})
     frequency = np.array([5, 1, 2, 0, 9, 9])

@@ -112,7 +112,7 @@ def test_pubtator(tmp_path):
         read.pubtator_mentions(path, ("Gene",))
 
 
-def test_cometa_takes_quotation_marks_as_text(tmp_path):
+def test_cometa_reads_quotation_marks_as_text(tmp_path):
     folder = fakes.cometa(tmp_path)
     texts: dict[str, str] = {}
     found: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from tests.fakes import bert
 from tests.fakes.mlm import Folders
 
 
-def made(
+def make_data(
     fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object
 ) -> MLMData:
     data = MLMData(fake.corpus, fake.vocabulary, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
@@ -35,18 +35,18 @@ def sentences(batches: list[MLMBatch]) -> list[tuple[tuple[int, ...], tuple[int,
 
 @pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (1, 4), (2, 2)])
 def test_steps_hold_the_same_however_they_are_shared(fake_mlm: Folders, world: int, accumulate: int) -> None:
-    alone = list(made(fake_mlm).train_dataloader())
-    shared = [list(made(fake_mlm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
+    alone = list(make_data(fake_mlm).train_dataloader())
+    shared = [list(make_data(fake_mlm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
     for step, whole in enumerate(alone):
         parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
         assert sentences(parts) == sentences([whole])
         assert torch.equal(sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts)
 
 
-def test_a_later_start_gives_the_rest(fake_mlm: Folders) -> None:
-    first = list(made(fake_mlm).train_dataloader())
-    second = list(made(fake_mlm, step=len(first)).train_dataloader())
-    resumed = list(made(fake_mlm, step=2).train_dataloader())
+def test_a_later_start_returns_the_rest(fake_mlm: Folders) -> None:
+    first = list(make_data(fake_mlm).train_dataloader())
+    second = list(make_data(fake_mlm, step=len(first)).train_dataloader())
+    resumed = list(make_data(fake_mlm, step=2).train_dataloader())
     assert len(resumed) == len(first) == len(second) > 2
     for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
         assert all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True)) and a.places.keys() == b.places.keys()
@@ -55,7 +55,7 @@ def test_a_later_start_gives_the_rest(fake_mlm: Folders) -> None:
 
 def test_masks(fake_mlm: Folders) -> None:
     """15 % of the tokens, 80/10/10; special tokens never; Latin words whole; random tokens are no unused ones."""
-    data = made(fake_mlm)
+    data = make_data(fake_mlm)
     every = [data.batch(data.train_indices, epoch) for epoch in range(30)]
     chosen = torch.cat([(b.labels != -100)[b.attention_mask.bool()] for b in every]).float().mean()
     assert 0.12 < chosen / (1 - 2 / (every[0].attention_mask.sum(1).float().mean())) < 0.18
@@ -69,19 +69,19 @@ def test_masks(fake_mlm: Folders) -> None:
 
 
 def test_validation_shows_every_held_out_text_once(fake_mlm: Folders) -> None:
-    whole = list(made(fake_mlm, eval_batch_size=3).val_dataloader())
-    shared = [list(made(fake_mlm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
+    whole = list(make_data(fake_mlm, eval_batch_size=3).val_dataloader())
+    shared = [list(make_data(fake_mlm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
     assert len(shared[0]) == len(shared[1])
     assert sum(b.counts for part in shared for b in part) == sum(b.counts for b in whole)
-    assert sum(len(b.input_ids) for b in whole) == len(made(fake_mlm).held_out_indices)
+    assert sum(len(b.input_ids) for b in whole) == len(make_data(fake_mlm).held_out_indices)
 
 
 def test_what_does_not_belong_together_is_refused(fake_mlm: Folders, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another tokenizer"):
         MLMData(fake_mlm.corpus, str(bert.write(tmp_path / "b", ["zebra"])), 16).setup()
     with pytest.raises(InputError, match="fewer than one batch of 5000"):
-        made(fake_mlm, batch_size=5000)
+        make_data(fake_mlm, batch_size=5000)
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
-        made(fake_mlm, max_length=64)
+        make_data(fake_mlm, max_length=64)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
-        made(fake_mlm, world=3).train_dataloader()
+        make_data(fake_mlm, world=3).train_dataloader()

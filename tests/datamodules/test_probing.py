@@ -16,6 +16,7 @@ from datamodules.probing import (
     Query,
     answered_within,
     build,
+    contains_name,
     counts_of,
     drawn,
     filled,
@@ -25,7 +26,6 @@ from datamodules.probing import (
     medlama_queries,
     phrase,
     queries,
-    stands_in,
 )
 from tests.fakes.graphs import graph
 
@@ -117,8 +117,8 @@ def test_at_most_so_many_of_a_relation_drawn_by_seed() -> None:
 def test_types() -> None:
     assert answered_within("[MASK] has form tacrolimus monohydrate.", [["x"], ["FK-506", "Tacrolimus"]])
     assert not answered_within("cosyntropin may diagnose [MASK].", [["adrenal cortex disease"]])
-    assert not stands_in("ant", "antigen has ants") and stands_in("ant", "an ant.") and stands_in("+ a", "b+ a")
-    assert not stands_in("", "a") and stands_in("肝炎", "慢性肝炎药") and not stands_in("mask", "")
+    assert not contains_name("antigen has ants", "ant") and contains_name("an ant.", "ant") and contains_name("b+ a", "+ a")
+    assert not contains_name("a", "") and contains_name("慢性肝炎药", "肝炎") and not contains_name("", "mask")
     assert not answered_within("[MASK] r b.", [["mask"]])  # [MASK] itself is not part of the text
 
 

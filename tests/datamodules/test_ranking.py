@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.tasks.definition import made
+from benchmarks.tasks.definition import derivation_settings
 from core.files import InputError
 from datamodules.formats import group
 from datamodules.ranking import FURTHER, REPEATED, alike, questions, ranked
@@ -34,7 +34,7 @@ def right(*pairs: tuple[str, str]) -> list[Pair]:
 
 def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    read = questions(fakes.asked(tmp_path / "neike.csv", ROWS), found=found)
+    read = questions(fakes.write_dialogues(tmp_path / "neike.csv", ROWS), found=found)
     # the first row goes over lines 2 and 3
     assert [(p.id, p.first, p.second, p.label) for p in read] == [
         ("neike:2", "乙病怎么治 得了乙病 三天了", "吃甲药，多休息", "1"),
@@ -67,12 +67,12 @@ def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
 )
 def test_a_broken_table_is_named(rows: list, header: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.csv" + message):
-        questions(fakes.asked(tmp_path / "x.csv", rows, header))
+        questions(fakes.write_dialogues(tmp_path / "x.csv", rows, header))
 
 
 def test_other_encodings_are_refused(tmp_path: Path) -> None:
     """GB18030 reads UTF-8 as other characters, without an error."""
-    path = fakes.asked(tmp_path / "x.csv", ROWS)
+    path = fakes.write_dialogues(tmp_path / "x.csv", ROWS)
     text = path.read_bytes().decode("gb18030")
     path.write_bytes(text.encode())
     with pytest.raises(InputError, match=r"x\.csv: UTF-8 text, expected gb18030"):
@@ -157,7 +157,7 @@ def test_real_questions(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
     read = questions(next(tmp_path.rglob("*.csv")), found=found)
     assert len(read) == len({p.document for p in read}) == 7266 and (found[REPEATED], found[FURTHER]) == (378, 0)
-    splits = ranked(read, **made("NeikeQA"))
+    splits = ranked(read, **derivation_settings("NeikeQA"))
     assert {s: len(e) for s, e in splits.items()} == {"train": 13200, "dev": 3300, "test": 5500}
     answered = {s: {e.second for e in examples} for s, examples in splits.items()}
     assert not answered["train"] & answered["test"] and not answered["train"] & answered["dev"]

@@ -37,7 +37,7 @@ class Masked(NamedTuple):
         return {"longest": 3}
 
 
-def test_a_batch_is_told_its_places_once() -> None:
+def test_a_batch_receives_its_places_once() -> None:
     batch = Masked(torch.tensor([[7, -100], [-100, 8]]))
     found = placed(batch)
     assert found.places["predicted"].tolist() == [0, 3] and found.places["longest"] == 3

@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, save_linking
-from datamodules.sapbert import SapBERTBatch, SapBERTData, beside_similar, length_groups
+from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
 from datamodules.sapbert import pairs as module
 from datamodules.sapbert.alike import normalised
 from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs
@@ -194,7 +194,7 @@ def test_shards_are_one_list(fake_sapbert: Folders, tmp_path: Path, monkeypatch:
     assert every(Pairs(fake_sapbert.pairs)) == spelled(parts, np.concatenate(parts.shards))
 
 
-def made(fake: Folders, world: int = 1, rank: int = 0, step: int = 0, **settings: object) -> SapBERTData:
+def make_data(fake: Folders, world: int = 1, rank: int = 0, step: int = 0, **settings: object) -> SapBERTData:
     data = SapBERTData(fake.pairs, fake.bert, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
     data.trainer = SimpleNamespace(global_rank=rank, world_size=world, accumulate_grad_batches=1, global_step=step)  # type: ignore[assignment]
     data.setup()
@@ -215,29 +215,29 @@ def names(batches: list[SapBERTBatch]) -> list[tuple[tuple[int, ...], int]]:
 
 
 def test_steps_hold_the_same_however_they_are_shared(fake_sapbert: Folders) -> None:
-    alone = list(made(fake_sapbert).train_dataloader())
-    shared = [list(made(fake_sapbert, 2, rank).train_dataloader()) for rank in range(2)]
+    alone = list(make_data(fake_sapbert).train_dataloader())
+    shared = [list(make_data(fake_sapbert, 2, rank).train_dataloader()) for rank in range(2)]
     assert len(alone) > 10
     for step, whole in enumerate(alone):
         assert names([shared[0][step], shared[1][step]]) == names([whole])
         assert whole.counts.tolist() == [32] and not whole.query.any()
 
 
-def test_a_later_start_gives_the_rest_and_an_epoch_every_pair_once(fake_sapbert: Folders) -> None:
-    data = made(fake_sapbert)
+def test_a_later_start_returns_the_rest_and_an_epoch_every_pair_once(fake_sapbert: Folders) -> None:
+    data = make_data(fake_sapbert)
     first = list(data.train_dataloader())
-    second = list(made(fake_sapbert, step=len(first)).train_dataloader())
-    resumed = list(made(fake_sapbert, step=2).train_dataloader())
+    second = list(make_data(fake_sapbert, step=len(first)).train_dataloader())
+    resumed = list(make_data(fake_sapbert, step=2).train_dataloader())
     assert len(resumed) == len(first) == len(second) > 2
     for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
         assert names([a]) == names([b])
     order = data.order(0)
     assert len(np.unique(order)) == order.size > len(data.pairs) - 16  # type: ignore[arg-type]
-    assert not np.array_equal(order, data.order(1)) and not np.array_equal(order, made(fake_sapbert, seed=1).order(0))
+    assert not np.array_equal(order, data.order(1)) and not np.array_equal(order, make_data(fake_sapbert, seed=1).order(0))
 
 
 def test_groups_change_padding_only(fake_sapbert: Folders) -> None:
-    one, four = (made(fake_sapbert, groups=n) for n in (1, 4))
+    one, four = (make_data(fake_sapbert, groups=n) for n in (1, 4))
     for numbers in one.order(0)[:4]:
         a, b = one.batch(numbers, 0), four.batch(numbers, 0)
         assert names([a]) == names([b]) and len(a.input_ids) == 1 < len(b.input_ids) <= 4
@@ -263,18 +263,18 @@ def test_length_groups_take_the_fewest_tokens(lengths: list[int], most: int) -> 
 
 
 def test_long_names_are_cut(fake_sapbert: Folders) -> None:
-    data = made(fake_sapbert, max_length=4)
+    data = make_data(fake_sapbert, max_length=4)
     assert max(i.shape[1] for i in data.batch(data.order(0)[0], 0).input_ids) == 4
     for ids, _ in names([data.batch(data.order(0)[0], 0)]):
         assert ids[0] == 2 and ids[-1] == 3 and 3 <= len(ids) <= 4
 
 
 def test_validation_searches_held_out_names_among_those_trained_on(fake_sapbert: Folders) -> None:
-    data = made(fake_sapbert, val_names=60, eval_batch_size=16)
+    data = make_data(fake_sapbert, val_names=60, eval_batch_size=16)
     batches = list(data.val_dataloader())
     concept, query = (torch.cat([getattr(b, k) for b in batches]) for k in ("concept", "query"))
     assert query.sum() == 4 and len(query) == 64 and set(concept[query].tolist()) <= set(concept[~query].tolist())
-    assert names(batches) == names(list(made(fake_sapbert, 2, 1, val_names=60, eval_batch_size=9).val_dataloader()))
+    assert names(batches) == names(list(make_data(fake_sapbert, 2, 1, val_names=60, eval_batch_size=9).val_dataloader()))
 
 
 def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -283,11 +283,11 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
     with pytest.raises(InputError, match="another tokenizer"):
         SapBERTData(fake_sapbert.pairs, str(bert.write(tmp_path / "b", ["zebra"]))).setup()
     with pytest.raises(InputError, match="fewer than one batch of 5000"):
-        made(fake_sapbert, batch_size=5000)
+        make_data(fake_sapbert, batch_size=5000)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):
-        made(fake_sapbert, 3).train_dataloader()
+        make_data(fake_sapbert, 3).train_dataloader()
     with pytest.raises(InputError, match="max_length 2, groups 4, together 1: expected 3, 1 and 1"):
-        made(fake_sapbert, max_length=2)
+        make_data(fake_sapbert, max_length=2)
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
     with pytest.raises(InputError, match="no concept has two names"):
@@ -441,7 +441,7 @@ def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_pa
 
 
 def share_of_neighbours(data: SapBERTData) -> float:
-    """How often two pairs that stand side by side are of a concept and one of the concepts nearest to it."""
+    """How often two adjacent pairs are of a concept and one of the concepts nearest to it."""
     assert data.pairs is not None
     near = np.load(data.pairs.folder / "neighbours.npy")
     concept = data.pairs[data.order(0).ravel()][:, 2]
@@ -451,17 +451,17 @@ def share_of_neighbours(data: SapBERTData) -> float:
 def test_a_batch_holds_pairs_of_similar_concepts_together(fake_sapbert: Folders, tmp_path: Path) -> None:
     folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6)
     fake = fake_sapbert._replace(pairs=str(folder))
-    data = made(fake, together=4, batch_size=8)
+    data = make_data(fake, together=4, batch_size=8)
     assert data.pairs is not None and data.pairs.neighbours is not None
     assert sorted(set(data.order(0).ravel())) == sorted(data.order(0).ravel())  # none twice
     assert not np.array_equal(data.order(0), data.order(1))
-    plain = made(fake, batch_size=8)
+    plain = make_data(fake, batch_size=8)
     alone = [np.mean([len(set(plain.pairs[row][:, 2])) for row in d.order(0)]) for d in (plain, data)]  # type: ignore[index]
     assert alone[1] > 7  # neighbours are other concepts, so a batch hardly holds one twice
     beside = [share_of_neighbours(d) for d in (plain, data)]
     assert beside[1] > 2 * beside[0]
     with pytest.raises(InputError, match="together 4 wants pairs with neighbours"):
-        made(fake_sapbert, together=4)
+        make_data(fake_sapbert, together=4)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 99))
@@ -469,7 +469,7 @@ def test_beside_similar_places_every_pair_once(concepts: list[int], together: in
     rng = np.random.default_rng(seed)
     neighbours = np.stack([rng.permutation(np.append(np.delete(np.arange(6), c), -1))[:4] for c in range(6)])
     concept = np.array(concepts)
-    order = beside_similar(np.arange(len(concept)), concept, neighbours, together)
+    order = group_similar(np.arange(len(concept)), concept, neighbours, together)
     slow: list[int] = []
     for place in range(len(concept)):
         if place in slow:

@@ -35,7 +35,7 @@ def sum_of(content: bytes) -> str:
 
 
 class Server:
-    """Serves `files`; knows Range. `cut`: how many bytes of the next answers are sent before the connection ends."""
+    """Serves `files`; supports Range. `cut`: how many bytes of the next answers are sent before the connection ends."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -204,7 +204,7 @@ def test_too_much_is_refused(tmp_path, server, listed, monkeypatch):
     server.files = {"/a": ONE}
     listed.add("a.txt", None, server.url + "/a")
     monkeypatch.setattr(addresses, "LARGEST", 1000)
-    with pytest.raises(InputError, match="gives more than 1,000 bytes"):
+    with pytest.raises(InputError, match="sends more than 1,000 bytes"):
         data.fetch("Set", tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_a_member_of_a_fetched_archive(tmp_path, server, listed):
         data.fetch("Set", tmp_path / "data")
 
 
-def test_without_a_network_the_steps_are_told(tmp_path, listed, monkeypatch):
+def test_without_a_network_the_steps_are_printed(tmp_path, listed, monkeypatch):
     monkeypatch.setattr(addresses, "PAUSE", 0.0)
     listed.add("x/a.txt", ONE, "http://127.0.0.1:9/a")
     with pytest.raises(InputError) as caught:
@@ -351,7 +351,7 @@ def test_two_versions_at_one_path_are_not_chosen_from(tmp_path, listed):
     for name, content in (("1", ONE), ("2", TWO)):
         (tmp_path / name / "x").mkdir(parents=True)
         (tmp_path / name / "x/a.txt").write_bytes(content)
-    with pytest.raises(InputError, match="stands in the mirrors in several versions"):
+    with pytest.raises(InputError, match="is in the mirrors in several versions"):
         data.fetch("Set", tmp_path / "data", [tmp_path / "1", tmp_path / "2"])
 
 
@@ -364,7 +364,7 @@ def test_a_path_matches_whole_names_only(tmp_path, listed):
         data.fetch("Set", tmp_path / "data", [tmp_path / "m"])
 
 
-def test_a_damaged_file_is_replaced_or_told(tmp_path, listed):
+def test_a_damaged_file_is_replaced_or_reported(tmp_path, listed):
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()
     (tmp_path / "m/a").write_bytes(ONE)
@@ -460,7 +460,7 @@ def test_archives_within_archives_and_members_are_limited(tmp_path, listed, caps
     assert capsys.readouterr().err.count("more than 2 files") == 2
 
 
-def test_broken_archives_are_told_and_the_search_continues(tmp_path, listed, capsys):
+def test_broken_archives_are_reported_and_the_search_continues(tmp_path, listed, capsys):
     (tmp_path / "mirror").mkdir()
     whole = tar(tmp_path / "mirror/z.tar.gz", ("x/a.txt", ONE)).read_bytes()
     (tmp_path / "mirror/a.tar.gz").write_bytes(whole[:50])
@@ -541,7 +541,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.data
 @real
-def test_real_mirror_gives_every_task_that_it_holds(tmp_path):
+def test_real_mirror_has_every_task_that_it_holds(tmp_path):
     there = {"cMedQANER", "cMedQQ", "cMedQA:clean", "CMeEE:resplit", "CMeIE:resplit", "KUAKE-QQR", "KUAKE-QTR",
              "NeikeQA", "BC5-chem", "BC5-disease", "NCBI", "BC2GM", "ChemProt", "DDI", "GAD"}  # fmt: skip
 
@@ -567,7 +567,7 @@ def test_a_data_set_by_its_own_name() -> None:
         fetch.dataset_of("nothing")
 
 
-def test_a_mirror_that_changes_while_it_is_copied_is_told(tmp_path, listed):
+def test_a_mirror_that_changes_while_it_is_copied_is_reported(tmp_path, listed):
     """What is copied is checked against what was found: a file that another one has replaced in between is no hit."""
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()

@@ -86,7 +86,7 @@ def test_too_few_negatives_are_dropped_and_counted() -> None:
     assert [s.query for s in made] == ["E21"] and dropped == {"samples with fewer than 19 negatives": 1}
 
 
-def test_an_entity_without_type_takes_its_equivalents() -> None:
+def test_an_entity_without_type_has_its_equivalents() -> None:
     names, kinds = many()
     kinds[1] = "未知"
     assert len(samples(graph(names, kinds, [(0, 1)]))[0]) == 2
@@ -156,7 +156,7 @@ def test_both_sides_named() -> None:
     assert not Pairs([]).named("感冒")
 
 
-def test_drop_takes_out_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
+def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
     names, kinds = many()
     graph(names, kinds, [(0, 1)]).save(tmp_path / "g")
     build(str(tmp_path / "g"), str(tmp_path / "s"))

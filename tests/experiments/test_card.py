@@ -1,4 +1,4 @@
-"""What an export says of itself: a card that Hugging Face's readers take, whose every number is the manifest's."""
+"""What an export says of itself: a card that Hugging Face's readers accept, whose every number is the manifest's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from core.files import digest, read_json, sha256, write_json
-from experiments.card import card, describe, identify, made_of, plain
+from experiments.card import card, data_provenance, describe, identify, plain
 from experiments.tracking import Run
 
 
@@ -62,7 +62,7 @@ def test_a_card_without_licences_or_folders() -> None:
     manifest = {"paper": "x", "data": {}, "scores": {}, "seed": 0, "commit": "c", "mlflow_run": "r", "language": "zh"}
     front = yaml.safe_load(card("a", manifest, {}, ["model.safetensors"], "About.").split("---")[1])
     assert front == {"library_name": "pytorch", "tags": ["biomedical", "kepl", "x"], "language": "zh"}
-    assert made_of({"a": {"b": 1, "c": "nowhere"}}) == {}
+    assert data_provenance({"a": {"b": 1, "c": "nowhere"}}) == {}
     assert plain({"a": {"b": 1, "c": None, "d": "x/y", "e": [1], "f": True}}) == {"a.b": 1, "a.f": True}
 
 

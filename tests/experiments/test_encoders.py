@@ -118,7 +118,7 @@ def test_variants_stems_and_checkpoints_have_folders_of_their_own(runs: Path) ->
         ("./nowhere", "no such folder; choose from: .*minilm, TASK/encoder, a folder or a hub name"),
     ],
 )  # fmt: skip
-def test_a_wrong_name_says_what_there_is_and_no_hub_is_asked(
+def test_a_wrong_name_lists_the_names_and_queries_no_hub(
     runs: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     fine_tuned(runs, "NCBI/minilm/aaaa")

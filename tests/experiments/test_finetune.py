@@ -61,7 +61,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)
-def test_every_config_takes_one_step_and_is_scored(
+def test_every_config_trains_one_step_and_is_scored(
     config: Path, encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -102,7 +102,7 @@ def test_several_processes_are_refused(encoder: str, tmp_path: Path, runs: Path)
     """The epoch is chosen, and the split scored, by one: the others would wait for it without end."""
     task = tasks.write(tmp_path / "t", "ner")
     done = start(encoder, tmp_path / "run", task, "--trainer.devices", "2", "--trainer.strategy", "ddp")
-    assert done.returncode and "2 processes, but fine-tuning takes one device" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode and "2 processes, but fine-tuning uses one device" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(encoder: str, tmp_path: Path, runs: Path) -> None:
@@ -197,6 +197,6 @@ def test_the_scored_split_is_evaluated_once_after_selection(
         extra = ("--trainer.max_epochs", "3", "--model.init_args.lr", "0.003")
         results.append(trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra)))
         assert read.count("score") == 1 and read[-1] == "score"
-        assert read.count("select") == 3  # once an epoch: what the best one gave is kept, not made again
+        assert read.count("select") == 3  # once an epoch: what the best one returned is kept, not made again
         read.clear()
     assert results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]

@@ -117,7 +117,7 @@ BLURB = {"BC2GM": 512, "BC5-chem": 512, "BC5-disease": 512, "JNLPBA": 512, "NCBI
 
 
 def number(config: dict[str, Any], place: str) -> Any:
-    """The value at a place: `model.` and `data.` stand for their arguments."""
+    """The value at a place: `model.` and `data.` mean their arguments."""
     room, _, name = place.rpartition(".")
     part = config[room] if room else config
     return part.get("init_args", part)[name]

@@ -82,7 +82,7 @@ def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
 
 
 def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a config with its whole name; what is told of its origin is none."""
+    """Every setting of a config with its whole name; the note on its origin is none."""
     for key, value in layer.items():
         if isinstance(value, dict) and key != "paper":
             yield from leaves(value, f"{above}{key}.")
@@ -90,7 +90,7 @@ def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield above + key, value
 
 
-def test_no_profile_takes_back_what_a_variant_is() -> None:
+def test_no_profile_undoes_a_variant() -> None:
     """The layers of every training, laid over each other: what an ablation's file sets is still set."""
     ablations = set()
     for paper, profile, variant, _, files in trainings():

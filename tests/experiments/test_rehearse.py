@@ -47,7 +47,7 @@ def tiny(paper: str) -> dict[str, Any]:
 def test_a_rehearsal_runs_every_stage_of_the_profile(
     paper: str, runs: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In its order, on inputs of its own; the table names each; no MODEL= takes the result for a model."""
+    """In its order, on inputs of its own; the table names each; no MODEL= accepts the result as a model."""
     pipeline = tiny(paper)
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: pipeline)
     monkeypatch.setattr(rehearse, "pipeline_of", lambda name: pipeline)

@@ -70,7 +70,7 @@ def test_kebiolms_release_is_what_it_was(fake_kebiolm: kebiolm.Folders, tmp_path
     assert (out / "entities.txt").read_text().split()[:2] == ["C0000000", "C0000001"]
     both = [AutoTokenizer.from_pretrained(folder) for folder in (out, fake_kebiolm.bert)]
     ids = [tokenizer("Seizure in 2 rats.", add_special_tokens=False)["input_ids"] for tokenizer in both]
-    assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2  # [CLS] stands before it
+    assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2  # [CLS] is before it
     manifest = read_json(out / "manifest.json")
     assert manifest["stem"] == "released" and "pytorch_model.bin" in manifest["files"]
     again = read_json(make_export("kebiolm", str(tmp_path / "release"), tmp_path / "again") / "manifest.json")

@@ -232,7 +232,7 @@ def test_a_second_process_is_refused(fake_kebiolm: Folders, tmp_path: Path, runs
     assert done.returncode == 1 and "another process is training here" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_checkpoint_that_is_half_a_file_is_told_of_and_training_begins_again(
+def test_a_checkpoint_that_is_half_a_file_is_reported_and_training_begins_again(
     fake_kebiolm: Folders, tmp_path: Path, runs: Path
 ) -> None:
     (tmp_path / "r" / "checkpoints").mkdir(parents=True)

@@ -84,7 +84,7 @@ def test_one_step_of_every_config(stem: str, fake_embert: Folders, runs: Path, m
     assert loaded.load == "models.encoders.BertEncoder"
 
 
-def test_the_same_seed_gives_the_same_run(
+def test_the_same_seed_has_the_same_run(
     fake_embert: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = (

@@ -51,7 +51,7 @@ def words(paper: str, fake: Folders, *extra: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def several_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fake name stands in another: KnowBERT's entities have the next one as a second candidate."""
+    """No fake name is in another: KnowBERT's entities have the next one as a second candidate."""
 
     def table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> np.ndarray:
         number = np.arange(len(graph.entities))

@@ -111,7 +111,7 @@ def test_two_processes_learn_as_one(fake_genbioel: Folders, tmp_path: Path, runs
 def test_fine_tuning_trains_by_this_papers_recipe_and_scores(
     fake_genbioel: Folders, tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A plain BART takes this paper's recipe, a BERT another's; the export is one of fine-tuning."""
+    """A plain BART uses this paper's recipe, a BERT another's; the export is one of fine-tuning."""
     data = linking.write(tmp_path / "data")
     own = fakes.bart(tmp_path / "own", fake_genbioel.tokenizer)
     arguments = "--data.init_args.batch_size 1"

@@ -158,7 +158,7 @@ def same_gradients(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def alone(fake: Folders, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Losses and gradients of one process that takes the batch as a whole."""
+    """Losses and gradients of one process with the whole batch."""
     folder = tmp_path_factory.mktemp("alone")
     with pytest.MonkeyPatch.context() as patch:
         extra = ("--run_folder", str(folder / "run"), "--model.init_args.dropout", "0")

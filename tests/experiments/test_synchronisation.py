@@ -76,7 +76,7 @@ def count_packed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def fake(config: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The fake inputs of a config's paper."""
     paper = config.split("/")[0]
-    if paper == "knowbert":  # no fake name stands in another, so entities have the next one as a second candidate
+    if paper == "knowbert":  # no fake name is in another, so entities have the next one as a second candidate
 
         def table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> np.ndarray:
             number = np.arange(len(graph.entities))
@@ -174,7 +174,7 @@ def test_steps_on_a_gpu_do_not_wait(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", [c for c in CONFIGS if c.endswith("/pretrain")])
-def test_a_gpu_gives_the_losses_of_a_cpu(config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_has_the_losses_of_a_cpu(config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the precision of bfloat16, in which the GPU computes."""
     settings = {"dropout": 0, "lr": 0}
     cpu, gpu = (fit(monkeypatch, config, fake, device=d, **settings).callback_metrics["train/loss"] for d in ("cpu", "cuda"))

@@ -63,7 +63,7 @@ def test_documents_mention_the_releases_concepts(tmp_path: Path) -> None:
 
 
 def test_a_chinese_graph_stays_whole_when_it_is_refined(tmp_path: Path) -> None:
-    """Its names are names by the rules of kg.refine, it has equivalences, and look-alikes to tell them from."""
+    """Its names are names by the rules of kg.refine, it has equivalences, and look-alikes to distinguish them from."""
     assert synthetic.chinese_graph(tmp_path / "g", 0.01, entities=60_000, triples=600_000).startswith("600 entities, ")
     graph = KnowledgeGraph.load(tmp_path / "g")
     made = refined(graph)

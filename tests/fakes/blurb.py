@@ -13,7 +13,7 @@ FOLDERS = {
     "BC2GM": ("BC2GM-IOB", "GENE"),
     "JNLPBA": ("JNLPBA-IOB", "protein"),
 }
-#: tokens with tags; X stands for the data set's type
+#: tokens with tags; X is the data set's type
 SENTENCES = [
     [("Foozin", "B-X"), ("cures", "O"), ("bar", "B-X"), ("pox", "I-X"), (".", "O")],
     [("Two", "O"), ("qux", "B-X"), ("zyxes", "B-X"), ("failed", "O")],
@@ -51,7 +51,7 @@ ABSTRACTS: list[Row] = [
     ),
     ("12", "Nothing much.", "No names stand here."),
 ]
-#: document, key, type, surface, how many times it stands before
+#: document, key, type, surface, how many times it occurs before
 NAMES = [
     ("11", "T1", "CHEMICAL", "Foozin", 0),
     ("11", "T2", "GENE-Y", "BAR1", 0),

@@ -11,7 +11,7 @@ import numpy as np
 from datamodules import corpus
 from kg.linking.run import link_corpus
 
-PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"  # what stands between names
+PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"  # what is between names
 LENGTH = 47
 
 

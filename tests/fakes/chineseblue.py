@@ -144,7 +144,7 @@ def queries(path: Path, first: str, second: str, rows: list = PAIRS, labels: boo
     return json_list(path, values)
 
 
-def asked(path: Path, rows: list[tuple[str, ...]], header: str = "department,title,ask,answer") -> Path:
+def write_dialogues(path: Path, rows: list[tuple[str, ...]], header: str = "department,title,ask,answer") -> Path:
     """The dialogue table's CSV, every cell quoted, in GB18030."""
     cells = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
     return _write(path, "".join(f"{line}\n" for line in [header, *cells]).encode("gb18030"))
@@ -188,7 +188,7 @@ def write(dataset: str, folder: Path) -> Path:
                 queries(folder / f"KUAKE-QTR/KUAKE-QTR_{split}.json", "query", "title", PAIRS[keep], labels=not test)
     if dataset == "NeikeQA":  # as many questions as experiments/finetune/NeikeQA.yaml asks for, and a few more
         rows = [("内科", f"乙病{i}怎么治", f"得了乙病{i}，要紧吗", f"吃甲药{i}") for i in range(2010)]
-        asked(folder / "NeikeQA/neike_5000-6000.csv", rows)
+        write_dialogues(folder / "NeikeQA/neike_5000-6000.csv", rows)
     if dataset.startswith("CMeIE"):
         schema(folder / "CMeIE/53_schemas.json")
     return folder

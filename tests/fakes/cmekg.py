@@ -1,7 +1,7 @@
 """A small CMeKG in the real format, a pickle of {head: {predicate: [tail, ...]}}: `write(folder, drugs)`.
 
 Drugs with ingredients, indications and running text, diseases with symptoms and departments, herbs and examinations;
-drugs treat diseases that are heads themselves, so the graph is connected. One row has no tail and one stands twice.
+drugs treat diseases that are heads themselves, so the graph is connected. One row has no tail and one occurs twice.
 """
 
 from __future__ import annotations

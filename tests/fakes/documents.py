@@ -157,7 +157,7 @@ def bioc_xml(path: Path, articles: list = ARTICLES) -> Path:
 
 
 def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
-    """BioC JSON as PubTator 3 gives it."""
+    """BioC JSON as PubTator 3 returns it."""
     rows = []
     for name, title, abstract, mentions in articles:
         at = len(title) + 1

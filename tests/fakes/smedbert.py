@@ -31,7 +31,7 @@ class Folders(NamedTuple):
 def write(
     folder: Path, texts: int = 160, size: int = 12, seed: int = 0, layers: int = 3, dropout: float = 0.1
 ) -> Folders:
-    """Sentences about diseases and drugs; a drug treats diseases, a disease is near others, some entities stand alone."""
+    """Sentences about diseases and drugs; a drug treats diseases, a disease is near others, some entities have no triple."""
     rng = np.random.default_rng(seed)
     diseases = [a + b for a in FIRST for b in SECOND]
     names = [*diseases, *DRUGS, "孤独症", "独行"]

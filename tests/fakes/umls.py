@@ -33,7 +33,7 @@ NAMES = [
 ]
 TYPES = ["C0000001 T121 Pharmacologic_Substance", "C0000001 T109 Organic_Chemical", "C0000002 T184 Sign_or_Symptom",
          "C0000003 T184 Sign_or_Symptom", "C0000004 T121 Pharmacologic_Substance"]  # fmt: skip
-# CUI1 REL CUI2 RELA SAB SUPPRESS: the second concept is what stands in RELA to the first
+# CUI1 REL CUI2 RELA SAB SUPPRESS: the second concept has the relation RELA to the first
 RELATIONS = [
     "C0000002 RO C0000001 may_treat MED-RT N",  # aspirin may treat headache
     "C0000001 RO C0000002 may_be_treated_by MED-RT N",

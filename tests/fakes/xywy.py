@@ -9,7 +9,7 @@ from typing import Any
 
 
 def record(disease: str, **changes: Any) -> dict[str, Any]:
-    """A disease with one item in every list; `changes` replace what stands in any part."""
+    """A disease with one item in every list; `changes` replace what is in any part."""
     parts: dict[str, Any] = {
         "gaishu_info": {
             "name": disease, "desc": f"{disease}是一种病。", "medical_insurance": "否", "disease_ratio": "0.5%",

@@ -133,7 +133,7 @@ class Pipeline:
         for step in self.steps:
             shutil.rmtree(self.kept, ignore_errors=True)
             shutil.copytree(self.place, self.kept)
-            found += self.of_stage(step, kills, set(kinds))
+            found += self.run_stage(step, kills, set(kinds))
             self.restored()
             self.needed(step.words)
         return found
@@ -144,7 +144,7 @@ class Pipeline:
             raise RuntimeError(f"{self.paper}: python -m {' '.join(words)}\nfails undisturbed, {ended.code}:\n{ended.said[-3000:]}")
         return ended
 
-    def of_stage(self, step: Step, kills: int, kinds: set[str]) -> list[Trial]:
+    def run_stage(self, step: Step, kills: int, kinds: set[str]) -> list[Trial]:
         words, found = step.words, []
         plain = self.undisturbed(words)
         if "kill" in kinds:
@@ -230,7 +230,7 @@ class Pipeline:
                 shutil.copytree(self.kept, self.place, dirs_exist_ok=True)
                 ended = self.run(words)
                 subprocess.run(["mount", "-o", "remount,size=2g", str(self.place)], check=True)
-                detail = f"full at {share:.2f}: {ended.code} {_told(ended)}"
+                detail = f"full at {share:.2f}: {ended.code} {_error_line(ended)}"
                 trial = self.again(step, "disk", words, plain, detail, _one_error(ended))
             finally:
                 subprocess.run(["umount", "-l", str(self.place)], check=True)
@@ -240,7 +240,8 @@ class Pipeline:
         largest = max(f.stat().st_size for f in self.place.rglob("*") if f.is_file() and f.name != STORE)
         size = int(share * largest)
         ended = self.run(words, first=lambda process: resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size)))
-        return self.again(step, "disk", words, plain, f"files of {size} bytes: {ended.code} {_told(ended)}", _one_error(ended))
+        detail = f"files of {size} bytes: {ended.code} {_error_line(ended)}"
+        return self.again(step, "disk", words, plain, detail, _one_error(ended))
 
     def server_away(self, step: Step, words: list[str], plain: Left) -> Trial:
         """The tracking server is killed at a random moment and comes back when the stage has ended; `kepl sync` delivers."""
@@ -257,7 +258,7 @@ class Pipeline:
         return Trial(self.paper, step.title, "server", survived, differs, f"killed at {moment:.2f} s {said}".strip())
 
 
-def _told(ended: Ended) -> str:
+def _error_line(ended: Ended) -> str:
     lines = [line for line in ended.said.splitlines() if line.startswith("error:")]
     return lines[-1] if lines else ended.said[-300:]
 

@@ -28,7 +28,7 @@ def _leaves(value: Any, above: str) -> Iterator[tuple[str, Any]]:
         yield above, value
 
 
-def _asked(store: Path, query: str) -> list[Any]:
+def _query_rows(store: Path, query: str) -> list[Any]:
     """The rows of a query to MLflow's store; none where there is no store."""
     if not store.is_file():
         return []
@@ -39,13 +39,13 @@ def _asked(store: Path, query: str) -> list[Any]:
 def names_of_runs(store: Path) -> dict[str, str]:
     """{id: "<experiment>/<run>"} of the runs in MLflow's store."""
     joined = "runs r join experiments e on e.experiment_id = r.experiment_id"
-    return dict(_asked(store, f"select r.run_uuid, e.name || '/' || r.name from {joined}"))
+    return dict(_query_rows(store, f"select r.run_uuid, e.name || '/' || r.name from {joined}"))
 
 
 def metrics(store: Path) -> dict[str, Any]:
     """{"store: <metric> at <step>": value} of every run in MLflow's store, and how often each was written."""
     joined = "metrics m join runs r on r.run_uuid = m.run_uuid join experiments e on e.experiment_id = r.experiment_id"
-    rows = _asked(store, f"select e.name, m.key, m.step, m.value from {joined} order by 1, 2, 3, 4")
+    rows = _query_rows(store, f"select e.name, m.key, m.step, m.value from {joined} order by 1, 2, 3, 4")
     found: dict[str, Any] = {}
     for experiment, key, step, value in rows:
         name, repeat = f"store: {experiment}: {key} at {step}", 0
@@ -56,7 +56,7 @@ def metrics(store: Path) -> dict[str, Any]:
 
 
 def outcome(place: Path) -> dict[str, Any]:
-    """{name: content} of all that stands in `place`: a digest of a file, each value of a JSON file, each line of a page."""
+    """{name: content} of all that is in `place`: a digest of a file, each value of a JSON file, each line of a page."""
     found: dict[str, Any] = metrics(place / STORE)
     runs = names_of_runs(place / STORE)
     for file in sorted(p for p in place.rglob("*") if p.is_file()):

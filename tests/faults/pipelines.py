@@ -37,7 +37,7 @@ class Step:
 
     @property
     def divisible(self) -> bool:
-        """Whether several processes may share it: fine-tuning on a task takes one."""
+        """Whether several processes may share it: fine-tuning on a task uses one."""
         return self.words[0] == "experiments.run"
 
     @property

@@ -365,7 +365,7 @@ READERS: dict[str, Reader] = {
         no_rows(lambda path: chineseblue.queries(path, "query1", "query2"), "a.json"),
     ),
     "questions": Reader(
-        written("a.csv", fake_chinese.asked, [("内科", "发热", "两天", "多喝水"), ("外科", "头痛", "一天", "休息")]),
+        written("a.csv", fake_chinese.write_dialogues, [("内科", "发热", "两天", "多喝水"), ("外科", "头痛", "一天", "休息")]),
         no_rows(ranking.questions, "a.csv"),
     ),
     "biosyn dictionary": Reader(_biosyn, no_rows(lambda folder: linking.biosyn_dictionary(folder, "test_dictionary.txt"))),

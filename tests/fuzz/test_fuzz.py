@@ -1,4 +1,4 @@
-"""The fuzzer itself: the same seed makes the same inputs, every reader is read, and a crash is told."""
+"""The fuzzer itself: the same seed makes the same inputs, every reader is read, and a crash is reported."""
 
 from __future__ import annotations
 

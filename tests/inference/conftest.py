@@ -60,7 +60,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def of(name: str) -> Trained:
+    def train_or_load(name: str) -> Trained:
         place = shared / "trained" / name
         place.mkdir(parents=True, exist_ok=True)
         with open(place / "lock", "w") as lock:
@@ -72,4 +72,4 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
                 write_json(place / "scores.json", fine_tune(place, source, task, *HEADS[name]).scores)
         return Trained(place / "moved", place / "task", read_json(place / "scores.json"), place / "bert")
 
-    return of
+    return train_or_load

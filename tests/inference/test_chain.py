@@ -54,7 +54,7 @@ def test_a_chain_is_taken_apart() -> None:
 
 
 def test_a_composite_mention_is_linked_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parts stand at the place of the whole; a mention that is a name, and what a dictionary finds, is not split."""
+    """Both parts are at the place of the whole; a mention that is a name, and what a dictionary finds, is not split."""
     names = [("D1", "breast cancer", "exact", "en"), ("D2", "ovarian cancer", "exact", "en")]
     folder = str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
     text = "Breast and ovarian cancer; ovarian cancer"

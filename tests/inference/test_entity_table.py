@@ -1,4 +1,4 @@
-"""KeBioLM as a linker: the nearest entities by brute force, the concepts that they stand for, windows around mentions."""
+"""KeBioLM as a linker: the nearest entities by brute force, the concepts that they represent, windows around mentions."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_inputs_are_cut_around_the_mention_and_never_lose_it(model: KeBioLMEncod
     assert tokens(ids[start:end]) == ["[UNK]"]
 
 
-def test_an_entity_stands_for_the_concept_of_its_id_or_else_of_its_names(
+def test_an_entity_represents_the_concept_of_its_id_or_else_of_its_names(
     model: KeBioLMEncoder, fake_kebiolm: Folders, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [("E1", "kidney failing"), ("D2", "heart lesion"), ("D3", "Heart Lesion"), ("D9", "unknown")]

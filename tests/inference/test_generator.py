@@ -15,7 +15,7 @@ from benchmarks.linking.evaluate import BASELINES, with_one_name
 from benchmarks.results import stored
 from core.files import InputError
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.mentions import standing
+from datamodules.genbioel.mentions import representative_names
 from datamodules.genbioel.names import name_set
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
@@ -123,7 +123,7 @@ def test_one_name_a_concept() -> None:
     many = Dictionary([f"C{i}" for i in range(60) for _ in range(3)], [f"{n} {i}" for i in range(60) for n in "abc"])
     for rule in ("shortest", "sample"):  # what a fine-tuning with the same target is trained to write
         names = name_set(many)
-        wanted = {names.concepts[i]: names.names[n] for i, n in enumerate(standing(names, rule))}
+        wanted = {names.concepts[i]: names.names[n] for i, n in enumerate(representative_names(names, rule))}
         one = with_one_name(many, rule)
         assert dict(zip(one.ids, one.names, strict=True)) == wanted
     assert len({name[0] for name in with_one_name(many, "sample").names}) == 3  # drawn, not the first of each

@@ -125,7 +125,7 @@ def test_a_record_without_its_line_end_is_linked_again(pipeline: Pipeline, texts
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_a_part_that_was_damaged_is_told(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
+def test_a_part_that_was_damaged_is_reported(pipeline: Pipeline, texts: Path, tmp_path: Path, small_parts: None) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
         run(Stops(pipeline, 2, KeyboardInterrupt), texts, out)

@@ -204,7 +204,7 @@ def test_relations_between_mentions(trained: Callable[[str], Trained]) -> None:
 
 
 def test_which_pairs_of_a_text_are_classified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of one sentence and the task's types, overlapping ones where a marker stands for both; no negative class."""
+    """Those of one sentence and the task's types, overlapping ones where a marker means both; no negative class."""
     model = object.__new__(RelationModel)
     model.language, model.negative = "en", "none"
     asked: list[list[str]] = []
@@ -247,7 +247,7 @@ def test_pairs_and_answers(trained: Callable[[str], Trained]) -> None:
     alone = [model.predict([pair])[0] for pair in pairs]
     assert [p.label for p in both] == [p.label for p in alone]
     assert np.allclose([p.score for p in both], [p.score for p in alone], atol=1e-5)
-    ranker = load(trained("ranking").folder)  # a run's folder stands for its export
+    ranker = load(trained("ranking").folder)  # a run's folder means its export
     assert isinstance(ranker, Ranker)
     answers = ["gout 1", "acne 0", "mumps 2"]
     ranked = ranker.rank("what of acne", answers)

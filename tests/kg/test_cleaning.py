@@ -14,7 +14,7 @@ from kg import cleaning
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
 
 
-def kept(texts, **options):
+def keep_segments(texts, **options):
     counts = Counter()
     return list(cleaning.segments([(f"d{i}", text) for i, text in enumerate(texts)], counts, **(ALL | options))), counts
 
@@ -105,7 +105,7 @@ def test_script(text, share, answer):
 @pytest.mark.parametrize("wrong", [{"shortest": 0}, {"shortest": 30, "longest": 20}, {"chinese": 1.1}])
 def test_bad_settings(wrong):
     with pytest.raises(InputError, match="expected 1 <= shortest <= longest"):
-        kept(["病"], **wrong)
+        keep_segments(["病"], **wrong)
 
 
 def put(folder, encoding="gb18030"):

@@ -77,7 +77,7 @@ def test_fake(tmp_path):
     assert graph.manifest["version"] == "not stated"
 
 
-def test_reading_twice_gives_the_same(tmp_path):
+def test_reading_twice_returns_the_same(tmp_path):
     file = fake.write(tmp_path)
     one, two = cmekg.read(file), cmekg.read(file)
     assert one.entities.equals(two.entities) and one.triples.equals(two.triples) and one.names.equals(two.names)

@@ -15,7 +15,7 @@ WORDS = st.lists(st.integers(0, 5), max_size=30)
 
 
 def built(sequences: list[list[int]]) -> Forms:
-    """The tree of `sequences`, each of which stands for the place of its first equal."""
+    """The tree of `sequences`, each of which has the place of its first equal."""
     words = np.array([word for own in sequences for word in own], np.int32)
     made, ends = Forms.build(words, np.array([len(own) for own in sequences], np.int64))
     assert [end >= 0 for end in ends] == [bool(own) for own in sequences]
@@ -43,7 +43,7 @@ def test_the_longest_at_every_place_is_found(sequences: list[list[int]], words: 
 
 
 def test_full_buckets_lead_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where hardly a slot is free, most keys lie in another bucket than their own."""
+    """Where hardly a slot is free, most keys are in another bucket than their own."""
     monkeypatch.setattr(forms, "FILLED", 0.99)
     numbers = (np.random.default_rng(0).choice(10**6, 399, replace=False) + 2).tolist()
     made = built([[1, number] for number in numbers])
@@ -56,7 +56,7 @@ def test_full_buckets_lead_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.value.tolist() == list(range(399))
 
 
-def test_a_name_takes_little_memory() -> None:
+def test_a_name_needs_little_memory() -> None:
     random = np.random.default_rng(0)
     lengths = random.integers(1, 6, 50_000)
     made, ends = Forms.build(random.integers(1, 20_000, lengths.sum()).astype(np.int32), lengths)

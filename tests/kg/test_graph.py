@@ -66,7 +66,7 @@ def test_save_replaces_an_older_graph(tmp_path):
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}}, "id 'b' stands there more"),
+    ({"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}}, "id 'b' occurs more"),
     ({"names": {"id": ["a", "z"], "name": ["A", "Z"], "kind": ["x"] * 2, "language": ["en"] * 2, "source": ["x"] * 2}},
      "names: row 1: unknown entity id 'z' in id"),
     ({"definitions": {"id": ["z"], "text": ["x"]}}, "definitions: row 0: unknown entity id 'z'"),
@@ -292,5 +292,5 @@ def test_a_bad_parquet_file_with_a_right_checksum_is_one_error(tmp_path, content
 @given(st.lists(st.text("ab病\u00e9 :", min_size=1, max_size=6), unique=True), st.lists(st.text("ab病\u00e9 :", max_size=9)))
 def test_numbers_are_those_of_a_dictionary(ids, asked):
     known = {one: place for place, one in enumerate(ids)}
-    found = Numbers(pa.array(ids, pa.string())).of([*asked, *ids])
+    found = Numbers(pa.array(ids, pa.string())).positions([*asked, *ids])
     assert found.dtype == np.int64 and found.tolist() == [known.get(one, -1) for one in [*asked, *ids]]

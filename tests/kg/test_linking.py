@@ -31,7 +31,7 @@ def linker(*names: tuple[str, str, str], degree: dict[str, int] | None = None, *
     return DictionaryLinker(rows, pa.array(ids, pa.string()), triples, **options)
 
 
-def found(link: DictionaryLinker, text: str) -> list[tuple[str, str]]:
+def linked_names(link: DictionaryLinker, text: str) -> list[tuple[str, str]]:
     mentions = link.link(text)
     assert all(a.end <= b.start for a, b in itertools.pairwise(mentions))
     return [(text[m.start : m.end], m.entity) for m in mentions]
@@ -122,7 +122,7 @@ def test_equals_slow_linker(rows, text, degree):
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
     reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
     assert reference.link(text) == ours.link(text)
-    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever stands beside
+    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever is beside
     with pytest.MonkeyPatch.context() as patch:
         for few in (0, 10_000):
             patch.setattr(forms, "FEW", few)
@@ -136,7 +136,7 @@ def test_equals_slow_linker(rows, text, degree):
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
-def test_words_stand_where_they_begin(text):
+def test_words_are_where_they_begin(text):
     starts, lower = word_starts(text), folded(text)
     assert len(lower) == len(text) and len(starts) == len(words(text))
     assert all(lower[s : s + len(w)] == w for s, w in zip(starts, words(text), strict=True))
@@ -156,19 +156,19 @@ def test_longest_adjacent_overlapping():
         ("4", "diabetes", "preferred"),
         ("5", "2", "preferred"),
     )
-    assert found(link, "Type 2 diabetes mellitus") == [("Type 2 diabetes", "1"), ("mellitus", "3")]
-    assert found(link, "diabetes diabetes  mellitus,diabetes") == [
+    assert linked_names(link, "Type 2 diabetes mellitus") == [("Type 2 diabetes", "1"), ("mellitus", "3")]
+    assert linked_names(link, "diabetes diabetes  mellitus,diabetes") == [
         ("diabetes", "4"),
         ("diabetes  mellitus", "2"),
         ("diabetes", "4"),
     ]
-    assert found(link, "prediabetes diabetess type 2") == []
+    assert linked_names(link, "prediabetes diabetess type 2") == []
 
 
 def test_case_rules():
     names = ["CAT", "BRCA12", "FEVERISH", "p53", "ALL", "was", "IL-6", "7"]
     link = linker(*((str(i), name, "preferred") for i, name in enumerate(names, 1)))
-    assert found(link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7") == [
+    assert linked_names(link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7") == [
         ("CAT", "1"),
         ("BRCA12", "2"),
         ("feverish", "3"),
@@ -180,24 +180,24 @@ def test_case_rules():
 
 def test_rejected_case_leaves_the_next_name():
     link = linker(("1", "RA", "preferred"), ("2", "ra factor", "preferred"), ("3", "factor", "preferred"))
-    assert found(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA", "1")]
+    assert linked_names(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA", "1")]
 
 
 def test_ambiguity_kind_then_case_then_degree_then_id():
     same = [("3", "Cold", "preferred"), ("2", "cold", "preferred"), ("1", "COLDS", "broad"), ("0", "cold", "synonym")]
-    assert found(linker(*same), "cold Cold COLD") == [("cold", "2"), ("Cold", "3"), ("COLD", "2")]
-    assert found(linker(*same, degree={"3": 5}), "COLD cold") == [("COLD", "3"), ("cold", "2")]
-    assert found(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [("flu bug", "a")]
+    assert linked_names(linker(*same), "cold Cold COLD") == [("cold", "2"), ("Cold", "3"), ("COLD", "2")]
+    assert linked_names(linker(*same, degree={"3": 5}), "COLD cold") == [("COLD", "3"), ("cold", "2")]
+    assert linked_names(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [("flu bug", "a")]
 
 
 def test_chinese_names_without_spaces():
     link = linker(("1", "糖尿病", "preferred"), ("2", "2型糖尿病", "preferred"), ("3", "肾病", "preferred"))
-    assert found(link, "患者有2型糖尿病和糖尿病肾病。") == [("2型糖尿病", "2"), ("糖尿病", "1"), ("肾病", "3")]
+    assert linked_names(link, "患者有2型糖尿病和糖尿病肾病。") == [("2型糖尿病", "2"), ("糖尿病", "1"), ("肾病", "3")]
 
 
 def test_from_graph_uses_degree_and_rejects_unusable_names():
     rows = [("b", "cold sore", "preferred"), ("a", "cold sore", "preferred")]
-    assert found(DictionaryLinker.from_graph(graph(rows, [("b", "is_a", "b")])), "cold sore") == [("cold sore", "b")]
+    assert linked_names(DictionaryLinker.from_graph(graph(rows, [("b", "is_a", "b")])), "cold sore") == [("cold sore", "b")]
     with pytest.raises(InputError, match="none of them can be matched"):
         DictionaryLinker.from_graph(graph([("a", "7", "preferred")]))
     with pytest.raises(InputError, match="row 1: unknown entity id 'z'"):
@@ -237,20 +237,20 @@ def test_defined_abbreviation_means_its_long_form():
         ("C12", "X-linked severe combined immunodeficiency", "preferred"),
     )
     text = "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
-    assert found(link, text) == [
+    assert linked_names(link, text) == [
         ("SCID", "C09"),
         ("Severe combined immunodeficiency", "C10"),
         ("SCID", "C10"),
         ("SCID", "C10"),
         ("SCID mouse", "C11"),
     ]
-    # A mention that covers the long form counts, and a short form no name knows is linked too.
-    assert found(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
+    # A mention that covers the long form counts, and a short form that is in no name is linked too.
+    assert linked_names(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
     # The long form has no entity: the short form has none either, whatever the dictionary says.
-    assert found(link, "seizure; small cat in distress (SCID) SCID") == [("seizure", "C01")]
+    assert linked_names(link, "seizure; small cat in distress (SCID) SCID") == [("seizure", "C01")]
     # A second definition takes over from its place.
     again = "diabetes mellitus (DM) DM and type 2 diabetes mellitus (DM) DM"
-    assert [e for s, e in found(link, again) if s == "DM"] == ["C02", "C02", "C03", "C03"]
+    assert [e for s, e in linked_names(link, again) if s == "DM"] == ["C02", "C02", "C03", "C03"]
 
 
 def test_abbreviation_cuts_shorter_matches():
@@ -260,7 +260,7 @@ def test_abbreviation_cuts_shorter_matches():
         ("3", "zeta factor", "preferred"),
         ("4", "HR zeta factor", "preferred"),
     )
-    assert found(link, "heart rate (HR). rate HR, HR zeta factor") == [
+    assert linked_names(link, "heart rate (HR). rate HR, HR zeta factor") == [
         ("heart rate", "1"),
         ("HR", "1"),
         ("rate HR", "2"),

@@ -46,7 +46,7 @@ def test_longest_matches_against_the_definition(names, text):
 
 
 def test_a_refined_graph_links_each_name_to_its_own_entity():
-    """An alias that is an entity is linked to itself, whatever names the source gave to its equivalent."""
+    """An alias that is an entity is linked to itself, whatever names its equivalent has in the source."""
     given_names = [
         ("癫痫", "羊癫疯", "synonym", "zh"),
         ("羊癫疯", "癫痫", "synonym", "zh"),

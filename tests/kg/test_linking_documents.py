@@ -25,7 +25,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_gives_the_same_articles(tmp_path, name, ending):
+def test_every_format_has_the_same_articles(tmp_path, name, ending):
     path = WRITERS[name](tmp_path / (name + ending))
     read = list(documents([path]))
     texts = [f"{title}\n{abstract}" for _, title, abstract, _ in fakes.ARTICLES]

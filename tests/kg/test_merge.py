@@ -47,7 +47,7 @@ def test_by_alias():
     whole = merge.merged([("one", one), ("two", two)])
     assert whole.ids.to_pylist() == ["癫痫", "感冒"]
     assert ("感冒", "伤风感冒", "synonym", "zh", "fake") in rows(whole, "names")
-    # the alias stands once, although both have it
+    # the alias occurs once, although both have it
     assert [row[:2] for row in rows(whole, "names")].count(("感冒", "伤风")) == 1
 
 

@@ -82,7 +82,7 @@ def test_table(tmp_path: Path) -> None:
     [
         ("a.tsv", "D1\tA\n", "a.tsv:1: expected id, label, synonyms"),
         ("a.tsv", "D1\tA\t\nD2\t \tB\n", "a.tsv:2: expected an id and a label"),
-        ("a.tsv", "D1\tA\t\nD1\tB\t\n", "the id D1 stands twice"),
+        ("a.tsv", "D1\tA\t\nD1\tB\t\n", "the id D1 occurs twice"),
         ("a.tsv", "", "no MeSH records"),
         ("a.xml", DESCRIPTORS[:900], "a.xml:"),
         (

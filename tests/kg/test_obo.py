@@ -110,7 +110,7 @@ def test_broken_json(tmp_path):
         (lambda g: g["nodes"][2].pop("id"), r"graphs\[0\]\.nodes\[2\]: the key 'id'"),
         (lambda g: g["nodes"][2].update(meta=[]), r"node .*X_0000003: expected dict under 'meta', got list"),
         (lambda g: g["nodes"][1]["meta"]["synonyms"][0].update(pred="hasOddSynonym"), "X_0000002: expected has.*Odd"),
-        (lambda g: g["nodes"].append(g["nodes"][0]), "X_0000001: the id stands twice"),
+        (lambda g: g["nodes"].append(g["nodes"][0]), "X_0000001: the id occurs twice"),
         (lambda g: g["edges"][3].pop("obj"), r"graphs\[0\]\.edges\[3\]: the key 'obj'"),
     ]:  # fmt: skip
         value = fake.graphs()

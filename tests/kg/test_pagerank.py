@@ -291,7 +291,7 @@ def test_a_table_of_another_graph_or_a_changed_file_is_refused(tmp_path: Path) -
         ("e1 3\n", ":1: expected 'id<TAB>count'"),
         ("e1\t3\ne2\t-1\n", ":2: expected 'id<TAB>count', a whole number"),
         ("x\t3\n", ":1: unknown entity id 'x'"),
-        ("e1\t3\ne1\t0\n", ":2: id 'e1' stands there twice"),
+        ("e1\t3\ne1\t0\n", ":2: id 'e1' occurs twice"),
     ],
 )
 def test_broken_counts(tmp_path: Path, text: str, message: str) -> None:

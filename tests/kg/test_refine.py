@@ -14,7 +14,7 @@ from tests.fakes import graphs
 SIDE = "with a side that is no entity: "
 
 
-def kept(graph, part="triples"):
+def part_rows(graph, part="triples"):
     return [tuple(row.values()) for row in getattr(graph, part).to_pylist()]
 
 
@@ -103,7 +103,7 @@ def test_every_rule_counts_what_it_drops():
     )  # fmt: skip
     done = refine.refined(graph)
     report = done.manifest["refined"]
-    assert kept(done) == [("药", "治", "病甲"), ("药", "治", "病乙"), ("丸", "治", "病甲"), ("丸", "治", "病乙"),
+    assert part_rows(done) == [("药", "治", "病甲"), ("药", "治", "病乙"), ("丸", "治", "病甲"), ("丸", "治", "病乙"),
                           ("病甲", "有", "痛"), ("病乙", "有", "痛"), ("药", "致", "痛"), ("丸", "致", "病甲"),
                           ("病甲", "致", "痛")]  # fmt: skip
     assert report["triples"] == {
@@ -116,7 +116,7 @@ def test_every_rule_counts_what_it_drops():
         }}  # fmt: skip
     assert report["triples"]["given"] == report["triples"]["kept"] + sum(report["triples"]["dropped"].values())
     assert report["relations"] == {"given": 11, "free text": ["因"], "seen too rarely": ["见"]}
-    assert kept(done, "equivalences") == [("药", "商品名", "丸")]
+    assert part_rows(done, "equivalences") == [("药", "商品名", "丸")]
     assert done.ids.to_pylist() == ["药", "丸", "病甲", "病乙", "痛"]
     assert report["entities"]["dropped"] == {
         "no entity: value": 1, "no entity: script": 1, "no entity: list": 1, "no entity: dose": 1,
@@ -130,11 +130,11 @@ def test_settings_keep_what_rules_drop():
             ("病", "见", "热"), ("药", "因", "文本")]  # fmt: skip
     graph = graphs.graph(dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], ""), rows)
     assert (
-        kept(refine.refined(graph, without=(), least=1, loose=1, foreign=True)) == rows[:4]
+        part_rows(refine.refined(graph, without=(), least=1, loose=1, foreign=True)) == rows[:4]
     )  # the rest: untyped, once
     typed = graphs.graph(dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], "x"), rows)
-    assert kept(refine.refined(typed, without=(), least=1, foreign=True)) == rows
-    assert kept(refine.refined(typed, without=("见", "因"), foreign=True)) == [*rows[:5]]
+    assert part_rows(refine.refined(typed, without=(), least=1, foreign=True)) == rows
+    assert part_rows(refine.refined(typed, without=("见", "因"), foreign=True)) == [*rows[:5]]
 
 
 def test_equivalences_are_undirected_and_apart():
@@ -146,13 +146,13 @@ def test_equivalences_are_undirected_and_apart():
     ])  # fmt: skip
     graph.equivalences = table("equivalences", {"head": ["恙"], "relation": ["same"], "tail": ["疾"]})
     done = refine.refined(graph)
-    assert kept(done, "equivalences") == [("疾", "same", "恙"), ("病", "别称", "疾"), ("病", "别称", "恙")]
+    assert part_rows(done, "equivalences") == [("疾", "same", "恙"), ("病", "别称", "疾"), ("病", "别称", "恙")]
     report = done.manifest["refined"]
     assert report["equivalences"] == {"given": 6, "kept": 3, "dropped": {
         "that stand there twice, in either direction": 1, SIDE + "script": 1, SIDE + "list": 1}}  # fmt: skip
     assert report["triples"]["dropped"]["between the two sides of an equivalence"] == 2
-    assert not {frozenset((h, t)) for h, _, t in kept(done)} & {
-        frozenset((h, t)) for h, _, t in kept(done, "equivalences")
+    assert not {frozenset((h, t)) for h, _, t in part_rows(done)} & {
+        frozenset((h, t)) for h, _, t in part_rows(done, "equivalences")
     }
     foreign = refine.refined(graph, foreign=True)  # they stay Chinese
     assert foreign.manifest["refined"]["equivalences"] == report["equivalences"]
@@ -176,17 +176,17 @@ def test_no_name_of_an_equivalent_stays():
 
 
 def test_names_that_differ_in_blanks_are_no_pair():
-    """kg.linking finds either where the other stands."""
+    """kg.linking finds either where the other is."""
     graph = graphs.graph(dict.fromkeys(["维生素 AD", "维生素ad", "鱼肝油", "药"], "drug"), [
         ("维生素 AD", "别称", "维生素ad"), ("维生素 AD", "别称", "鱼肝油"), ("药", "比", "维生素ad"), ("药", "比", "鱼肝油")],
         [("鱼肝油", "维生素 ad", "synonym", "zh")])  # fmt: skip
     done = refine.refined(graph)
-    assert kept(done, "equivalences") == [("维生素 AD", "别称", "鱼肝油")]
+    assert part_rows(done, "equivalences") == [("维生素 AD", "别称", "鱼肝油")]
     assert done.manifest["refined"]["equivalences"]["dropped"] == {"of a name with itself, as linking compares them": 1}
     assert done.manifest["refined"]["names"]["dropped"] == {"that an equivalent entity has for its own": 1}
 
 
-def test_types_in_the_order_they_are_asked():
+def test_types_in_the_order_of_their_sources():
     rows = [("药甲", "治", "病甲"), ("药乙", "治", "病乙"), ("药丙", "治", "病丙"), ("药甲", "涉", "痛"),
             ("药乙", "涉", "痛"), ("药甲", "涉", "咳"), ("药乙", "涉", "咳"), ("病甲", "别称", "病丁"), ("药甲", "涉", "谜"),
             ("药乙", "涉", "谜")]  # fmt: skip
@@ -204,7 +204,7 @@ def test_types_in_the_order_they_are_asked():
     assert alone.manifest["refined"]["types"]["equivalents"] == 1 and types(alone)["病丁"] == "disease"
 
 
-def test_a_name_of_two_entities_gives_no_type():
+def test_a_name_of_two_entities_decides_no_type():
     graph = graphs.graph({"甲": "a", "乙": "b"}, [], [("甲", "丙", "synonym", "zh"), ("乙", "丙", "synonym", "zh")])
     assert refine.types_by_name(graph) == {"甲": "a", "乙": "b"}
 
@@ -212,7 +212,7 @@ def test_a_name_of_two_entities_gives_no_type():
 def test_definitions_follow_their_entities():
     graph = graphs.graph({"药": "drug", "病": "disease", "岛": "disease"}, [("药", "治", "病"), ("药", "防", "病")])
     graph.definitions = table("definitions", {"id": ["岛", "病"], "text": ["甲", "乙"]})
-    assert kept(refine.refined(graph, least=1), "definitions") == [("病", "乙")]
+    assert part_rows(refine.refined(graph, least=1), "definitions") == [("病", "乙")]
 
 
 def test_bad_settings_and_nothing_left():
@@ -259,7 +259,7 @@ def test_the_command(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_real_cmekg():
-    """What PyCMeKG 0.2.5 becomes; docs/chinese-graph.md tells it."""
+    """What PyCMeKG 0.2.5 becomes; see docs/chinese-graph.md."""
     graph = refine.refined(cmekg.read())
     report = graph.manifest["refined"]
     assert (
@@ -269,6 +269,6 @@ def test_real_cmekg():
     assert report["entities"]["given"] == 170214
     assert report["entities"]["given"] == report["entities"]["kept"] + sum(report["entities"]["dropped"].values())
     assert report["types"]["未知"] < 0.05 * len(graph.entities)
-    pairs = {frozenset((h, t)) for h, _, t in kept(graph, "equivalences")}
-    assert len(pairs) == len(graph.equivalences) and not pairs & {frozenset((h, t)) for h, _, t in kept(graph)}
+    pairs = {frozenset((h, t)) for h, _, t in part_rows(graph, "equivalences")}
+    assert len(pairs) == len(graph.equivalences) and not pairs & {frozenset((h, t)) for h, _, t in part_rows(graph)}
     assert frozenset(("癫痫病", "羊癫风")) in pairs

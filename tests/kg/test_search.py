@@ -1,4 +1,4 @@
-"""Search: exact backends agree, ties by row, an index knows what made it."""
+"""Search: exact backends agree, ties by row, an index records what made it."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ from kg.segment.phrases import (
 from kg.segment.score import boundaries, read_reviewed, score
 from kg.segment.segmenter import (
     Segmenter,
+    format_explanation,
     is_ideograph,
     joined,
     plain_jieba,
     read_dictionary,
-    told,
     too_many_singles,
     units,
 )
@@ -141,7 +141,7 @@ def test_hand_worked_features():
 
 
 def corpus(seed=0, size=400):
-    """Documents in which WORDS stand as wholes among random characters."""
+    """Documents in which WORDS are wholes among random characters."""
     generator = np.random.default_rng(seed)
     filler = list("的一是在不了有和人这中大为上个国")
     texts = []
@@ -244,7 +244,7 @@ def test_best_segmentation_against_all(weights, name, whole):
 
 
 def test_phrase_weights():
-    model = PhraseModel.of([("糖尿病", 50, 0.8), ("无", 3, 0.0)], 1000)
+    model = PhraseModel.from_counts([("糖尿病", 50, 0.8), ("无", 3, 0.0)], 1000)
     assert model.weights == {"糖尿病": pytest.approx(math.log(0.04))} and model.other == pytest.approx(-math.log(1000))
     assert model.pieces(["２", "型", "糖", "尿", "病"]) == ["２", "型", "糖尿病"] and model.pieces([]) == []
 
@@ -310,7 +310,7 @@ def test_broken_cut_points(tmp_path, text, message):
 def segmenter():
     phrases = [("头孢克肟", 40, 0.9), ("氨酚黄那敏", 40, 0.9)]
     words = [("糖尿病", None), ("视网膜", None), ("支气管", 500)]
-    return Segmenter(words, read_cut_points(REVIEWED), PhraseModel.of(phrases, 10_000))
+    return Segmenter(words, read_cut_points(REVIEWED), PhraseModel.from_counts(phrases, 10_000))
 
 
 @pytest.mark.parametrize(("name", "wanted"), [
@@ -343,8 +343,8 @@ def test_steps(segmenter):
     found = segmenter.explain("头孢克肟酯")  # Jieba has nothing but characters for it
     assert found.how == "phrases" and found.pieces == ["头孢克肟", "酯"] and too_many_singles(found.words, 5)
     assert segmenter.explain("鼗鼙鼛鼜").pieces == ["鼗鼙鼛鼜"] and segmenter.explain("鼗鼙鼛鼜").how == "whole"
-    assert "too many single characters; the phrases: 头孢克肟|酯" in told(segmenter.explain("头孢克肟酯"))
-    assert "cut points: 慢性|支气管炎" in told(segmenter.explain("慢性支气管炎"))
+    assert "too many single characters; the phrases: 头孢克肟|酯" in format_explanation(segmenter.explain("头孢克肟酯"))
+    assert "cut points: 慢性|支气管炎" in format_explanation(segmenter.explain("慢性支气管炎"))
 
 
 @pytest.mark.parametrize("name", ["肺", "糖尿病", "aspirin tablets", "123", "Ⅱ", "ＡＢＣＤ", "糖 尿 病"])

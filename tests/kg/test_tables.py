@@ -115,7 +115,7 @@ def test_encoding(tmp_path):
 @pytest.mark.parametrize(("files", "message"), [
     ({"names.csv": "id,name\nE1,a\nE7,b\n"}, r"names\.csv:3: unknown entity id 'E7'"),
     ({"definitions.csv": 'id,text\nE1,"two\nlines"\nE7,b\n'}, r"definitions\.csv:4: unknown entity id 'E7'"),
-    ({"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"}, r"entities\.csv:4: entity id 'E1' stands there twice"),
+    ({"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"}, r"entities\.csv:4: entity id 'E1' occurs twice"),
     ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
     ({"entities.csv": "id,label\nE1,a\n"}, r"entities\.csv:2: expected the columns id, name, got id, label"),
     ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: expected 3 columns .*got 2"),
@@ -190,5 +190,5 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"names\.csv:2: Kind and kinds could both be kind"):
         tables.read(tmp_path, triples=("edges.csv",))
     put(tmp_path, {"names.csv": "id,name,name\nE1,a,b\n"})
-    with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' stands there twice"):
+    with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' occurs twice"):
         tables.read(tmp_path, triples=("edges.csv",))

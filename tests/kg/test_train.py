@@ -113,7 +113,7 @@ def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: py
 
 
 def test_a_sparse_step_changes_its_batch_alone() -> None:
-    """Two steps against Adam written out for the rows of each batch; Bordes et al. 2013, Section 2: unit length after each."""
+    """Two steps against Adam in full for the rows of each batch; Bordes et al. 2013, Section 2: unit length after each."""
     factory = CoreTriplesFactory(np.array([[0, 0, 1]]), num_entities=6, num_relations=2)
     model = TransE(triples_factory=factory, embedding_dim=3, sparse=True, random_seed=0)
     model.reset_parameters_()
@@ -188,7 +188,7 @@ def test_the_self_adversarial_loss_and_free_lengths(tmp_path: Path, runs: Path, 
     sigmoid = torch.nn.functional.logsigmoid
     slow = -sigmoid(6 + positive).mean() - ((negative.softmax(1) * sigmoid(-negative - 6)).sum(1)).mean()
     own = lost[0].process_slcwa_scores(positive, negative, label_smoothing=None, batch_filter=None, num_entities=None)
-    assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)  # PyKEEN takes the mean of both parts
+    assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)  # PyKEEN computes the mean of both parts
     with pytest.raises(InputError, match=r"loss: no loss 'other'; choose from: margin, self-adversarial"):
         train(graph, str(tmp_path / "v"), loss="other")
 
@@ -201,7 +201,7 @@ def test_bad_settings(tmp_path: Path, runs: Path) -> None:
         train(str(tmp_path / "none"), str(tmp_path / "t"))
 
 
-def test_command_line_takes_a_config(tmp_path: Path, runs: Path) -> None:
+def test_command_line_accepts_a_config(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
     command = [
         sys.executable,

@@ -172,7 +172,7 @@ def test_it_learns_from_a_warm_start_and_is_exported(tmp_path: Path, runs: Path,
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing that comes after is done."""
+    """As kill -9: nothing that comes after is done."""
 
 
 def test_a_killed_training_resumes_to_the_same_vectors(
@@ -243,7 +243,7 @@ def test_a_state_that_is_damaged_or_of_other_settings_is_not_gone_on_from(
         shutil.rmtree(out)
 
 
-def test_a_file_in_the_way_of_the_table_is_told_before_training(tmp_path: Path, runs: Path) -> None:
+def test_a_file_in_the_way_of_the_table_is_reported_before_training(tmp_path: Path, runs: Path) -> None:
     (tmp_path / "t").write_text("mine")
     with pytest.raises(InputError, match="a file is in the way"):
         train(ladder(tmp_path / "g"), str(tmp_path / "t"), **settings())
@@ -278,7 +278,7 @@ def test_a_given_table_is_the_start(tmp_path: Path, runs: Path) -> None:
         train(other, str(tmp_path / "x"), **{**settings(1), "warm": str(tmp_path / "e")})
 
 
-def test_transe_takes_no_settings_of_transr(tmp_path: Path, runs: Path) -> None:
+def test_transe_accepts_no_settings_of_transr(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
     for wrong in ({"warm_epochs": 2}, {"warm": "x"}, {"relation_dim": 3}):
         with pytest.raises(InputError, match="are TransR's; drop them"):

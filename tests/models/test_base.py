@@ -42,7 +42,7 @@ def gradient(
     deal = torch.arange(12).view(accumulate, processes, share)
     modules = [Weighted() for _ in range(processes)]
     logged: dict[str, Tensor] = {}
-    per_process = [COUNTS[deal[:, p].flatten()].sum(0) for p in range(processes)]  # datamodules.steps gives these
+    per_process = [COUNTS[deal[:, p].flatten()].sum(0) for p in range(processes)]  # datamodules.steps returns these
     windows: list[Tensor] = [torch.zeros(3) for _ in range(processes)]
     for batch in range(accumulate):
         for p, module in enumerate(modules):
@@ -156,7 +156,7 @@ def test_only_matrices_decay() -> None:
 
 
 class Trained(Weighted):
-    """Trains on (x, counts), and keeps the norm of the gradients that a step takes."""
+    """Trains on (x, counts), and keeps the norm of the gradients of a step."""
 
     norm: Tensor
 

@@ -381,7 +381,7 @@ def test_several_concepts_and_wide_vocabularies():
 
 
 def test_loaded_trie(tmp_path):
-    """A memory-mapped trie gives what the built one gives."""
+    """A memory-mapped trie returns what the built one returns."""
     trie, asked = trie_of(sequences(80, 1)), questions(3, 1)
     loaded = Trie.load(trie.save(tmp_path / "trie"), "")
     assert constrained_search(bart(), loaded, *asked) == constrained_search(bart(), trie, *asked)
@@ -398,7 +398,7 @@ def test_names_beyond_the_decoder_are_not_reached():
 
 @pytest.mark.parametrize("rule", decoding.RULES)
 def test_without_looking_at_the_data(monkeypatch, rule):
-    """What runs on an accelerator, where no step waits for a value, gives the same rankings."""
+    """What runs on an accelerator, where no step waits for a value, returns the same rankings."""
     trie, asked = trie_of(sequences(200, 4, longest=9)), questions(7, 4)
     lists = [[], *(range(i, 200 - 20 * i, 3) for i in range(1, 7))]
     lists = [[leaf for leaf in each if leaf < len(trie)] for each in lists]
@@ -422,7 +422,7 @@ def test_under_autocast():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("rule", decoding.RULES)
-def test_gpu_gives_the_same(rule):
+def test_gpu_returns_the_same(rule):
     trie, (ids, mask, prompts) = trie_of(sequences(200, 4, longest=9)), questions(7, 4)
     wanted = constrained_search(bart(5), trie, ids, mask, prompts, finish_rule=rule)
     found = constrained_search(bart(5).cuda(), trie, ids.cuda(), mask.cuda(), prompts, finish_rule=rule)
@@ -446,7 +446,7 @@ def test_what_the_search_refuses():
     refused("and a prompt each, got", ids, mask, prompts[:1])
     refused("and a prompt each, got", ids, mask[:, 1:], prompts)
     long = torch.full((2, 41), 5)
-    refused("a context of 41 tokens; the encoder takes 40", long, torch.ones_like(long), prompts)
+    refused("a context of 41 tokens; the encoder accepts 40", long, torch.ones_like(long), prompts)
     refused("a context without tokens", ids, torch.zeros_like(mask), prompts)
     refused("prompt 1 has 0 tokens; expected 1 to 39", ids, mask, [prompts[0], []])
     refused("prompt 0 has 40 tokens; expected 1 to 39", ids, mask, [[EOS] * 40, prompts[1]])

@@ -122,7 +122,7 @@ def test_losses_are_the_equations(fake_embert: Folders, batch: EMBERTBatch) -> N
 
 
 class Steps:
-    """Stands in for the trainer."""
+    """A substitute for the trainer."""
 
     accumulate_grad_batches, world_size, datamodule = 1, 1, None
     strategy = SimpleNamespace(reduce=lambda x, reduce_op: x)

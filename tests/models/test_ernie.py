@@ -100,7 +100,7 @@ def test_states_losses_and_gradients_equal_the_equations(fake_smedbert: Folders)
 
 
 def test_without_an_entity_it_is_its_bert(fake_smedbert: Folders) -> None:
-    """Eq. (5): and entities change more than the tokens that they stand with, which later layers read."""
+    """Eq. (5): and entities change more than their tokens, which later layers read."""
     encoder, batch = module(fake_smedbert, text_layers=1).eval().encoder, first_batch(fake_smedbert)
     plain = encoder.bert(batch.input_ids, batch.attention_mask, token_type_ids=batch.second).last_hidden_state
     none = Aligned(torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, dtype=torch.long))

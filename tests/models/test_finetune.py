@@ -189,14 +189,14 @@ def test_every_kind_is_learnt_and_scored(tmp_path: Path, encoder: str, kind: str
     assert result["score"] > 0.85, result["scores"]
     assert len(result["predictions"]) == 15 and result["metric"] == data.task.manifest["metric"]
     gold = {p["id"]: p["gold"] for p in result["predictions"]}
-    if kind in ("ner", "nested"):  # the score is that of the predictions that are written out
+    if kind in ("ner", "nested"):  # the score is that of the predictions that are saved
         right = sum(len({tuple(s) for s in p["predicted"]} & set(gold[p["id"]])) for p in result["predictions"])
         total = sum(len(p["predicted"]) + len(p["gold"]) for p in result["predictions"])
         assert result["score"] == pytest.approx(2 * right / total)
 
 
 def test_windows_are_predicted_as_one_text(tmp_path: Path, encoder: str) -> None:
-    """Outputs of a long text's windows land where their words stand."""
+    """Outputs of a long text's windows land where their words are."""
     model, data = trained(tmp_path, encoder, "ner")
     text = data.task.splits["test"][:4]
     joined = " ".join(e.text for e in text)
@@ -236,7 +236,7 @@ def test_padding_and_batch_mates_change_nothing(tmp_path: Path, encoder: str) ->
         assert sorted(map(tuple, single)) == sorted(map(tuple, outputs[i]))
 
 
-def test_plain_bert_takes_the_second_segment(encoder: str) -> None:
+def test_plain_bert_accepts_the_second_segment(encoder: str) -> None:
     model = BertEncoder(encoder).eval()
     ids = torch.tensor([[2, 9, 3, 10, 3]])
     second = torch.tensor([[0, 0, 0, 1, 1]])

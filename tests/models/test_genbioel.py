@@ -1,4 +1,4 @@
-"""GenBioEL's loss against its equation, what it learns from, and what an export gives back."""
+"""GenBioEL's loss against its equation, what it learns from, and what an export returns."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_validation_by_hand(fake_genbioel: Folders) -> None:
     assert float(logged["val/exact"]) == whole / 9 and logged["val/samples"] == 9
 
 
-def test_export_gives_the_same_logits(fake_genbioel: Folders, tmp_path: Path) -> None:
+def test_export_returns_the_same_logits(fake_genbioel: Folders, tmp_path: Path) -> None:
     model, data = module(fake_genbioel)
     with torch.no_grad():
         for parameter in model.parameters():

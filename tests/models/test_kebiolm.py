@@ -249,7 +249,7 @@ def test_overfits_four_sentences(fake_kebiolm: Folders) -> None:
 
 
 def test_first_losses_are_those_on_record(fake_kebiolm: Folders) -> None:
-    """Drift: the same seed gives the same first losses as when this was written."""
+    """Drift: the same seed has the same first losses as when this was written."""
     batch = first_batch(fake_kebiolm)
     ours = (module(fake_kebiolm).loss_sums(batch) / batch.counts).tolist()
     assert ours == pytest.approx(json.loads(GOLDEN.read_text())["first_losses"], rel=1e-3)
@@ -427,7 +427,7 @@ def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
 
 
 def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
-    """1 / rank of each mention's entity by dot product, over the mentions of a group; ties take the middle place."""
+    """1 / rank of each mention's entity by dot product, over the mentions of a group; ties have the middle place."""
     made, model = data(fake_kebiolm), module(fake_kebiolm).eval()
     batch, encoder = made.batch(made.order(0)[0], 0), model.encoder
     assert encoder is not None
@@ -488,7 +488,7 @@ def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool) -> No
 def test_validation_links_on_the_text_and_with_every_mention_masked(
     fake_kebiolm: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An encoder that gives back what it read, and a linker with a rule of its own for each way of reading a mention.
+    """An encoder that returns what it read, and a linker with a rule of its own for each way of reading a mention.
 
     On the text it links all mentions but the first; where all tokens of a mention are [MASK], every other one; where some
     are, none.

@@ -35,7 +35,7 @@ def module(fake: Folders, **settings: Any) -> KnowBERT:
 
 def first_batch(fake: Folders) -> KnowBERTBatch:
     made = data(fake)
-    number = np.arange(len(made.table))  # the fake names stand in no other
+    number = np.arange(len(made.table))  # the fake names are in no other
     made.table[:, 1], made.table[::2, 2] = (number + 1) % len(number), (number[::2] + 5) % len(number)
     batch: KnowBERTBatch = made.batch(made.order(0)[0], 0)
     return batch
@@ -102,7 +102,7 @@ def test_states_losses_and_gradients_equal_the_equations(fake_smedbert: Folders)
 
 
 def test_the_projection_back_starts_as_the_pseudo_inverse(fake_smedbert: Folders) -> None:
-    """D5: what is projected and projected back is what of it lies in the entities' space."""
+    """D5: what is projected and projected back is what of it is in the entities' space."""
     own = KnowBERTEncoder(load_bert(fake_smedbert.bert), torch.randn(5, 12)).knowledge
     w = own.project.weight
     torch.testing.assert_close(w @ own.back.weight, torch.eye(len(w)), atol=1e-4, rtol=1e-4)

@@ -42,7 +42,7 @@ def test_an_inside_label_after_outside_opens_a_span() -> None:
 @given(
     st.lists(st.lists(st.sampled_from([0, 1, 2]), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 99)
 )
-def test_entities_stand_on_exactly_their_tokens(rows: list[list[int]], seed: int) -> None:
+def test_entities_are_on_exactly_their_tokens(rows: list[list[int]], seed: int) -> None:
     """KeBioLM D1: nothing behind a mention, nothing on other sentences' first tokens."""
     rng = torch.Generator().manual_seed(seed)
     hidden, spans = torch.randn(len(rows), 6, 5, generator=rng), bio_spans(torch.tensor(rows))

@@ -1,4 +1,4 @@
-"""Decoding several masks against the algorithm written out, and what a batch must not change."""
+"""Decoding several masks against the algorithm in full, and what a batch must not change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def of(model: BertForMaskedLM) -> MaskedLM:
+def wrap_model(model: BertForMaskedLM) -> MaskedLM:
     return from_transformers(copy.deepcopy(model))
 
 
@@ -102,7 +102,7 @@ def test_search_equals_its_definition(seed: int, masks: int, beams: int, first: 
     prompt = [2, 3, 4, 5]
     prompt.insert(first, MASK)
     for never in ((), (0, 1)):
-        (ours,) = fillings(of(model), [prompt], MASK, masks, beams, never)
+        (ours,) = fillings(wrap_model(model), [prompt], MASK, masks, beams, never)
         agree(ours, slow(model, prompt, masks, beams, never))
         assert len(set(f.tokens for f in ours)) == len(ours)
 
@@ -119,7 +119,7 @@ def test_confidence_fills_the_most_probable_place_first(seed: int) -> None:
         score += float(table[place, token])
         ids[place] = token
         open_.remove(place)
-    (ours,) = fillings(of(model), [[2, 3, MASK, 4]], MASK, masks, beams=1)
+    (ours,) = fillings(wrap_model(model), [[2, 3, MASK, 4]], MASK, masks, beams=1)
     agree(ours, [(tuple(ids[2 : 2 + masks]), score)])
 
 
@@ -133,7 +133,7 @@ def test_enough_beams_find_the_best_of_all_orders_and_fillings() -> None:
                 score += float(log_probabilities(model, ids)[1 + place, tokens[place]])
                 ids[1 + place] = tokens[place]
             best[tokens] = max(best.get(tokens, -math.inf), score)
-    (ours,) = fillings(of(model), [[2, MASK, 3]], MASK, masks, beams=1000, never=(0, 1))
+    (ours,) = fillings(wrap_model(model), [[2, MASK, 3]], MASK, masks, beams=1000, never=(0, 1))
     agree(ours, sorted(best.items(), key=lambda item: -item[1]))
 
 
@@ -163,7 +163,7 @@ def test_by_hand() -> None:
 
 
 def test_batches_and_padding_change_nothing() -> None:
-    model = of(bert(5, vocab=300, length=64))
+    model = wrap_model(bert(5, vocab=300, length=64))
     generator = torch.Generator().manual_seed(0)
     prompts = []
     for size in (3, 9, 4, 9, 10, 30, 3, 31):
@@ -198,16 +198,16 @@ def test_only_masked_states_reach_the_head_and_the_first_step_runs_once() -> Non
 
 
 def test_fewer_than_beams_when_there_is_no_more() -> None:
-    (found,) = fillings(of(bert()), [PROMPT], MASK, 2, beams=50, never=(0, 1, 2, 3, 4))
+    (found,) = fillings(wrap_model(bert()), [PROMPT], MASK, 2, beams=50, never=(0, 1, 2, 3, 4))
     assert sorted(f.tokens for f in found) == [(5, 5), (5, 6), (6, 5), (6, 6)]
-    (one,) = fillings(of(bert()), [PROMPT], MASK, 3, beams=5, never=(0, 1, 2, 3, 4, 5))
+    (one,) = fillings(wrap_model(bert()), [PROMPT], MASK, 3, beams=5, never=(0, 1, 2, 3, 4, 5))
     assert [f.tokens for f in one] == [(6, 6, 6)]
 
 
 def test_probabilities_are_of_the_whole_vocabulary() -> None:
     model = bert(2)
     table = log_probabilities(model, PROMPT)
-    (found,) = fillings(of(model), [PROMPT], MASK, 1, beams=3, never=(0, 1))
+    (found,) = fillings(wrap_model(model), [PROMPT], MASK, 1, beams=3, never=(0, 1))
     wanted = sorted(range(2, 7), key=lambda t: -float(table[2, t]))[:3]
     agree(found, [((t,), float(table[2, t])) for t in wanted])
 
@@ -245,7 +245,7 @@ def test_the_head_in_parts_is_the_whole_head(seed: int, columns: int, rows: int,
 
 
 def test_bad_input() -> None:
-    lm = of(bert())
+    lm = wrap_model(bert())
     with pytest.raises(InputError, match="query 1: expected one mask, got 2"):
         fillings(lm, [PROMPT, [MASK, MASK]], MASK, 1)
     with pytest.raises(InputError, match="expected one mask, got 0"):
@@ -301,7 +301,7 @@ def test_other_kinds(tmp_path: Path) -> None:
         masked_lm(str(tmp_path / "bart"))
 
 
-def test_a_checkpoint_without_a_head_takes_the_word_embeddings(saved: str, tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_head_uses_the_word_embeddings(saved: str, tmp_path: Path) -> None:
     model = bert()
     model.bert.save_pretrained(tmp_path)
     lm = masked_lm(str(tmp_path))
@@ -375,10 +375,10 @@ def same_states(lm: MaskedLM, padded: bool) -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebiolm: Folders) -> None:
-    lm = of(bert(3))
+    lm = wrap_model(bert(3))
     assert hasattr(lm.encoder, "at")
     same_states(lm, padded)
-    same_states(of(bert(3, layers=1)), padded)
+    same_states(wrap_model(bert(3, layers=1)), padded)
     roberta = RobertaConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=40, pad_token_id=0, initializer_range=0.5,
@@ -394,7 +394,7 @@ def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebi
     same_states(lm, padded)
     causal = bert(3)
     causal.config.is_decoder = True
-    assert not hasattr(of(causal).encoder, "at")
+    assert not hasattr(wrap_model(causal).encoder, "at")
     for layers in (1, 2, 3):  # of three: with 3 none reads entities
         torch.manual_seed(1)
         model = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=layers, candidates=7, dropout=0.0)

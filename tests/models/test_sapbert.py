@@ -353,7 +353,7 @@ def test_overfits_four_concepts(fake_sapbert: Folders, loss: str) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_export_gives_the_same_vectors(fake_sapbert: Folders, tmp_path: Path, pooling: str) -> None:
+def test_export_returns_the_same_vectors(fake_sapbert: Folders, tmp_path: Path, pooling: str) -> None:
     model, data = module(fake_sapbert, pooling=pooling)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -429,7 +429,7 @@ def test_rows_of_other_processes_carry_no_gradient(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_loss_is_times_the_processes(fake_sapbert: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DDP takes the mean of the processes' gradients, of which each is a part of the whole."""
+    """DDP averages the processes' gradients, of which each is a part of the whole."""
     model = SapBERT(fake_sapbert.bert)
     monkeypatch.setattr(SapBERT, "forward", lambda *_: torch.eye(4))
     monkeypatch.setattr(model, "log_dict", lambda *_, **__: None)

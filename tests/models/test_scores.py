@@ -98,7 +98,7 @@ def test_acc1_is_the_mean_hit_of_the_best_answers(rows: list[tuple[str, int, boo
 
 
 def test_equal_scores_give_no_credit_for_the_order_of_a_file() -> None:
-    """A ranker that knows nothing must not win because files list the right answer first."""
+    """A ranker that has learnt nothing must not win because files list the right answer first."""
     _, tallies = acc1_tallies([0.0] * 5, [True, False, False, False, False], ["q"] * 5)
     assert score(tallies) == pytest.approx(0.2)
 

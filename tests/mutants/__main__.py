@@ -70,7 +70,7 @@ class Worker:
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files that git knows or does not ignore (all files, outside of a checkout), and link the environment."""
+    """Copy the files that git tracks or does not ignore (all files, outside of a checkout), and link the environment."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True
     )

@@ -2,7 +2,7 @@
 
     kepl figures embert [--model embert --base zh --linked-text FOLDER --sentences 500 --out FOLDER ...]
 
-    figure2.png, figure2.csv   the weights between an entity and its context when the entity is as it stands, replaced by a
+    figure2.png, figure2.csv   the weights between an entity and its context when the entity is unchanged, replaced by a
                                synonym, and by a random entity of the same type and length: one sentence drawn; of every
                                sentence how alike the weights are (Spearman, cosine)
     figure3.png, figure3.csv   a layer's weights between the tokens of a sentence with a long entity: one sentence drawn; of
@@ -43,7 +43,7 @@ from models.metrics import bootstrap_interval, compared
 
 Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
-#: For which sentences figure2 tells means: a synonym that is longer or shorter than the name moves what stands behind it to
+#: For which sentences figure2 has means: a synonym that is longer or shorter than the name moves what follows it to
 #: other positions, which the random name never does; one that shares characters may owe its likeness to them.
 PARTS: dict[str, Callable[[Swap], bool]] = {
     "all": lambda s: True,
@@ -67,7 +67,7 @@ class Reader(NamedTuple):
 
 
 def reader(name: str, checkpoint: str | None, device: str) -> Reader:
-    """The encoder that `name` means, with the attention that gives its weights. Raises InputError for one that is no BERT."""
+    """The encoder that `name` means, with the attention that returns its weights. Raises InputError for one that is no BERT."""
     chosen = encoder(name, checkpoint)
     bert = load_bert(chosen.folder, attention="eager")
     bert.to(torch.device(device))  # type: ignore[arg-type]  # the annotation of the method that it wraps
@@ -120,7 +120,7 @@ def likeness(found: Sequence[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[st
     }
 
 
-def _told(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
+def _summarize_likeness(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for direction, kinds in alike.items():
         result[direction] = {}
@@ -143,7 +143,7 @@ def figure2(
     for one, own, layer in zip(readers, alike, layers, strict=True):
         told: dict[str, Any] = {"layer": layer, "layers": one.layers}
         for name, rows in parts.items():
-            told[name] = {"sentences": len(rows)} | (_told(own, rows) if len(rows) else {})
+            told[name] = {"sentences": len(rows)} | (_summarize_likeness(own, rows) if len(rows) else {})
         result["encoders"][one.name] = told
     gains = [
         {d: {k: np.subtract(v["synonym"], v["random"]) for k, v in kinds.items()} for d, kinds in own.items()}
@@ -205,7 +205,7 @@ def draw_lines(
         before, after = near(len(left), len(right), SHOWN2)
         first = len(left) - before
         shown = np.concatenate([left[first:], right[:after]]).astype(int)
-        places = [*range(before), *range(before + 2, before + 2 + after)]  # a gap where the entity stands
+        places = [*range(before), *range(before + 2, before + 2 + after)]  # a gap where the entity is
         for line, direction in enumerate(DIRECTIONS):
             axis = grid[line][column]
             for name in NAMES:

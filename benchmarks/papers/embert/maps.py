@@ -48,7 +48,7 @@ def joined(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text:
 def attention_maps(bert: BertModel, texts: Sequence[Text], layer: int, pad: int = 0) -> Iterator[np.ndarray]:
     """(L, L) of each text: weights of `layer` (from 1), summed over heads; each row sums to their number.
 
-    `bert` is loaded with attention="eager", the one that gives its weights. Raises InputError for a layer that it does
+    `bert` is loaded with attention="eager", the one that returns its weights. Raises InputError for a layer that it does
     not have and a text that it cannot hold.
     """
     config = bert.config

@@ -10,7 +10,7 @@ from scipy import stats
 
 
 def layer_of(place: int, of: int, layers: int) -> int:
-    """Which layer (from 1) of an encoder of `layers` stands as deep as layer `place` of `of`: rounded up."""
+    """Which layer (from 1) of an encoder of `layers` is as deep as layer `place` of `of`: rounded up."""
     return -(-place * layers // of)
 
 

@@ -60,7 +60,7 @@ class Swap(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """How many characters of the synonym stand in the original name, too."""
+        """How many characters of the synonym are in the original name, too."""
         return sum(c in self.original for c in self.synonym)
 
 
@@ -86,7 +86,7 @@ def mentions(linked: Path) -> Iterator[Mention]:
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
-    """What stands left and right of text[start:end] in its sentence, `room` characters at most in both together.
+    """What is left and right of text[start:end] in its sentence, `room` characters at most in both together.
 
     Where that is too much, each side keeps half of the room, and more where the other needs less.
     """
@@ -147,7 +147,7 @@ def swaps(
     """
     left_out: Counter[str] = Counter()
 
-    def found() -> Iterator[tuple[str, Swap]]:
+    def iterate_swaps() -> Iterator[tuple[str, Swap]]:
         for one in given:
             own = one.surface
             same = set(names_of(one.entity))
@@ -178,7 +178,7 @@ def swaps(
                 continue
             yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
 
-    return _drawn(found(), number), left_out
+    return _drawn(iterate_swaps(), number), left_out
 
 
 def halves(
@@ -192,7 +192,7 @@ def halves(
     left_out: Counter[str] = Counter()
     known: dict[str, tuple[str, ...]] = {}
 
-    def found() -> Iterator[tuple[str, Halves]]:
+    def iterate_halves() -> Iterator[tuple[str, Halves]]:
         for one in given:
             own = one.surface
             if own not in known:
@@ -208,4 +208,4 @@ def halves(
             if sides is not None:
                 yield _key(seed, one), Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1])
 
-    return _drawn(found(), number), left_out
+    return _drawn(iterate_halves(), number), left_out

@@ -1,6 +1,6 @@
 """GenBioEL's Figure 2: accuracy by the highest TF-IDF similarity of the mention to a name of its gold concept.
 
-That name is the one that fine-tuning takes as its target. figure2.png, figure2.csv.
+That name is the one that fine-tuning uses as its target. figure2.png, figure2.csv.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""KeBioLM's tables of counts: Table 1, annotated mentions that a graph knows; Table 5, queries of probing."""
+"""KeBioLM's tables of counts: Table 1, annotated mentions that a graph contains; Table 5, queries of probing."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
 
 Both show the same names to both encoders. PAIRS is a folder of `python -m datamodules.sapbert`; without it, and without
 BASE, those are taken that the run of MODEL was trained from. The overlap of two histograms is the sum of the smaller of
-both shares in each bin: 0 when a threshold tells right from wrong pairs, 1 when nothing does.
+both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 when nothing does.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def pair_similarities(embed: Embedder, pairs: Pairs, batches: int, seed: int) ->
     }
     for start in range(0, min(batches * size, len(pairs) - size + 1), size):
         first, second, concept = pairs[order[start : start + size]].T
-        # a name that stands in two pairs is one name: its similarity to itself says nothing
+        # a name that is in two pairs is one name: its similarity to itself says nothing
         rows = np.unique(np.stack([np.concatenate([first, second]), np.tile(concept, 2)], 1), axis=0)
         f = torch.nn.functional.normalize(embed([names[i] for i in rows[:, 0]]).float(), dim=1)
         owner = torch.from_numpy(rows[:, 1])

@@ -41,12 +41,12 @@ def cut(text: str, unit: str) -> list[str]:
         return characters(text)
     import jieba
 
-    jieba.setLogLevel("ERROR")  # it tells where it keeps its dictionary
+    jieba.setLogLevel("ERROR")  # it logs where it keeps its dictionary
     return [w for w in jieba.lcut(text.lower()) if not w.isspace()]
 
 
 def cooccurrences(documents: Sequence[np.ndarray], size: int, window: int) -> sparse.coo_matrix:
-    """(size, size) X_ij: how often word j stands near word i, each time counting 1 / distance, on either side."""
+    """(size, size) X_ij: how often word j is near word i, each time counting 1 / distance, on either side."""
     total = sparse.csr_matrix((size, size))
     for begin in range(0, len(documents), 20_000):
         part = [d for d in documents[begin : begin + 20_000] if len(d)]

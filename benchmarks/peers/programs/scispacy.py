@@ -17,7 +17,7 @@ def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list
     from kg.linking.scispacy import NearestNames
 
     pipeline = Pipeline(options["graph"], f"{options['detector']} > names")
-    near = NearestNames.of(KnowledgeGraph.load(options["graph"]), threshold=options["threshold"])
+    near = NearestNames.from_graph(KnowledgeGraph.load(options["graph"]), threshold=options["threshold"])
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str | None]]]:
         spans = [(number, m.start, m.end) for number, own in enumerate(pipeline.detect(texts)) for m in own]

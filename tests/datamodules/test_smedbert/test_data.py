@@ -92,7 +92,7 @@ def test_a_batch_is_its_sequences(fake_smedbert: Folders) -> None:
 
 
 def test_mentions_are_masked_whole_and_either_infused_or_predicting(fake_smedbert: Folders) -> None:
-    """D6: masked mentions take knowledge in, unmasked ones with neighbours predict them; both lie on their own tokens."""
+    """D6: masked mentions take knowledge in, unmasked ones with neighbours predict them; both are on their own tokens."""
     made, corpus = data(fake_smedbert, max_mentions=2), Corpus(fake_smedbert.corpus)
     known = (np.asarray(made.table.rows)[:, :5, 0] >= 0).any(1)
     seen = 0
@@ -118,7 +118,7 @@ def test_mentions_are_masked_whole_and_either_infused_or_predicting(fake_smedber
     assert seen > 10
 
 
-def test_a_share_of_unmasked_mentions_takes_half_of_its_neighbours_in_and_predicts_the_others(fake_smedbert: Folders) -> None:
+def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_the_others(fake_smedbert: Folders) -> None:
     """D9: the same masks and mentions as without; no neighbour is both told and asked for, none is lost, none is a negative."""
     plain, some, every = (data(fake_smedbert, infused=share) for share in (0.0, 0.5, 1.0))
 

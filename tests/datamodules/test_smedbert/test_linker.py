@@ -1,4 +1,4 @@
-"""Mentions of fine-tuning texts: where they lie among tokens, and which of them get knowledge."""
+"""Mentions of fine-tuning texts: where they are among tokens, and which of them get knowledge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ids(fake: Folders) -> dict[str, int]:
     return {name: i for i, name in enumerate(graph.entities["name"].to_pylist())}
 
 
-def test_mentions_stand_on_their_characters(fake_smedbert: Folders, export: Path) -> None:
+def test_mentions_are_on_their_characters(fake_smedbert: Folders, export: Path) -> None:
     texts = ["患者肺炎，服用阿平片。", "休息", "肾痛肾痛孤独症"]
     found = linker(export)(texts, tokens(fake_smedbert, texts))
     index = ids(fake_smedbert)
@@ -62,7 +62,7 @@ def test_windows_and_separators_cut_no_mention_in_two(fake_smedbert: Folders, ex
     assert none.span.shape == (0, 3) and none.neighbours.shape == (0, 5)
 
 
-def test_hit_ratio_takes_a_share_of_the_mentions(fake_smedbert: Folders, export: Path) -> None:
+def test_hit_ratio_selects_a_share_of_the_mentions(fake_smedbert: Folders, export: Path) -> None:
     """Figure 3: which mentions get knowledge depends on text and place alone, and a larger share holds a smaller one."""
     texts = [
         "".join(np.random.default_rng(i).permutation(["肺炎", "肾痛", "心肿", "骨瘤"])) + "。" * i for i in range(60)

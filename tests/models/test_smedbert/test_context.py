@@ -78,7 +78,7 @@ def test_equation_17_a_perfect_translation_scores_mu() -> None:
     assert torch.allclose(compatibility(h, r, sign, e, m, v, 10.0), torch.tensor(10.0))
 
 
-def test_d4_a_tail_takes_the_relation_away() -> None:
+def test_d4_a_tail_subtracts_the_relation() -> None:
     h, r, sign, e, m, v = drawn(7)
     turned = compatibility(h, r, -sign, e, m, -v, 10.0)
     assert torch.allclose(compatibility(h, r, sign, e, m, v, 10.0), turned)

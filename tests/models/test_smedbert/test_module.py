@@ -215,7 +215,7 @@ def test_every_parameter_gets_a_gradient_even_without_mentions(fake_smedbert: Fo
                             if n in wanting and (p.grad is None or not p.grad.isfinite().all())] == []  # fmt: skip
 
 
-def test_entities_are_frozen_unless_asked(fake_smedbert: Folders) -> None:
+def test_entities_are_frozen_by_default(fake_smedbert: Folders) -> None:
     frozen, free = module(fake_smedbert), module(fake_smedbert, freeze_entities=False)
     assert not frozen.encoder.entity.requires_grad and free.encoder.entity.requires_grad  # type: ignore[union-attr]
     assert torch.equal(frozen.encoder.entity, EmbeddingTable.load(fake_smedbert.entities).entity)  # type: ignore[union-attr]
@@ -279,7 +279,7 @@ def test_overfits_four_sentences(fake_smedbert: Folders) -> None:
 
 
 def test_first_losses_are_those_on_record(fake_smedbert: Folders) -> None:
-    """Drift: the same seed gives the same first losses as when this was written."""
+    """Drift: the same seed has the same first losses as when this was written."""
     batch = first_batch(fake_smedbert)
     ours = (module(fake_smedbert).loss_sums(batch) / batch.counts).tolist()
     assert ours == pytest.approx(json.loads(GOLDEN.read_text())["first_losses"], rel=1e-3)
@@ -307,7 +307,7 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
 
 
 def test_validation_counts(fake_smedbert: Folders) -> None:
-    """A model that knows every neighbour has MRR 1; frequency has what the counts say."""
+    """A model that predicts every neighbour has MRR 1; frequency has what the counts say."""
     model, made = module(fake_smedbert).eval(), data(fake_smedbert)
     logged: dict[str, Tensor] = {}
     model._trainer = SimpleNamespace(datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
