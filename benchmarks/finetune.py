@@ -47,7 +47,7 @@ from core.journal import Journal
 from core.tracking import ROOT, inherited, runs_folder
 from datamodules.finetune import check_text
 from datamodules.tasks import Pair, Task, load_task
-from experiments.encoders import Encoder, NotTrained, encoder, known, options
+from experiments.encoders import Encoder, NotTrained, encoder, model_names, options
 from experiments.machine import Machine
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
@@ -131,7 +131,7 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
     except (OSError, ValueError) as error:
         raise InputError(
             f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub; choose from: "
-            f"{known()}, a folder or a hub name ({str(error).splitlines()[0]})"
+            f"{model_names()}, a folder or a hub name ({str(error).splitlines()[0]})"
         ) from error
     return int(config.hidden_size), int(12 * config.num_hidden_layers * config.hidden_size**2)
 

@@ -85,7 +85,7 @@ def recipes() -> list[str]:
     return sorted(p.parent.name for p in (ROOT / "experiments").glob("*/encoder.yaml"))
 
 
-def known() -> str:
+def model_names() -> str:
     """The names that need no folder and no hub, for messages."""
     return ", ".join([*recipes(), *sorted(PACKAGED)])
 
@@ -325,9 +325,10 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
         package = PACKAGED[name][0]
         return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
     if near := close_names(name):
-        raise InputError(f"no model {name!r}. Did you mean {' or '.join(near)}? Choose from: {known()}, TASK/encoder or a folder")
+        hint = f"Did you mean {' or '.join(near)}?"
+        raise InputError(f"no model {name!r}. {hint} Choose from: {model_names()}, TASK/encoder or a folder")
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "~")):
-        raise InputError(f"no model {name!r}: no such folder; choose from: {known()}, TASK/encoder, a folder or a hub name")
+        raise InputError(f"no model {name!r}: no such folder; choose from: {model_names()}, TASK/encoder, a folder or a hub name")
     return Encoder(name.replace("/", "--"), name, PLAIN, None, name, {})
 
 

@@ -30,7 +30,7 @@ from inference.negation import Negation
 from inference.options import LinkerOptions, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.homonyms import Homonyms, graph_descriptions
-from kg.linking.abbreviations import long_forms, written_out
+from kg.linking.abbreviations import expand_short_forms, long_forms
 from kg.linking.composites import parts_of
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the chains that need them: a dictionary links at once
@@ -177,7 +177,7 @@ class Pipeline:
         rows = self.graph.preferred_first()
         return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower", graph_descriptions(self.graph))
 
-    def _known(self, phrase: str) -> bool:
+    def _is_name(self, phrase: str) -> bool:
         return self.names.normalised(phrase) in self.names.concepts
 
     def _detector(self, name: str) -> Detector:
@@ -188,12 +188,12 @@ class Pipeline:
         return detector
 
     def _linker(self, name: str) -> Linker:
-        from experiments.encoders import known
+        from experiments.encoders import model_names
         from inference.linkers import Exact
         from inference.load import linkable
 
         if name == DICTIONARY:
-            raise InputError("a chain's second step finds candidates: names, or one of " + known())
+            raise InputError("a chain's second step finds candidates: names, or one of " + model_names())
         if name == "names":
             return Exact(self.names)
         model = linkable(name, self.options)
@@ -239,8 +239,8 @@ class Pipeline:
             forms = long_forms(text) if mentions and "(" in text else {}
             for mention in mentions:
                 own = text[mention.start : mention.end]
-                long = written_out(own, forms) if forms else own
-                parts = parts_of(long, self._known) if split else [long]
+                long = expand_short_forms(own, forms) if forms else own
+                parts = parts_of(long, self._is_name) if split else [long]
                 for part in parts:
                     asked.append(Asked(number, mention, part, long if long != own else None, part if len(parts) > 1 else None))
         ranked = self._ranked(texts, asked)

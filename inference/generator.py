@@ -69,7 +69,7 @@ class Generated:
     def __init__(self, names: Names, generator: Generator, work: Work) -> None:
         self.names, self.generator, self.work = names, generator, work
         inputs = generator.inputs
-        ragged = Ragged.of(inputs.ids(names.strings))
+        ragged = Ragged.from_lists(inputs.ids(names.strings))
         self.trie = Trie.build(
             ragged, vocabulary=len(inputs.tokenizer), skip=True, max_length=inputs.max_name - 1, texts=names.strings
         )

@@ -43,7 +43,7 @@ class Ragged(NamedTuple):
     offsets: np.ndarray  # (sequences + 1,)
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
+    def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         """From a list of lists."""
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         tokens = np.fromiter((t for s in sequences for t in s), np.int64, int(lengths.sum()))

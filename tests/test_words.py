@@ -57,21 +57,7 @@ EXCEPTIONS = {
     "experiments/smedbert/pretrain_infused.yaml": {"stands apart": "the same"},
     "experiments/smedbert/small.yaml": {"stand apart": "the same"},
 }
-#: files that may still say where something "stands" or "lies"; one that is rewritten can be removed from here later
 PLACES = (r"\bstands? ", r"\b(lie|lies) ")
-OLD = {
-    "benchmarks/linking/cases.py", "benchmarks/linking/finetune.py", "datamodules/linking/__init__.py",
-    "datamodules/linking/formats.py", "docs/kebiolm.md", "kg/linking/matcher.py", "tests/datamodules/test_linking.py",
-}  # fmt: skip
-#: {file: functions that still have such a name}; one that is renamed can be removed from here later
-NAMED = {
-    "benchmarks/linking/cases.py": {"_told"},
-    "benchmarks/linking/evaluate.py": {"_kept"},
-    "datamodules/linking/__init__.py": {"known"},
-    "experiments/encoders.py": {"known"},
-    "inference/chain.py": {"_known"},
-    "kg/trie.py": {"of"},
-}
 
 
 def files() -> list[Path]:
@@ -92,8 +78,6 @@ def test_a_term_is_not_used(term: str) -> None:
     found = []
     for file in files():
         name = str(file.relative_to(ROOT))
-        if name in OLD and term.startswith(PLACES):
-            continue
         allowed = EXCEPTIONS.get(name, {})
         found += [f"{name}:{line}: {word!r}" for line, word in uses(file.read_text(), term) if word not in allowed]
     assert not found, f"write {TERMS[term]!r}:\n" + "\n".join(found)
@@ -121,8 +105,7 @@ def test_functions_are_named_by_a_verb_and_its_object() -> None:
     for file in files():
         if file.suffix == ".py":
             name = str(file.relative_to(ROOT))
-            named = unclear(file.read_text())
-            found += [f"{name}:{line}: {word}" for line, word in named if word not in NAMED.get(name, set())]
+            found += [f"{name}:{line}: {word}" for line, word in unclear(file.read_text())]
     assert not found, "write a verb and its object, format_report() or select_pairs():\n" + "\n".join(found)
 
 

@@ -64,7 +64,7 @@ def scored_run(
 
 
 class Case(NamedTuple):
-    """A mention that is wrong, wherever it stands with the same gold and the same prediction."""
+    """A mention that is wrong, wherever it occurs with the same gold and the same prediction."""
 
     mention: str
     times: int
@@ -89,8 +89,8 @@ def cases(run: Run) -> list[Case]:
     for p in run.predictions:
         if p["reason"] == "right":
             continue
-        gold = _told([i for ids in p["gold"] for i in ids], [n for names in p["gold_names"] for n in names[:1]])
-        predicted = _told([str(i) for i in p["predicted"]], [str(n) for n in p["predicted_names"]])
+        gold = _format_case([i for ids in p["gold"] for i in ids], [n for names in p["gold_names"] for n in names[:1]])
+        predicted = _format_case([str(i) for i in p["predicted"]], [str(n) for n in p["predicted_names"]])
         groups[normalised(p["mention"]), gold, predicted, p["reason"]] += 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
@@ -100,7 +100,7 @@ def cases(run: Run) -> list[Case]:
     ]  # fmt: skip
 
 
-def _told(ids: Sequence[str], names: Sequence[str]) -> str:
+def _format_case(ids: Sequence[str], names: Sequence[str]) -> str:
     return " | ".join(ids) + (f" ({' | '.join(names)})" if any(names) else "")
 
 

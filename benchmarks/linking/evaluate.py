@@ -46,7 +46,7 @@ from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfI
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
 from inference.reranker import Reranked, reranking_of
-from kg.linking.abbreviations import long_forms, written_out
+from kg.linking.abbreviations import expand_short_forms, long_forms
 from kg.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
@@ -92,7 +92,7 @@ def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[
     for m in mentions:
         if m.document not in known:
             known[m.document] = long_forms(documents.get(m.document, ""))
-        result.append([written_out(p, known[m.document]) for p in m.parts])
+        result.append([expand_short_forms(p, known[m.document]) for p in m.parts])
     return result
 
 
@@ -279,7 +279,7 @@ def compute(
     results = []
     for baseline, make in BASELINES.items():
         made = measure(make, ready_folds, protocol.composite)
-        results.append(_kept(result(Model(baseline, "", baseline), {}, made, baseline), made, ready_folds))
+        results.append(_save_with_predictions(result(Model(baseline, "", baseline), {}, made, baseline), made, ready_folds))
     if not linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
@@ -298,12 +298,12 @@ def compute(
         shown |= {"names": protocol.names} if protocol.names != "all" else {}
         shown |= {"backoff": True} if backoff else {}
         made = measure(make_linker, ready_folds, protocol.composite)
-        results.append(_kept(result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds))
+        results.append(_save_with_predictions(result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds))
     ours = results[-1]
     return [*results[:-1], save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder)]
 
 
-def _kept(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
+def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
     """The result, saved with its predictions and how often each reason of an error holds."""
     lines = [
         s.prediction(m, r, int(rank), fold.names) | {"fold": i}

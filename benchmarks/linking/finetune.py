@@ -10,7 +10,7 @@ the run's settings,
               build     dotted name, in `datamodules`, of what makes the data: (task folder, tokenizer, out, seed=)
               data      the data's setting that takes the folder made
               protocol  settings of the scoring (benchmarks.linking.protocol) that `build` takes too
-              options   settings of the command, each with its help, the run's setting that it stands for and its values, the
+              options   settings of the command, each with its help, the run's setting that it sets and its values, the
                         default first; another one is shown in the label of the result
     epochs    by profile and task
     tasks     settings by profile and task, those with build. before them for `build`;  small  of PROFILE=small
@@ -48,7 +48,7 @@ RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finet
 
 
 def recipe_of(chosen: Encoder) -> tuple[Path, dict[str, Any]]:
-    """(the finetune.yaml of the encoder's paper, or the first that takes its kind of model; what stands in it).
+    """(the finetune.yaml of the encoder's paper, or the first that takes its kind of model; its content).
 
     Raises InputError when there is none.
     """

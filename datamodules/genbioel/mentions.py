@@ -32,7 +32,7 @@ from datamodules.genbioel.names import RULES, NameSet, name_set
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
-from kg.linking.abbreviations import long_forms, written_out
+from kg.linking.abbreviations import expand_short_forms, long_forms
 from kg.names import TfIdf, normaliser, one_name
 
 TARGETS = ("tfidf", "shortest", "sample")
@@ -113,7 +113,7 @@ def select_mentions(
                 if not concepts:
                     counts["mentions whose concept has no name here"] += 1
                     continue
-                text = plain(written_out(part, forms[mention.document]) if abbreviations else part)
+                text = plain(expand_short_forms(part, forms[mention.document]) if abbreviations else part)
                 found.append(SelectedMention(text, around.left, around.right, concepts, mention.document))
     return found
 

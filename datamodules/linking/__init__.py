@@ -67,7 +67,7 @@ class Dictionary:
     definitions: dict[str, str] = field(default_factory=dict)
 
     @cached_property
-    def known(self) -> dict[str, frozenset[str]]:
+    def concepts_by_id(self) -> dict[str, frozenset[str]]:
         """{id, alternative or not: the concepts (by first id) that it stands for}."""
         found: dict[str, set[str]] = defaultdict(set)
         for concept in dict.fromkeys(self.ids):
@@ -104,20 +104,20 @@ class Dictionary:
 
     def concepts_of(self, gold: Iterable[str]) -> frozenset[str]:
         """The concepts that any of these ids stands for; empty when none is in the dictionary."""
-        return frozenset().union(*(self.known.get(one, frozenset()) for one in gold))
+        return frozenset().union(*(self.concepts_by_id.get(one, frozenset()) for one in gold))
 
     def with_names(self, pairs: Iterable[tuple[str, str]]) -> Dictionary:
         """This dictionary and more (id, name) rows; an alternative id means its concept, an unknown id is left out."""
         ids, names = list(self.ids), list(self.names)
         for one, name in pairs:
-            for concept in sorted(self.known.get(one, ())):
+            for concept in sorted(self.concepts_by_id.get(one, ())):
                 ids.append(concept)
                 names.append(name)
         return replace(self, ids=ids, names=names)
 
 
 class Linking(NamedTuple):
-    """A linking task as it lies in a folder."""
+    """A linking task as a folder contains it."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -147,7 +147,7 @@ def _checked(name: str, split: str, mention: Mention, documents: Mapping[str, st
     if mention.start is not None and (
         text is None or mention.end is None or not 0 <= mention.start < mention.end <= len(text)
     ):
-        raise InputError(f"{where}: [{mention.start}, {mention.end}) does not lie in document {mention.document!r}.")
+        raise InputError(f"{where}: [{mention.start}, {mention.end}) is not a place in document {mention.document!r}.")
 
 
 def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) -> dict[str, int]:
@@ -160,7 +160,7 @@ def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) ->
     found = {
         "dictionary: names that several concepts have": sum(len(c) > 1 for c in owners.values()),
         "dictionary: concepts with one name": sum(len(n) == 1 for n in own.values()),
-        "dictionary: ids that stand for several concepts": sum(len(c) > 1 for c in dictionary.known.values()),
+        "dictionary: ids that stand for several concepts": sum(len(c) > 1 for c in dictionary.concepts_by_id.values()),
     }
     for split, mentions in splits.items():
         found[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
@@ -183,7 +183,7 @@ def save_linking(
     """Write a task and return its manifest: `manifest` (at least name) with counts, warnings and sums added.
 
     Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without gold ids, two of one
-    id, and offsets that do not lie in their document.
+    id, and offsets outside their document.
     """
     name, documents = manifest["name"], documents or {}
     if not dictionary.ids:
@@ -194,11 +194,11 @@ def save_linking(
         for mention in mentions:
             _checked(name, split, mention, documents)
         if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
-            raise InputError(f"{name}: id {twice[0]!r} stands twice in {split}. Give every mention its own.")
+            raise InputError(f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own.")
     manifest |= {
         "dictionary": {
             "names": len(dictionary.names), "strings": len(set(dictionary.names)),
-            "concepts": len(set(dictionary.ids)), "ids": len(dictionary.known), "digest": dictionary.digest,
+            "concepts": len(set(dictionary.ids)), "ids": len(dictionary.concepts_by_id), "digest": dictionary.digest,
         },
         "splits": {s: {"mentions": len(splits[s]), "documents": len({m.document for m in splits[s]})}
                    for s in SPLITS if s in splits},

@@ -28,8 +28,8 @@ from kg.sources import mesh as mesh_source
 from kg.sources.medic import bare
 
 NO_ID = "mentions left out: their source gives them no concept"
-DUPLICATE_ROWS = "dictionary lines left out: the same id and name stand there before"
-TWICE = "documents that stand there before, whose mentions count again"
+DUPLICATE_ROWS = "dictionary lines left out: the same id and name occur before"
+TWICE = "documents that occur twice, whose mentions count again"
 OTHER_TYPE = "mentions left out: of another type"
 LARGEST = 1 << 30  # bytes that an archive may unpack to
 
@@ -41,7 +41,7 @@ def gold_of(identifiers: str) -> list[list[str]]:
 
 
 class Rows:
-    """Collects a dictionary's rows, one at a time, leaving out and counting what stands there before."""
+    """Collects a dictionary's rows, one at a time, leaving out and counting what occurred before."""
 
     def __init__(self, found: Counter[str] | None) -> None:
         self.found = Counter() if found is None else found
@@ -177,7 +177,7 @@ def pubtator_mentions(
     documents: dict[str, str] = {}
     for where, name, text, given in pubtator_annotations(path, left_out=found):
         if documents.get(name, text) != text:
-            raise InputError(f"{where}: document {name} stands there before with another text. Remove one.")
+            raise InputError(f"{where}: document {name} occurred before with another text. Remove one.")
         found[TWICE] += name in documents
         documents[name] = text
         for a in given:
@@ -209,7 +209,7 @@ class CometaRow(NamedTuple):
 def cometa(path: Path, documents: dict[str, str], found: Counter[str] | None = None) -> list[CometaRow]:
     """COMETA's rows, linked to their general SNOMED id. Quotation marks are text (csv.QUOTE_NONE).
 
-    The example sentence becomes the document where the term stands in it, and is added to `documents`.
+    The example sentence becomes the document where it contains the term, and is added to `documents`.
     """
     found = Counter() if found is None else found
     result = []

@@ -110,7 +110,7 @@ def long_forms(text: str) -> dict[str, str]:
     return {text[slice(*d.short)]: " ".join(text[slice(*d.long)].split()) for d in definitions(text)}
 
 
-def written_out(string: str, forms: dict[str, str]) -> str:
+def expand_short_forms(string: str, forms: dict[str, str]) -> str:
     """`string` with its words that `forms` has (:func:`long_forms`), or the whole of it, in their long form."""
     if not forms:
         return string

@@ -1,7 +1,7 @@
 """Dictionary linking: every name of a graph, found in running text, longest first, by one prefix tree over words.
 
 Which names match
-    Names and texts are compared word by word (kg.linking.tokens), so matches stand on word boundaries.
+    Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word boundaries.
     Case must be exact for names of one word with at most 3 characters, and for names of one word in capitals with at
     most 6 (abbreviations, gene symbols). All other names match in any case.
     Never matched: names without a letter, of one character, or of more than 1,000 words; and function words
@@ -104,13 +104,13 @@ class DictionaryLinker:
     def from_graph(
         cls, graph: KnowledgeGraph, *, abbreviations: bool = True, texts: Sequence[str] | None = None
     ) -> DictionaryLinker:
-        """The linker over all names of `graph`, or over those that can stand in `texts`, which link alike and are there sooner.
+        """The linker over all names of `graph`, or over those that `texts` can contain, which link alike and are built sooner.
 
         Raises InputError when no name of the graph can be matched.
         """
         names = graph.names
         if texts is not None:
-            # Without white space, which lies between words only, a name that stands in a text is a part of it.
+            # Without white space, which only separates words, a name that a text contains is a part of it.
             letters = "\0".join(_squeezed(text) for text in texts)
             rows = [row for row, name in enumerate(_strings(names["name"])) if _squeezed(name) in letters]
             first = next((row for row, name in enumerate(_strings(names["name"])) if not never_matches(name)), None)
@@ -222,7 +222,7 @@ class DictionaryLinker:
         return [mentions[start:end] for start, end in pairwise(ends)]
 
     def _places(self, text: str, tokens: list[str], longest: list[Match], begin: int) -> _Places:
-        """Mentions in `text`, whose words stand from `begin` on among those of all texts."""
+        """Mentions in `text`, whose words are those from `begin` on of all texts."""
         starts = word_starts(text)
         matches = self._matches(longest, begin, text, tokens, starts)
         if self.abbreviations and "(" in text and (defined := definitions(text)):
@@ -271,7 +271,7 @@ def _with_short_forms(matches: list[Match], short_forms: list[Match]) -> list[Ma
 def _short_forms(
     text: str, tokens: list[str], starts: list[int], defined: list[Definition], matches: list[Match]
 ) -> Iterator[Match]:
-    """Where a defined short form stands, from its definition on, with the entity of its long form or -1."""
+    """The places of a defined short form, from its definition on, with the entity of its long form or -1."""
     meant: dict[str, list[tuple[int, int]]] = {}  # short form -> (offset from which it has a meaning, entity)
     for short, long in sorted(defined):
         over = bisect_right(matches, bisect_left(starts, long[1]) - 1, key=itemgetter(0)) - 1

@@ -143,7 +143,7 @@ def test_decode_prints_its_result(capsys, monkeypatch):
 
 def test_decode_sees_a_difference(monkeypatch):
     """A search that loses names, or scores them otherwise, is no equal one."""
-    trie = Trie.build(Ragged.of([[3], [4, 5]]), vocabulary=9)
+    trie = Trie.build(Ragged.from_lists([[3], [4, 5]]), vocabulary=9)
     found, wanted = [[(0, -1.0), (1, -2.0)]], [[((3,), -1.0), ((4, 5), -2.0)]]
     assert decode.same(found, wanted, trie) == (1, 1)
     assert decode.same([found[0][:1]], wanted, trie) == (1, 0)

@@ -37,7 +37,7 @@ def test_ids():
 def test_biosyn(tmp_path):
     place = fakes.write(tmp_path) / "NCBI-EL" / "biosyn_ncbi-disease.tar.gz"
     own = read.biosyn_dictionary(place, "dev_dictionary.txt")
-    assert len(own.names) == 8 and own.known["600001"] == {"D003|600001"} and own.known["D005"] == {"D004|D005"}
+    assert len(own.names) == 8 and own.concepts_by_id["600001"] == {"D003|600001"} and own.concepts_by_id["D005"] == {"D004|D005"}
     assert own.concepts_of(["D004"]) == {"D004", "D004|D005"} and own.concepts_of(["D999"]) == frozenset()
     found: Counter[str] = Counter()
     texts = read.pubtator_mentions(tmp_path / "NCBI-EL/ncbi_pubtator/NCBItestset_corpus.txt")[1]
@@ -106,7 +106,7 @@ def test_pubtator(tmp_path):
     mentions, _ = read.pubtator_mentions(twice, (), found)
     assert len(mentions) == len({m.id for m in mentions}) == 4 and found[read.TWICE] == 1
     twice.write_text(path.read_text() + path.read_text().replace("unknown", "another"))
-    with pytest.raises(InputError, match=r"twice\.txt:7: document 21 stands there before with another text"):
+    with pytest.raises(InputError, match=r"twice\.txt:7: document 21 occurred before with another text"):
         read.pubtator_mentions(twice)
     with pytest.raises(InputError, match="no mentions with concepts of type Gene"):
         read.pubtator_mentions(path, ("Gene",))
@@ -245,9 +245,9 @@ def test_on_disk(tmp_path):
     [
         ([], "neither a dev nor a test split with mentions"),
         ([mention("a", parts=[" "])], "mention 'a': an empty mention"),
-        ([mention("a"), mention("a")], "id 'a' stands twice in test"),
+        ([mention("a"), mention("a")], "id 'a' occurs twice in test"),
         ([mention("a", gold=[[]])], "mention 'a': no gold concept"),
-        ([mention("a", start=0, end=9)], "[0, 9) does not lie in document 'd'"),
+        ([mention("a", start=0, end=9)], "[0, 9) is not a place in document 'd'"),
     ],
 )
 def test_what_is_not_saved(tmp_path, test, message):

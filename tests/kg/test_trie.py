@@ -21,7 +21,7 @@ sequences = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_si
 
 
 def small(**settings):
-    return Trie.build(Ragged.of(NAMES), CONCEPTS, vocabulary=10, **settings)
+    return Trie.build(Ragged.from_lists(NAMES), CONCEPTS, vocabulary=10, **settings)
 
 
 def walk(trie, node, path=()):
@@ -48,7 +48,7 @@ def test_by_hand():
     assert [trie.concepts_of(leaf).tolist() for leaf in range(4)] == [[10], [20], [2, 30], [20]]
     assert [x.tolist() for x in trie.children(0)] == [[5, 7], [1, 2]]
     assert [x.tolist() for x in trie.children(5)] == [[], []]
-    assert trie.leaves(Ragged.of([[7], [7, 6], [5, 6], [9], [5, 6, 6], []])).tolist() == [1, -1, 2, -1, -1, -1]
+    assert trie.leaves(Ragged.from_lists([[7], [7, 6], [5, 6], [9], [5, 6, 6], []])).tolist() == [1, -1, 2, -1, -1, -1]
     assert [name.tolist() for name in trie.names()] == [[5], [7], [5, 6], [7, 6, 6]]
     for leaf in (-1, 4):
         with pytest.raises(IndexError, match=f"leaf {leaf} of a trie with 4 leaves"):
@@ -60,7 +60,7 @@ def test_by_hand():
 def test_equals_a_dictionary(names, seed):
     random = np.random.default_rng(seed)
     concepts = random.integers(0, 4, len(names))
-    trie = Trie.build(Ragged.of(names), concepts, vocabulary=6)
+    trie = Trie.build(Ragged.from_lists(names), concepts, vocabulary=6)
     wanted: dict = {}
     for name, concept in zip(names, concepts.tolist(), strict=True):
         wanted.setdefault(tuple(name), set()).add(concept)
@@ -70,7 +70,7 @@ def test_equals_a_dictionary(names, seed):
         assert trie.concepts_of(leaf).tolist() == sorted(wanted[name])
     assert [tuple(name.tolist()) for name in trie.names(block=7)] == sorted(found, key=lambda n: found[n])
     others = [random.integers(0, 6, random.integers(0, 7)).tolist() for _ in range(30)] + names
-    assert trie.leaves(Ragged.of(others)).tolist() == [found.get(tuple(name), -1) for name in others]
+    assert trie.leaves(Ragged.from_lists(others)).tolist() == [found.get(tuple(name), -1) for name in others]
     longest = {node: 0 for node in range(len(trie.tokens))}
     for node in reversed(range(len(trie.tokens))):
         longest[node] = max((longest[int(c)] + 1 for c in trie.children(node)[1]), default=0)
@@ -84,7 +84,7 @@ def test_equals_a_dictionary(names, seed):
 @settings(max_examples=40, deadline=None)
 def test_forest(names, seed):
     """Each root holds its own names; a forest's concepts are the leaves of the trie it came from."""
-    random, trie = np.random.default_rng(seed), Trie.build(Ragged.of(names), vocabulary=6)
+    random, trie = np.random.default_rng(seed), Trie.build(Ragged.from_lists(names), vocabulary=6)
     every = [name.tolist() for name in trie.names()]
     lists = [random.integers(0, len(trie), size).tolist() for size in (3, 0, 1, 10)]
     forest = trie.forest(lists)
@@ -92,11 +92,11 @@ def test_forest(names, seed):
     for root, leaves in enumerate(lists):
         found = {name: int(forest.concepts[leaf]) for name, leaf in walk(forest, root).items()}
         assert found == {tuple(every[leaf]): leaf for leaf in leaves}
-        own = forest.leaves(Ragged.of(every), root)
+        own = forest.leaves(Ragged.from_lists(every), root)
         assert [int(forest.concepts[x]) for x in own if x >= 0] == sorted(set(leaves))
     empty = trie.forest([[], []])
     assert (len(empty), empty.roots, empty.depth, empty.widths) == (0, 2, 0, [0])
-    assert empty.leaves(Ragged.of(every)).tolist() == [-1] * len(every)
+    assert empty.leaves(Ragged.from_lists(every)).tolist() == [-1] * len(every)
 
 
 def test_forest_refuses_what_is_no_leaf():
@@ -118,14 +118,14 @@ def test_bytes_of_a_name():
 def test_order_of_the_names_does_not_matter():
     random = np.random.default_rng(0)
     order = random.permutation(len(NAMES))
-    again = Trie.build(Ragged.of([NAMES[i] for i in order]), CONCEPTS[order], vocabulary=10)
+    again = Trie.build(Ragged.from_lists([NAMES[i] for i in order]), CONCEPTS[order], vocabulary=10)
     assert all(np.array_equal(getattr(small(), name), getattr(again, name)) for name in ARRAYS)
 
 
 @pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
 def test_wide_vocabularies(vocabulary, dtype):
     names = [[vocabulary - 1, 3], [0, vocabulary - 1], [40_000]]
-    trie = Trie.build(Ragged.of(names), vocabulary=vocabulary)
+    trie = Trie.build(Ragged.from_lists(names), vocabulary=vocabulary)
     assert trie.tokens.dtype == dtype and [n.tolist() for n in trie.names()] == [names[2], names[1], names[0]]
     tensors = trie.tensors(torch.device("cpu"))
     assert (tensors.tokens.long() & tensors.mask).tolist() == trie.tokens.tolist()
@@ -135,7 +135,7 @@ def test_wide_vocabularies(vocabulary, dtype):
 def test_what_build_refuses():
     def refused(message, names=NAMES, concepts=CONCEPTS, **settings):
         with pytest.raises(InputError, match=re.escape(message)):
-            Trie.build(Ragged.of(names), concepts, **{"vocabulary": 10} | settings)
+            Trie.build(Ragged.from_lists(names), concepts, **{"vocabulary": 10} | settings)
 
     texts = ["fever", "cold", "?", "ague", "cough"]
     holed = [*NAMES[:2], [], *NAMES[3:]]
@@ -150,7 +150,7 @@ def test_what_build_refuses():
     with pytest.raises(InputError, match="offsets must rise from 0 to the number of tokens, 3"):
         Trie.build(Ragged(np.arange(3), np.array([0, 2])), vocabulary=10)
 
-    trie = Trie.build(Ragged.of(holed), CONCEPTS, vocabulary=10, skip=True)
+    trie = Trie.build(Ragged.from_lists(holed), CONCEPTS, vocabulary=10, skip=True)
     assert trie.skipped == 1 and [n.tolist() for n in trie.names()] == [[5], [7], [5, 6]]
     assert small(skip=True, max_length=2).skipped == 1 and small().skipped == 0
 
@@ -166,7 +166,7 @@ def test_on_disk(tmp_path):
     assert (again.vocabulary, again.identity, again.skipped, len(again)) == (10, "bart:1234", 0, 4)
     assert again.concepts_of(2).tolist() == [2, 30] and [n.tolist() for n in again.names()][3] == [7, 6, 6]
     assert again.forest([[2]]).concepts.tolist() == [2]
-    plain = Trie.build(Ragged.of([[1]]), vocabulary=10)  # an empty array of further concepts
+    plain = Trie.build(Ragged.from_lists([[1]]), vocabulary=10)  # an empty array of further concepts
     assert len(Trie.load(plain.save(tmp_path / "plain"), "").others) == 0
     with pytest.raises(InputError, match="made with 'bart:1234', expected 'bart:9'"):
         Trie.load(folder, "bart:9")

@@ -153,7 +153,7 @@ def exhaustive(model, names, ids, mask, prompt, beams, score):
 
 
 def trie_of(names, vocabulary=VOCABULARY):
-    trie = Trie.build(Ragged.of(names), vocabulary=vocabulary)
+    trie = Trie.build(Ragged.from_lists(names), vocabulary=vocabulary)
     assert len(trie) == len(names)
     return trie
 
@@ -371,7 +371,7 @@ def test_several_concepts_and_wide_vocabularies():
     """Predictions are leaves: two concepts of one name are both its; token ids above 65,535 work."""
     model = bart(vocabulary=70_000)
     names = [(69_990, 5), (69_990, 5), (300, 69_999), (4,)]
-    trie = Trie.build(Ragged.of(names), np.array([9, 3, 1, 3]), vocabulary=70_000)
+    trie = Trie.build(Ragged.from_lists(names), np.array([9, 3, 1, 3]), vocabulary=70_000)
     assert trie.tokens.dtype == np.uint32 and len(trie) == 3
     ids, mask, prompts = questions(2, 0)
     for row, ranking in enumerate(constrained_search(model, trie, ids, mask, prompts)):
