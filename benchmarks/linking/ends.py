@@ -66,7 +66,7 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
 
 
 def graph_of(dictionary: Dictionary, folder: Path) -> Path:
-    """The dictionary as a graph of names, in `folder`; kept when it is the same."""
+    """The dictionary as a graph of names, types, definitions and parents, in `folder`; kept when it is the same."""
     if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json").get("dictionary") == dictionary.digest:
         return folder
     ids = list(dict.fromkeys(dictionary.ids))
@@ -74,12 +74,14 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
     for one, name in zip(dictionary.ids, dictionary.names, strict=True):
         preferred.setdefault(one, name)
     kinds = ["preferred" if preferred[i] == n else "synonym" for i, n in zip(dictionary.ids, dictionary.names, strict=True)]
+    texts, known = dictionary.definitions, set(ids)
+    above = [(i, j) for i in ids for j in dictionary.broader.get(i, ()) if j in known]
     same = {key: [value] * len(kinds) for key, value in (("language", "en"), ("source", "task"))}
     KnowledgeGraph(
-        table("entities", {"id": ids, "name": [preferred[i] for i in ids], "type": [""] * len(ids)}),
+        table("entities", {"id": ids, "name": [preferred[i] for i in ids], "type": [dictionary.types.get(i, "") for i in ids]}),
         table("names", {"id": dictionary.ids, "name": dictionary.names, "kind": kinds} | same),
-        table("definitions", {"id": [], "text": []}),
-        table("triples", {"head": [], "relation": [], "tail": []}),
+        table("definitions", {"id": [i for i in ids if i in texts], "text": [texts[i] for i in ids if i in texts]}),
+        table("triples", {"head": [i for i, _ in above], "relation": ["is_a"] * len(above), "tail": [j for _, j in above]}),
         {"source": "task", "version": "", "licence": "of the task's data", "dictionary": dictionary.digest},
     ).save(folder)
     return folder
