@@ -2,8 +2,8 @@
 
 After BELHD (Garda and Leser, Bioinformatics 2024): each concept of such a name gets a string that distinguishes it from the
 others. A concept is described by its type, the names of its parents, the beginning of its definition, its preferred name and
-its shortest other name; the strings are the first of these in which all concepts of the name differ. A text speaks for a
-concept by the share of its string's words that occur in the text.
+its shortest other name, of several words if it has one; the strings are the first of these in which all concepts of the name
+differ. A text supports a concept by the share of its string's words that occur in the text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def distinguishing(name: str, described: Mapping[str, Description]) -> dict[str,
     for one in described.values():
         others = [other for other in one.names if _bare(other) != own]
         preferred = one.names[0] if one.names and others and one.names[0] == others[0] else ""
-        shortest = min(others, key=lambda other: (len(other), other), default="")
+        shortest = min(others, key=lambda other: (" " not in other, len(other), other), default="")  # a short form says little
         rows.append((one.type, one.parents, " ".join(one.definition.split()[:HEAD]), preferred, shortest))
     for values in zip(*rows, strict=True):
         if len(set(map(_bare, values))) == len(values):

@@ -27,6 +27,8 @@ def test_the_first_kind_of_description_that_differs_is_taken() -> None:
     assert distinguishing("cold", named) == {"C1": "Common cold", "C2": ""}  # C2 prefers the name itself
     both = {"C1": Description(names=("Cold", "a cold")), "C2": Description(names=("COLD", "low temperature"))}
     assert distinguishing("cold", both) == {"C1": "a cold", "C2": "low temperature"}
+    short = {"C1": Description(names=("Cold", "CC", "a cold")), "C2": Description(names=("COLD", "CD"))}
+    assert distinguishing("cold", short) == {"C1": "a cold", "C2": "CD"}
     assert distinguishing("cold", {"C1": Description(), "C2": Description()}) == {"C1": "", "C2": ""}
     long = {c: Description(definition=" ".join([c] * 40)) for c in ("a", "b")}
     assert all(len(string.split()) == HEAD for string in distinguishing("x", long).values())
@@ -47,7 +49,7 @@ def test_support_is_the_share_of_a_strings_own_words() -> None:
     assert support("Cold; NOSE", "cold", text) == 1.0
 
 
-def test_a_text_speaks_for_a_concept_and_no_text_for_none() -> None:
+def test_a_text_supports_a_concept_and_no_text_none() -> None:
     asked: list[list[str]] = []
 
     def describe(concepts: Collection[str]) -> dict[str, Description]:
