@@ -266,7 +266,13 @@ class Pipeline:
 
     def _ranked(self, texts: Sequence[str], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
-            return [self._meant(texts[a.text], a.found, defined=a.long_form is not None) for a in asked]
+            # a short form that the text defines means what its definition says
+            return [
+                self._meant(texts[a.text], a.found) if a.found.others and not a.long_form
+                else [Option(a.found.entity, self.preferred[a.found.entity], 1.0)] if a.found.entity is not None
+                else []
+                for a in asked
+            ]  # fmt: skip
         if not asked:
             return []
         from datamodules.contexts import marked
@@ -284,15 +290,10 @@ class Pipeline:
     def _homonyms(self) -> Homonyms:
         return Homonyms(graph_descriptions(self.graph))
 
-    def _meant(self, text: str, found: Detected, defined: bool) -> list[Option]:
-        """The entity of a dictionary's mention, and others of the same name, the likeliest in this text first.
-
-        defined: a short form that the text defines, which means what its definition says.
-        """
+    def _meant(self, text: str, found: Detected) -> list[Option]:
+        """The entity of a dictionary's mention, and others of the same name, the likeliest in this text first."""
         assert found.entity is not None
-        entities = [found.entity] if defined else [found.entity, *found.others]
-        if len(entities) == 1:
-            return [Option(found.entity, self.preferred[found.entity], 1.0)]
+        entities = [found.entity, *found.others]
         name = text[found.start : found.end].lower()
         supports = self._homonyms.supports(name, sorted(entities), text)
         support = dict(zip(sorted(entities), supports, strict=True))

@@ -12,7 +12,6 @@ from experiments.encoders import is_fine_tuned
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.mentions import Mention
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors that need them: a dictionary starts at once
     from inference.entity_table import EntityReader
@@ -58,12 +57,10 @@ class Dictionary:
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
         self.read += sum(map(len, texts))
         linker = self.linker if self.read > FEW else DictionaryLinker.from_graph(self.graph, texts=texts)
-        rows = zip(texts, linker.link_all(texts), strict=True)
-        return [[Detected(m.start, m.end, None, None, m.entity, self._others(linker, text, m)) for m in own] for text, own in rows]
-
-    @staticmethod
-    def _others(linker: DictionaryLinker, text: str, mention: Mention) -> tuple[str, ...]:
-        return tuple(linker.others(text[mention.start : mention.end], mention.entity))
+        return [
+            [Detected(m.start, m.end, None, None, m.entity, linker.others(text, m)) for m in own]
+            for text, own in zip(texts, linker.link_all(texts), strict=True)
+        ]
 
 
 class EntityDetector:

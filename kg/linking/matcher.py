@@ -175,26 +175,33 @@ class DictionaryLinker:
 
     @cached_property
     def _several(self) -> frozenset[str]:
-        """The entities that have a name which several have, or whose case matters."""
-        return frozenset(self._ids.take(_indices(np.frombuffer(self._candidate, np.int32))).to_pylist())
+        """The entities that share a name of one kind with another entity."""
+        entity = np.frombuffer(self._candidate, np.int32)
+        form = np.repeat(np.arange(len(self._bounds) - 1), np.diff(np.frombuffer(self._bounds, np.int32)))
+        rows = np.unique(np.stack([form, np.frombuffer(self._kind, np.uint8), entity], 1), axis=0)
+        _, owner, owners = np.unique(rows[:, :2], axis=0, return_inverse=True, return_counts=True)
+        shared = np.unique(rows[owners[owner.ravel()] > 1, 2])
+        return frozenset(self._ids.take(_indices(shared)).to_pylist())
 
-    def others(self, surface: str, entity: str) -> list[str]:
-        """The other entities that `surface` could as well mean as `entity`, which it was linked to: those that only triples and ids
-        come before or after it; in the order of both. A short form means what its text defines, so that it has no others.
+    def others(self, text: str, mention: Mention) -> tuple[str, ...]:
+        """The other entities that a linked mention could as well mean: those that only triples and ids decide between, in the
+        order of both.
         """
+        entity = mention.entity
         if entity not in self._several:
-            return []
+            return ()
+        surface = text[mention.start : mention.end]
         tokens = words(surface)
         found = self._forms.longest(np.fromiter((self._words.get(word, 0) for word in tokens), np.int32, len(tokens)))
         if not len(found.first) or found.first[0] or found.last[0] != len(tokens) - 1 or found.value[0] >= 0:
-            return []
-        form, text = -1 - int(found.value[0]), spaced(surface)
+            return ()
+        form, written = -1 - int(found.value[0]), spaced(surface)
         rows = range(self._bounds[form], self._bounds[form + 1])  # sorted by kind, triples, id
-        fit = [i for i in rows if self._surface[i] == text or not self._exact[i]]
+        fit = [i for i in rows if self._surface[i] == written or not self._exact[i]]
         fit = [i for i in fit if self._kind[i] == self._kind[fit[0]]]
-        same = [i for i in fit if self._surface[i] == text] or fit
+        same = [i for i in fit if self._surface[i] == written] or fit
         ids = dict.fromkeys(self._ids[self._candidate[i]].as_py() for i in same)
-        return [one for one in ids if one != entity] if entity in ids else []
+        return tuple(one for one in ids if one != entity) if entity in ids else ()
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
