@@ -8,13 +8,15 @@ differ. A text supports a concept by the share of its string's words that occur 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kg.graph import KnowledgeGraph
+from kg.graph import KnowledgeGraph, Numbers
 from kg.linking.tokens import words
 
 HEAD = 12  #: words of a definition that are used
@@ -59,7 +61,7 @@ def support(string: str, name: str, text_words: Collection[str]) -> float:
 
 
 class Homonyms:
-    """Which of a name's concepts a text speaks for. `describe` is asked once for each shared name that is looked up."""
+    """Which of a name's concepts a text supports. `describe` is called once for each shared name."""
 
     def __init__(self, describe: Describe) -> None:
         self.describe = describe
@@ -82,30 +84,38 @@ class Homonyms:
 
 
 def graph_descriptions(graph: KnowledgeGraph) -> Describe:
-    """Descriptions of a graph's entities. Parents are the tails of `is_a`; each call reads the tables once."""
+    """Descriptions of a graph's entities; parents are the tails of `is_a`. The first call sorts the tables by entity."""
 
-    def pairs(table: pa.Table, key: str, value: str, ids: pa.Array) -> Iterable[tuple[str, str]]:
-        rows = table.filter(pc.is_in(table[key], value_set=ids))
-        return zip(rows[key].to_pylist(), rows[value].to_pylist(), strict=True)
+    @cache
+    def tables() -> tuple[Numbers, _ByEntity, _ByEntity, _ByEntity]:
+        is_a = graph.triples.filter(pc.equal(graph.triples["relation"], "is_a"))
+        rows = ((is_a, "head", "tail"), (graph.definitions, "id", "text"), (graph.names, "id", "name"))
+        return Numbers(graph.ids), *(_ByEntity(graph, *one) for one in rows)  # type: ignore[return-value]
 
     def describe(concepts: Collection[str]) -> dict[str, Description]:
-        ids = pa.array(concepts, pa.string())
-        is_a = graph.triples.filter(pc.equal(graph.triples["relation"], "is_a"))
-        above: dict[str, list[str]] = {}
-        for child, parent in pairs(is_a, "head", "tail", ids):
-            above.setdefault(child, []).append(parent)
-        every = pa.array({*concepts, *(parent for own in above.values() for parent in own)}, pa.string())
-        preferred = dict(pairs(graph.entities, "id", "name", every))
-        types, definitions = dict(pairs(graph.entities, "id", "type", ids)), dict(pairs(graph.definitions, "id", "text", ids))
-        names: dict[str, list[str]] = {one: [preferred[one]] for one in concepts if one in preferred}
-        for one, name in pairs(graph.names, "id", "name", ids):
-            names.setdefault(one, []).append(name)
-        return {
-            one: Description(
-                types.get(one, ""), " ".join(sorted(preferred[parent] for parent in above.get(one, ()))),
-                definitions.get(one, ""), tuple(dict.fromkeys(names.get(one, ()))),
-            )
-            for one in concepts
-        }  # fmt: skip
+        places, parents, definitions, names = tables()
+        preferred, types = graph.entities["name"], graph.entities["type"]
+        found = dict.fromkeys(concepts, Description())
+        for concept, place in zip(concepts, places.positions(list(concepts)).tolist(), strict=True):
+            if place >= 0:
+                above = [preferred[i].as_py() for i in places.positions(parents.values(place)).tolist()]
+                own = dict.fromkeys([preferred[place].as_py(), *names.values(place)])
+                definition = next(iter(definitions.values(place)), "")
+                found[concept] = Description(types[place].as_py(), " ".join(sorted(above)), definition, tuple(own))
+        return found
 
     return describe
+
+
+class _ByEntity:
+    """The values of a table's column, by entity."""
+
+    def __init__(self, graph: KnowledgeGraph, table: pa.Table, key: str, value: str) -> None:
+        entity = graph.index_of(table[key])
+        order = np.argsort(entity, kind="stable")
+        self.entity, self.value = entity[order], table[value].take(pa.array(order))
+
+    def values(self, entity: int) -> list[str]:
+        begin, end = np.searchsorted(self.entity, [entity, entity + 1])
+        found: list[str] = self.value.slice(begin, end - begin).to_pylist()
+        return found
