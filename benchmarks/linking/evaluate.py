@@ -201,6 +201,18 @@ def folds_of(
     return split, [load_linking(folds[number][split]) for number in numbers or range(len(folds))]
 
 
+def training_folds(
+    definition: Task, files: Files, split: str, numbers: Sequence[int] = (), graph: Path | None = None
+) -> list[Linking]:
+    """The folds of these numbers, or all, with the dictionary in which a model finds candidates of training mentions.
+
+    That of the scored split, unless it contains the training mentions as names: then each of them is its own best candidate, which
+    teaches nothing, and the train split has a dictionary of its own.
+    """
+    folds = prepared_folds(definition, files, graph)
+    return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers or range(len(folds))]
+
+
 def protocol_record(
     definition: Task, split: str, folds: Sequence[Prepared], protocol: Protocol, numbers: Sequence[int]
 ) -> dict[str, Any]:

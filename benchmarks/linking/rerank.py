@@ -2,8 +2,9 @@
 
     kepl rerank NCBI-EL --model sapbert [--split dev --start minilm --seed 1 --mirror FOLDER ...]
 
-The linker finds candidates of every training mention; mentions of a twentieth of the documents are held out. A mention none of
-whose candidates is right teaches NIL. The reranker starts from the linker's own encoder, or another one; every fold has its own.
+The linker finds candidates of every training mention, in a dictionary that does not contain the training mentions; mentions of a
+twentieth of the documents are held out. A mention none of whose candidates is right teaches NIL. The reranker starts from the
+linker's own encoder, or another one; every fold has its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +78,14 @@ def compute(
     resolved = scoring.resolved(given, definition)
     chosen = encoder(model, ckpt)
     first, own = linkable_of(chosen, linker), encoder(start).folder if start else chosen.folder
-    split, loaded = scoring.folds_of(definition, files, split, folds, graph)
+    split, _ = scoring.folds_of(definition, files, split, folds, graph)
+    loaded = scoring.training_folds(definition, files, split, sorted(set(folds)), graph)
+    without = replace(resolved, train_names=False)
     tuned = []
     for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
         if not fold.splits.get("train"):
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
-        ready = scoring.ready(fold, "train", resolved)
+        ready = scoring.ready(fold, "train", without)
         made_of: dict[str, Any] = {
             "linker": first.settings, "dictionary": ready.names.digest, "protocol": digest(vars(resolved)),
             "mentions": fold.manifest["sha256"]["train.jsonl"],

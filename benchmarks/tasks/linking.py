@@ -29,7 +29,7 @@ from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then built again.
-READERS = 2
+READERS = 3
 
 
 class Part(NamedTuple):
@@ -78,6 +78,7 @@ BC5CDR_FILES = {
     "test": "bc5cdr_pubtator/test_corpus.txt",
 }  # fmt: skip
 NCBI_BIOSYN, BC5CDR_BIOSYN = "biosyn_ncbi-disease.tar.gz", "biosyn_bc5cdr-disease_train_dev.tar.gz"
+TRAIN_DICTIONARY = "train_dictionary.txt"
 BC5CDR_TEST = "biosyn_bc5cdr-disease_test.tar.gz"
 
 
@@ -103,8 +104,9 @@ def _biosyn(archive: str, folder: str, test: str | None, files: Mapping[str, str
         elif (data / test).exists() or (data / folder / "processed_test").is_dir():
             places["test"] = data / test if (data / test).exists() else data / folder
         splits = {s: read.biosyn_mentions(p, f"processed_{s}", texts, found) for s, p in places.items()}
-        own: dict[str, Dictionary] = {s: graph or read.biosyn_dictionary(place, f"{s}_dictionary.txt", found)
-               for s in ("dev", "test") if s in splits}  # fmt: skip
+        # train's own dictionary, which the others extend by train's mentions, is what models find training candidates in
+        scored = [s for s in ("train", "dev", "test") if s in splits and (s != "train" or TRAIN_DICTIONARY in read.contents(place))]
+        own: dict[str, Dictionary] = {s: graph or read.biosyn_dictionary(place, f"{s}_dictionary.txt", found) for s in scored}
         named = {m.document for mentions in splits.values() for m in mentions}
         return [Part(splits, own, {i: t for i, t in texts.items() if i in named})]
 

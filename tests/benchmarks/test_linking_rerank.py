@@ -42,6 +42,8 @@ def test_a_reranker_is_trained_scored_and_used(
     parts = load_samples(samples)
     assert parts["held_out"] and any(sample.right for part in parts.values() for sample in part)
     assert read_json(samples / "manifest.json")["counts"]["train"] == len(parts["train"])
+    added = {name.partition("||")[2] for name in fakes.TRAIN_NAMES}  # which dev's dictionary has, and train's has not
+    assert added and not any(c.partition("; ")[0] in added for part in parts.values() for s in part for c in s.candidates)
     (export,) = (runs / "reranker" / "train").glob("*/seed0/export")
     words = ["evaluate", "NCBI-EL", place, f"MODEL={tiny}", "SPLIT=dev"]
     assert main([*words, "RERANK=reranker"]) == 0, capsys.readouterr().err
