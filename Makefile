@@ -29,7 +29,7 @@ help:  ## list the targets
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(VENV_PYTHON) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
 	@test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
-	@echo "setting up .venv (once, a few minutes; 2.1 GB on disk with the CPU build of torch, several GB more with CUDA)"
+	@echo "setting up .venv (once, a few minutes; 2.9 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
 	$(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
 	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev $(EXTRAS))
