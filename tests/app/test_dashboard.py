@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import sys
+import signal, sys
 from app import dashboard
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it, and so do their children
 child = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 dashboard.command = lambda port: [sys.executable, "-c", child]
 sys.exit(dashboard.serve(5000))
