@@ -63,6 +63,11 @@ def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.html"))) >= len(PAGES)
 
 
+def test_no_page_has_a_name_that_sphinx_uses_itself() -> None:
+    """Sphinx would write its own page over it without a warning."""
+    assert not {page.stem for page in PAGES} & {"search", "genindex", "modindex", "py-modindex"}
+
+
 def test_the_readme_is_short_and_shows_a_picture() -> None:
     text = re.sub(r"<!--.*?-->", "", BLOCK.sub("", README.read_text()))
     assert len([word for word in text.split() if re.search(r"\w", word)]) <= 600
