@@ -223,8 +223,11 @@ class Pipeline:
         for detector in self.detectors:
             if isinstance(detector, Dictionary):
                 detector.detect(["x" * (FEW + 1)])
+                _ = detector.linker.several
         if self.finder or self.steps.detect != DICTIONARY:
             _ = self._first
+        else:
+            self._homonyms.describe([])  # sorts the tables of descriptions
 
     def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""

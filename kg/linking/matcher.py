@@ -174,7 +174,7 @@ class DictionaryLinker:
         return _NONE if found == _NONE else self._candidate[found]
 
     @cached_property
-    def _several(self) -> frozenset[str]:
+    def several(self) -> frozenset[str]:
         """The entities that share a name of one kind with another entity."""
         entity = np.frombuffer(self._candidate, np.int32)
         form = np.repeat(np.arange(len(self._bounds) - 1), np.diff(np.frombuffer(self._bounds, np.int32)))
@@ -188,7 +188,7 @@ class DictionaryLinker:
         order of both.
         """
         entity = mention.entity
-        if entity not in self._several:
+        if entity not in self.several:
             return ()
         surface = text[mention.start : mention.end]
         tokens = words(surface)
