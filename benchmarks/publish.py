@@ -40,10 +40,24 @@ def publish(
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
     for one in grouped(results).values():
+        check_seeds(one)
         records.append(record_of(one, command, where))
         if base:
             records.append(difference_record(one, base[0], command, where))
     return save_records(group, records, root), records
+
+
+def check_seeds(group: Group) -> None:
+    """Raise InputError where two results are of one seed, as two precisions of one model, which a mean would count twice."""
+    known: dict[tuple[str, int], str] = {}
+    for result in group.results:
+        key = (result.model.run, result.seed)
+        if key in known:
+            raise InputError(
+                f"{result.task}: {known[key]} and {result.folder} are both {group.label} with seed {result.seed}. Give one; "
+                "other settings, as another precision, are no other seed."
+            )
+        known[key] = result.folder
 
 
 def record_of(group: Group, command: str, machine: str) -> Record:

@@ -124,11 +124,11 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         Record(id="a", value=1).part("sd")
 
 
-def run(folder: Path, model: str, seed: int, hits: list[int], protocol: str = "one") -> Path:
+def run(folder: Path, model: str, seed: int, hits: list[int], protocol: str = "one", of: str = "h-seed{}") -> Path:
     tally = np.array([[hit, 1] for hit in hits])
     result = Result(
         kind="synonyms", task="D1", split="test", metric="acc@1", protocol={"samples": protocol},
-        model=Model(model, f"h-seed{seed}"), scores={"overall": {"acc@1": float(np.mean(hits))}}, tallies={"acc@1": tally},
+        model=Model(model, of.format(seed)), scores={"overall": {"acc@1": float(np.mean(hits))}}, tallies={"acc@1": tally},
         seed=seed, commit="abc123", data={"samples": "0f" * 32},
     )  # fmt: skip
     save(result, folder / model / f"seed{seed}")
@@ -165,3 +165,11 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         publish([tmp_path / "nothing"], "g", "c", root=tmp_path)
     with pytest.raises(InputError, match="expected letters"):
         publish([one], "../g", "c", root=tmp_path)
+
+
+def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path) -> None:
+    run(tmp_path / "runs" / "fp32", "one", 0, [1, 0], of="")
+    run(tmp_path / "runs" / "bf16", "one", 0, [1, 1], of="")
+    with pytest.raises(InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"):
+        publish([tmp_path / "runs"], "g", "c", root=tmp_path)
+    assert not (tmp_path / "docs").exists()
