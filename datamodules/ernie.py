@@ -113,12 +113,15 @@ class ERNIEData(OrderedText):
         )
 
 
-def linker(folder: str | Path, hits: float = 1.0) -> Callable[[list[str], list[list[tuple[int, int]]]], Aligned]:
+def linker(
+    folder: str | Path, hits: float = 1.0, foreign: float = 0.0
+) -> Callable[[list[str], list[list[tuple[int, int]]]], Aligned]:
     """What finds the mentions of texts, as :func:`datamodules.links.links`: `linker` in experiments/ernie/encoder.yaml.
 
-    hits  share of the mentions that are given their entity
+    hits     share of the mentions that are given their entity
+    foreign  share of those that are given another
     """
-    found = links(folder, hits)
+    found = links(folder, hits, foreign)
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Aligned:
         rows = torch.from_numpy(found(texts, offsets))

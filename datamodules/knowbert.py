@@ -138,11 +138,14 @@ class KnowBERTData(OrderedText):
         save_array(folder, "frequency", self.frequency)
 
 
-def linker(folder: str | Path, hits: float = 1.0) -> Callable[[list[str], list[list[tuple[int, int]]]], Candidates]:
+def linker(
+    folder: str | Path, hits: float = 1.0, foreign: float = 0.0
+) -> Callable[[list[str], list[list[tuple[int, int]]]], Candidates]:
     """What finds the mentions of texts and their candidates: `linker` in experiments/knowbert/encoder.yaml.
 
-    hits  share of the mentions that are kept (:func:`datamodules.links.links`)
+    hits     share of the mentions that are kept (:func:`datamodules.links.links`)
+    foreign  share of those that are given another entity's candidates
     """
-    found = links(folder, hits, ("candidates.npy", "frequency.npy"))
+    found = links(folder, hits, foreign, ("candidates.npy", "frequency.npy"))
     table, frequency = (np.load(Path(folder) / f"{name}.npy", allow_pickle=False) for name in ("candidates", "frequency"))
     return lambda texts, offsets: candidates(found(texts, offsets), table, frequency)

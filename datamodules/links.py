@@ -21,10 +21,12 @@ FILES = ("entities.parquet", "names.parquet", "degree.npy")  #: what :meth:`data
 Linked = Callable[[list[str], list[list[tuple[int, int]]]], np.ndarray]
 
 
-def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) -> Linked:
+def links(folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: tuple[str, ...] = ()) -> Linked:
     """What finds the mentions of texts, by the names in the export `folder`.
 
     hits     share of the mentions that are kept, chosen by text and place alone
+    foreign  share of those whose entity is another one, always the same for each: what is left of a gain is not what entities
+             say, but that something is marked. Entities without triples are exchanged among themselves
     further  files and folders that the export must hold besides FILES
 
     The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens), and returns the mentions
@@ -36,12 +38,17 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
     for name in (*FILES, *further):
         if not (folder / name).exists():
             raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
-    if not 0 <= hits <= 1:
-        raise InputError(f"hits {hits}: expected a share from 0 to 1")
+    for name, share in (("hits", hits), ("foreign", foreign)):
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} {share}: expected a share from 0 to 1")
     ids = read_table(folder / "entities.parquet", ["id"])["id"].combine_chunks()
     degree = np.load(folder / "degree.npy", allow_pickle=False)
     dictionary = DictionaryLinker(read_table(folder / "names.parquet"), ids, degree)
     index = {name: i for i, name in enumerate(ids.to_pylist())}
+    other = np.arange(len(ids))
+    for alike in (np.flatnonzero(degree > 0), np.flatnonzero(degree == 0)):
+        mixed = np.random.default_rng(0).permutation(alike)
+        other[mixed] = np.roll(mixed, 1)  # in a circle: none is its own
 
     @lru_cache(1 << 17)  # an epoch's texts are linked once; a stream of new ones does not fill the memory
     def link_text(text: str) -> np.ndarray:
@@ -49,6 +56,9 @@ def links(folder: str | Path, hits: float = 1.0, further: tuple[str, ...] = ()) 
         rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
         if hits < 1:
             rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
+        if foreign > 0:
+            chosen = [zlib.crc32(f"foreign {r[0]} {text}".encode()) < foreign * 2**32 for r in rows]
+            rows = [(a, b, int(other[e]) if c else e) for (a, b, e), c in zip(rows, chosen, strict=True)]
         return np.array(rows, np.int64).reshape(-1, 3)
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:

@@ -14,17 +14,18 @@ from kg.pagerank import NeighbourTable
 
 
 def linker(
-    folder: str | Path, hits: float = 1.0, k: int | None = None
+    folder: str | Path, hits: float = 1.0, k: int | None = None, foreign: float = 0.0
 ) -> Callable[[list[str], list[list[tuple[int, int]]]], Mentions]:
     """What finds the mentions of texts, as :func:`datamodules.links.links`, with the neighbours of their entities.
 
-    hits  share of the mentions that are given knowledge (Figure 3)
-    k     neighbours a mention; None: as many as in pre-training. The export's table may hold more
+    hits     share of the mentions that are given knowledge (Figure 3)
+    k        neighbours a mention; None: as many as in pre-training. The export's table may hold more
+    foreign  share of those that are given the neighbours of another entity
 
     Raises InputError when the folder lacks a file, or for a share or number of neighbours that cannot be.
     """
     folder = Path(folder)
-    found = links(folder, hits, ("types.npy", "neighbours", "linker.json"))
+    found = links(folder, hits, foreign, ("types.npy", "neighbours", "linker.json"))
     types = np.load(folder / "types.npy", allow_pickle=False)
     table = NeighbourTable.load(folder / "neighbours")
     k = int(read_json(folder / "linker.json")["k"]) if k is None else k

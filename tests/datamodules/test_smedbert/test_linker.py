@@ -79,6 +79,23 @@ def test_hit_ratio_selects_a_share_of_the_mentions(fake_smedbert: Folders, expor
         linker(export, hits=2)
 
 
+def test_foreign_knowledge_changes_only_what_is_said(fake_smedbert: Folders, export: Path) -> None:
+    """The control of Figure 3: the same mentions, each with another entity's neighbours, the same in every text."""
+    texts = ["肺炎，肾痛。", "肾痛，肺炎，孤独症。", "心肿骨瘤"]
+    offsets = tokens(fake_smedbert, texts)
+    own, other, half = (linker(export, foreign=share)(texts, offsets) for share in (0, 1, 0.5))
+    assert torch.equal(own.span, other.span) and not (own.entity == other.entity).any()
+    assert other.entity[[0, 1, 2]].tolist() == other.entity[[3, 2, 1]].tolist()
+    assert torch.equal((own.neighbours >= 0).any(1), (other.neighbours >= 0).any(1))
+    name = next(name for name, i in ids(fake_smedbert).items() if i == int(other.entity[0]))
+    known = linker(export)([name], tokens(fake_smedbert, [name]))
+    assert torch.equal(other.neighbours[0], known.neighbours[0])
+    changed = half.entity != own.entity
+    assert 0 < changed.sum() < len(changed) and torch.equal(half.entity[changed], other.entity[changed])
+    with pytest.raises(InputError, match="foreign -1"):
+        linker(export, foreign=-1)
+
+
 def test_mentions_have_as_many_neighbours_as_in_pretraining(fake_smedbert: Folders, tmp_path: Path) -> None:
     """The table holds six of an entity; what was pre-trained with five is not fine-tuned with six unless asked."""
     data(fake_smedbert, k=5).export(tmp_path)
