@@ -78,6 +78,8 @@ class Record:
         if name == "seeds":
             return str(len(self.seeds))
         if name in ("p", "p_seeds"):
+            if own < 0.0001:
+                return "< 0.0001"
             return f"{own:.4f}" if own < 0.001 else f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
         sign = "+" if self.signed and name != "sd" else ""
         numbers = own if name == "interval" else (own,)

@@ -120,6 +120,8 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (results / "ner.json").write_text('{"records": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}')
     with pytest.raises(InputError, match="two records with the id 'a'"):
         load_records(tmp_path)
+    shown = [Record(id="a", value=1, p=p).part("p") for p in (0.00003, 0.0004, 0.0412, 0.5)]
+    assert shown == ["< 0.0001", "0.0004", "0.041", "0.50"]
     with pytest.raises(InputError, match="has no part 'sd'"):
         Record(id="a", value=1).part("sd")
 
