@@ -34,30 +34,31 @@ def publish(
         raise InputError(f"--group {group}: expected letters, digits and hyphens")
     results = load_runs(folders)
     check_protocol("publish", results)
-    base = list(grouped(load_runs(against)).values()) if against else []
+    others = load_runs(against) if against else []
+    for side in (results, others):
+        check_seeds(side)
+    base = list(grouped(others).values())
     if len(base) > 1:
         raise InputError(f"--against: expected runs of one system, got {', '.join(one.label for one in base)}")
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
     for one in grouped(results).values():
-        check_seeds(one)
         records.append(record_of(one, command, where))
         if base:
             records.append(difference_record(one, base[0], command, where))
     return save_records(group, records, root), records
 
 
-def check_seeds(group: Group) -> None:
-    """Raise InputError where two results are of one seed, as two precisions of one model, which a mean would count twice."""
-    known: dict[tuple[str, int], str] = {}
-    for result in group.results:
-        key = (result.model.run, result.seed)
-        if key in known:
+def check_seeds(results: Sequence[Result]) -> None:
+    """Raise InputError where two results are of one system and seed, as two precisions are: a mean would count the seed twice."""
+    known: dict[tuple[str, str, int], str] = {}
+    for result in results:
+        first = known.setdefault((result.label, result.model.run, result.seed), result.folder)
+        if first != result.folder:
             raise InputError(
-                f"{result.task}: {known[key]} and {result.folder} are both {group.label} with seed {result.seed}. Give one; "
+                f"{result.task}: {first} and {result.folder} are both {result.label} with seed {result.seed}. Give one; "
                 "other settings, as another precision, are no other seed."
             )
-        known[key] = result.folder
 
 
 def record_of(group: Group, command: str, machine: str) -> Record:

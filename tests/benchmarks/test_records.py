@@ -169,9 +169,12 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         publish([one], "../g", "c", root=tmp_path)
 
 
-def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path) -> None:
-    run(tmp_path / "runs" / "fp32", "one", 0, [1, 0], of="")
-    run(tmp_path / "runs" / "bf16", "one", 0, [1, 1], of="")
-    with pytest.raises(InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"):
-        publish([tmp_path / "runs"], "g", "c", root=tmp_path)
+@pytest.mark.parametrize("of", ["", "h-seed{}"])
+def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path, of: str) -> None:
+    run(tmp_path / "runs" / "fp32", "one", 0, [1, 0], of=of)
+    run(tmp_path / "runs" / "bf16", "one", 0, [1, 1], of=of)
+    other = run(tmp_path / "other", "other", 0, [1, 0], of=of)
+    for folders, against in (([tmp_path / "runs"], []), ([other], [tmp_path / "runs"])):
+        with pytest.raises(InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"):
+            publish(folders, "g", "c", against, root=tmp_path)
     assert not (tmp_path / "docs").exists()
