@@ -3,7 +3,8 @@
     kepl synonyms [--model zh | sgns:char | sgns:word | glove:char | glove:word] [--samples FOLDER --linked-text FOLDER ...]
 
 Acc@1: the gold entity's name is nearer to the query's than the 19 others; ties are split. Of an encoder that takes knowledge in at
-linked mentions, Dataset-1 is split by whether that changes the vectors of query and gold, of one of them, or of neither.
+linked mentions, Dataset-1 is split by which of query and gold mention an entity with neighbours: both, one or neither. Encoders
+with the same graph are split alike, with knowledge and without.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ import numpy as np
 from benchmarks.results import Model, Result, folder_of, grouped, log_result, model_of, others, save, stored
 from core.files import InputError, digest, read_json
 from core.tracking import runs_folder
+from datamodules.links import links
 from datamodules.synonyms import Sample, load
+from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
-from inference.encoders import embedder
+from inference.encoders import MAX_LENGTH, embedder
 from inference.options import LinkerOptions
 from kg.linking import linked as documents_of
 from models.metrics import score
 
 WORDS = ("sgns", "glove")
 DATASETS = ("D1", "D2", "D3")
-SIDES = ("D1, knowledge on both sides", "D1, knowledge on one side", "D1, knowledge on neither")  # of query and gold
+SIDES = ("D1, neighbours on both sides", "D1, neighbours on one side", "D1, neighbours on neither")  # of query and gold
 Vectors = Callable[[Sequence[str]], np.ndarray]
+Linked = Callable[[Sequence[str]], np.ndarray]
 
 
 def mention_counts(linked: Path) -> Counter[str]:
@@ -59,22 +63,35 @@ def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
     return result
 
 
-def sides(samples: Sequence[Sample], vectors: Vectors, plain: Vectors, noise: float = 1e-4) -> dict[str, np.ndarray]:
-    """{group of SIDES: which samples belong to it}. plain: the vectors without knowledge.
-
-    noise: difference of a number that rounding makes; batches differ with and without knowledge.
-    """
+def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
+    """{group of SIDES: which samples belong to it}. linked: (n,) which of n names mention an entity with neighbours."""
     names = list(dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0])))
-    changed = dict(zip(names, ~np.isclose(vectors(names), plain(names), atol=noise).all(1), strict=True))
-    count = np.array([int(changed[s.query_name]) + int(changed[s.candidate_names[0]]) for s in samples])
+    has = dict(zip(names, linked(names).tolist(), strict=True))
+    count = np.array([has[s.query_name] + has[s.candidate_names[0]] for s in samples])
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
+
+
+def with_neighbours(folder: str | Path, max_length: int = MAX_LENGTH) -> Linked:
+    """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph of an export.
+
+    Raises InputError when the export lacks a file.
+    """
+    found, tokenizer = links(folder), load_tokenizer(str(folder))
+    degree = np.load(Path(folder) / "degree.npy", allow_pickle=False)
+
+    def linked(names: Sequence[str]) -> np.ndarray:
+        offsets = tokenizer(list(names), truncation=True, max_length=max_length, return_offsets_mapping=True)["offset_mapping"]
+        mentions = found(list(names), offsets)
+        return np.isin(np.arange(len(names)), mentions[degree[mentions[:, 3]] > 0, 0])
+
+    return linked
 
 
 def vectors_of(
     model: str, ckpt: str | None, options: LinkerOptions, linked: Path, seed: int
-) -> tuple[Model, dict[str, Any], dict[str, Any], Vectors, Vectors | None]:
-    """(model, options for the label, what decides the vectors, the vectors, those without knowledge) of an encoder or of word
-    vectors; the last are None where no knowledge is taken in."""
+) -> tuple[Model, dict[str, Any], dict[str, Any], Vectors, Linked | None]:
+    """(model, options for the label, what decides the vectors, the vectors, which names have neighbours) of an encoder or of word
+    vectors; the last is None where no mentions are linked."""
     kind, _, unit = model.partition(":")
     if kind in WORDS:
         from benchmarks.papers.smedbert.wordvectors import trained
@@ -83,10 +100,9 @@ def vectors_of(
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
     chosen, options = encoder(model, ckpt), replace(options, pooling=options.pooling or "text")
     own = embedder(chosen, options)
-    plain = embedder(chosen, replace(options, knowledge=False)) if own.linker else None
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
-    without = None if plain is None else lambda names: plain(names).numpy()
-    return model_of(model, chosen), shown, own.settings, lambda names: own(names).numpy(), without
+    has_neighbours = with_neighbours(chosen.folder, options.max_length or MAX_LENGTH) if chosen.linker else None
+    return model_of(model, chosen), shown, own.settings, lambda names: own(names).numpy(), has_neighbours
 
 
 def samples_checksum(samples: Path | None) -> str | None:
@@ -114,16 +130,10 @@ def compute(
     linked = linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
     inside = members(known, counts, frequent)
-    who, shown, identity, vectors, plain = vectors_of(model, ckpt, linker or LinkerOptions(), linked, seed)
-    names = list(dict.fromkeys(name for sample in known for name in (sample.query_name, *sample.candidate_names)))
-    row = dict(zip(names, vectors(names), strict=True))  # each name is encoded once
-
-    def vectors_again(some: Sequence[str]) -> np.ndarray:
-        return np.stack([row[name] for name in some])
-
-    found = hits(known, vectors_again)
-    if plain is not None:
-        inside |= sides(known, vectors_again, plain, 1e-2 if linker and linker.precision == "bf16" else 1e-4)
+    who, shown, identity, vectors, has_neighbours = vectors_of(model, ckpt, linker or LinkerOptions(), linked, seed)
+    found = hits(known, vectors)
+    if has_neighbours is not None:
+        inside |= sides(known, has_neighbours)
     tallies = {
         f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1) for name, rows in inside.items() if rows.any()
     }

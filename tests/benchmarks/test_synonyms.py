@@ -16,8 +16,11 @@ from benchmarks.results import Model, Result, stored
 from benchmarks.synonyms import compute, hits, members, mention_counts, report
 from core.files import InputError, write_json
 from datamodules.synonyms import Sample, build
+from datamodules.tokenizers import load_tokenizer
+from tests.datamodules.test_smedbert.test_data import data
 from tests.datamodules.test_synonyms import graph, many
 from tests.fakes import linked as fake_linked
+from tests.fakes.smedbert import Folders
 
 
 def sample(query: str, gold: str, *others: str, shared: bool = False) -> Sample:
@@ -90,27 +93,37 @@ def test_scores_are_written_and_compared(
     assert "against" not in report(score("perfect", 3))  # another Dataset-3: nothing to compare with
 
 
-def test_questions_by_where_knowledge_is_taken_in(
+def test_questions_by_which_names_have_neighbours(
     folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = folders
     known = synonyms.load(made)
-    with_knowledge = {known[0].query_name, known[0].candidate_names[0], known[2].query_name}
+    linked = {known[0].query_name, known[0].candidate_names[0], known[2].query_name}
 
-    def vectors(names: Sequence[str], knowledge: bool = True) -> np.ndarray:
-        rows = np.array([np.random.default_rng(sum(map(ord, name))).normal(size=4) for name in names])
-        return rows + np.array([[knowledge and name in with_knowledge] for name in names])
+    def vectors(names: Sequence[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(sum(map(ord, name))).normal(size=4) for name in names])
 
-    monkeypatch.setattr(synonyms, "vectors_of", lambda *_: (Model("x"), {}, {}, vectors, lambda names: vectors(names, False)))
-    groups = synonyms.sides(known, vectors, lambda names: vectors(names, False))
-    counts = [sum(n in with_knowledge for n in (s.query_name, s.candidate_names[0])) for s in known]
+    def has(names: Sequence[str]) -> np.ndarray:
+        return np.array([name in linked for name in names])
+
+    monkeypatch.setattr(synonyms, "vectors_of", lambda *_: (Model("x"), {}, {}, vectors, has))
+    groups = synonyms.sides(known, has)
+    counts = [sum(n in linked for n in (s.query_name, s.candidate_names[0])) for s in known]
     for group, number in zip(synonyms.SIDES, (2, 1, 0), strict=True):
         assert groups[group].tolist() == [c == number for c in counts] and groups[group].any()
-    rounded = synonyms.sides(known, vectors, lambda names: vectors(names) * 1.001, 1e-2)  # bfloat16's rounding is no knowledge
-    assert rounded[synonyms.SIDES[2]].all()
     result = compute("x", samples=made, linked_text=place)
     shares = [result.scores[group]["acc@1"] * counts.count(n) for group, n in zip(synonyms.SIDES, (2, 1, 0), strict=True)]
-    assert sum(shares) == pytest.approx(6 * result.scores["D1"]["acc@1"]) and "D1, knowledge on one side" in report(result)
+    assert sum(shares) == pytest.approx(6 * result.scores["D1"]["acc@1"]) and "D1, neighbours on one side" in report(result)
+
+
+def test_a_name_has_neighbours_where_a_mention_has(fake_smedbert: Folders, tmp_path: Path) -> None:
+    """孤独症 is an entity without triples, 休息 is none."""
+    data(fake_smedbert).export(tmp_path)
+    load_tokenizer(fake_smedbert.bert).save_pretrained(tmp_path)
+    has = synonyms.with_neighbours(tmp_path)
+    assert has(["孤独症", "肺炎", "休息", "患者肾痛", "孤独症肺炎"]).tolist() == [False, True, False, True, True]
+    for tokens, whole in ((3, False), (4, True)):
+        assert synonyms.with_neighbours(tmp_path, tokens)(["患者肾痛"]).tolist() == [whole]
 
 
 def test_a_dataset_without_samples_has_no_score(
