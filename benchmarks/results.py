@@ -373,7 +373,7 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     group, _, metric = key.rpartition("/")
     lines = []
     for label_, one in grouped(same).items():
-        if label_ == mine.label and first.kind == "finetune":
+        if label_ == mine.label:
             continue
         values = one.values(metric, group or OVERALL)
         if not values:

@@ -81,6 +81,8 @@ def test_scores_are_written_and_compared(
     assert best.scores["D2"]["examples"] == 2 and best.scores["D3"]["examples"] == 4
     assert (noise.value("acc@1", "D1") or 0) < 1 and [r.label for r in stored("synonyms")] == ["noise", "perfect"]
     assert "D1, against noise" in report(best) and "D3  " in report(best)
+    again = score("another seed of noise")  # another file, the same system
+    assert len(stored("synonyms")) == 3 and "against perfect" in report(again) and "against noise" not in report(again)
     for words in ((), (f"SAMPLES={made}",)):
         assert main(["compare", "synonyms", *words]) == 0
         assert "perfect against noise: +" in capsys.readouterr().out
