@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
+from kg.embeddings import EmbeddingTable
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm.released import load_released
@@ -461,8 +463,11 @@ def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
 
 
 @pytest.mark.parametrize("length", [False, True])
-def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool) -> None:
+def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were gold before, and have momentum, stay too; others are as they were, and with `entity_length` as long."""
+    table = EmbeddingTable.load(fake_kebiolm.entities)
+    lengths = torch.linspace(0.5, 2, len(table.entity))[:, None]
+    monkeypatch.setattr(EmbeddingTable, "load", lambda _: replace(table, entity=table.entity * lengths))
     model, made = module(fake_kebiolm, entity_rows="gold", entity_length=length, lr=0.05, dropout=0.0), data(fake_kebiolm)
     same = SimpleNamespace(reduce=lambda t, reduce_op: t)
     model._trainer = SimpleNamespace(  # type: ignore[assignment]

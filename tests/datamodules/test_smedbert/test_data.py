@@ -135,6 +135,7 @@ def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_
         for batch in (half, all_told):
             infused, asked = near(batch.infused), near(batch.unmasked)
             assert near(batch.masked) == masked and infused | masked == infused
+            assert len(asked) == len(batch.unmasked.span) and len(infused) == len(batch.infused.span)  # each once
             brought = {span: own for span, own in infused.items() if span not in masked}
             for span, own in whole.items():
                 one, other = brought.get(span, set()), asked.get(span, set())
