@@ -256,36 +256,45 @@ def seed_of(run: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def training_of(run: str) -> str:
+    """The pre-training in the name of its run: "<hash>" of "<hash>-seed1"; empty for another name."""
+    return run.rpartition("-")[0] if seed_of(run) is not None else ""
+
+
 def grouped(results: Iterable[Result]) -> dict[str, Group]:
-    """{label: its results}.
+    """{label: its results}. The runs of several pre-trainings are groups of their own, whose labels name them.
 
     Of a fine-tuned encoder the newest request counts; of a run of a pre-training that was scored several times, the newest score.
-    Where single runs of a pre-training were fine-tuned (CKPT=), these are the group, a seed each. Raises InputError for runs of
-    several pre-trainings.
+    Where single runs of a pre-training were fine-tuned (CKPT=), these are the group, a seed each.
     """
     labels: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         labels[result.label].append(result)
-    return {name: _group(name, several) for name, several in labels.items()}
+    groups: dict[str, Group] = {}
+    for name, several in labels.items():
+        trainings: dict[str, list[Result]] = defaultdict(list)
+        for result in _counted(several):
+            trainings[training_of(result.model.run)].append(result)
+        for training, own in trainings.items():
+            title = f"{name} of pre-training {training}" if training and len(trainings) > 1 else name
+            groups[title] = Group(title, "pre-training" if _seeds_are_runs(own) else "fine-tuning", own)
+    return groups
 
 
-def _group(name: str, several: list[Result]) -> Group:
-    seeds_are_runs = any(seed_of(r.model.run) is not None for r in several)
-    if several[0].kind != "finetune":
-        if seeds_are_runs:  # scored again, in another precision for example, a run is one seed all the same
-            several = list({(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}.values())
-        return Group(name, "pre-training" if seeds_are_runs else "fine-tuning", several)
-    newest: dict[str, str] = {r.model.run: r.request for r in several}  # oldest first: the last one stays
-    kept = [r for r in several if r.request == newest[r.model.run]]
-    runs = sorted({r.model.run for r in kept if r.model.run})
-    if len(settings := sorted({run.rpartition("-")[0] for run in runs})) > 1:
-        raise InputError(
-            f"{several[0].task}: {name} was fine-tuned from runs of several pre-trainings ({', '.join(settings)}), which are not "
-            f"seeds of one. Move those aside that are not meant, in {runs_folder() / 'finetune'}."
-        )
-    kept = [r for r in kept if bool(r.model.run) == bool(runs)]
-    kept.sort(key=lambda r: (r.model.run, r.seed))
-    return Group(name, "pre-training" if runs else "fine-tuning", kept)
+def _seeds_are_runs(results: Sequence[Result]) -> bool:
+    if results[0].kind == "finetune":
+        return any(r.model.run for r in results)
+    return any(seed_of(r.model.run) is not None for r in results)
+
+
+def _counted(several: list[Result]) -> list[Result]:
+    """The results of one label, oldest first, without those that newer ones replace."""
+    runs = _seeds_are_runs(several)
+    if several[0].kind != "finetune":  # scored again, in another precision for example, a run is one seed all the same
+        return list({(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}.values()) if runs else several
+    newest = {r.model.run: r.request for r in several}  # oldest first: the last one stays
+    kept = [r for r in several if r.request == newest[r.model.run] and bool(r.model.run) == runs]
+    return sorted(kept, key=lambda r: (r.model.run, r.seed))
 
 
 def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
@@ -372,8 +381,8 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     same = [r for r in pool if not differing(first.protocol, r.protocol) and r.folder not in folders]
     group, _, metric = key.rpartition("/")
     lines = []
-    for label_, one in grouped(same).items():
-        if label_ == mine.label:
+    for label_, one in grouped([*same, *mine.results]).items():
+        if label_ == mine.label or any(r.folder in folders for r in one.results):  # itself, of other seeds too
             continue
         values = one.values(metric, group or OVERALL)
         if not values:

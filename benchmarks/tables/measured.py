@@ -22,6 +22,7 @@ from benchmarks.results import (
     p_value,
     seed_of,
     stored,
+    training_of,
 )
 from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
@@ -51,9 +52,16 @@ class System:
         return [r for r in results if r.model.name == self.model and dict(r.options) == self.options]
 
     def group(self, results: Iterable[Result]) -> Group | None:
-        """Its results as seeds, None where there are none."""
-        own = self.select_results(results)
-        return next(iter(grouped(own).values())) if own else None
+        """Its results as seeds, None where there are none. Raises InputError for runs of several pre-trainings."""
+        groups = list(grouped(self.select_results(results)).values())
+        if len(groups) > 1:
+            first = groups[0].results[0]
+            trainings = sorted({training_of(r.model.run) for one in groups for r in one.results})
+            raise InputError(
+                f"{first.task}: {first.label} has results of several pre-trainings ({', '.join(trainings)}), which are not "
+                f"seeds of one. Move those aside that are not meant, in {runs_folder() / first.kind}."
+            )
+        return groups[0] if groups else None
 
 
 def distinct(wanted: Iterable[System]) -> list[System]:

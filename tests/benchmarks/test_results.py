@@ -27,6 +27,7 @@ from benchmarks.results import (
     grouped,
     label,
     load,
+    others,
     p_value,
     seed_of,
     short_name,
@@ -131,9 +132,15 @@ def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
     group = System("smedbert").group(stored("finetune"))
     assert group is not None and group.kind == "pre-training" and group.values() == pytest.approx([0.6, 0.8])
     assert set(group.tallies("entity_f1")) == {0, 1} and group.places == tuple(dict.fromkeys(group.places))
-    fake.fine_tuned("smedbert", 0.5, run="fff-seed0")
-    with pytest.raises(InputError, match=r"runs of several pre-trainings \(abc, fff\)"):
+    fake.fine_tuned("smedbert", 0.4, run="fff-seed0")
+    with pytest.raises(InputError, match=r"smedbert has results of several pre-trainings \(abc, fff\)"):
         System("smedbert").group(stored("finetune"))
+    text = compare("cMedQANER").splitlines()
+    assert [line.split("  ")[0] for line in text[1:3]] == ["smedbert of pre-training abc", "smedbert of pre-training fff"]
+    ours = grouped(stored("finetune"))["smedbert of pre-training abc"]
+    assert ours.values() == pytest.approx([0.6, 0.8])
+    (against,) = others(grouped(ours.results)["smedbert"], stored("finetune"), "entity_f1")
+    assert against.startswith("against smedbert of pre-training fff (0.4000): +0.2000")
 
 
 def test_pretraining_seeds_are_paired(runs: Path) -> None:
@@ -175,6 +182,15 @@ def test_retrieval_is_compared_by_pretraining_seeds(runs: Path) -> None:
     assert "smedbert text" in first[1] and "0.6250 ± 0.1768" in first[1] and "+0.3750" in first[3] and "zh" not in "".join(first)
     with pytest.raises(InputError, match="BASE=x: not scored here"):
         compare("synonyms", base="x")
+
+
+def test_retrieval_by_several_pretrainings_is_not_one_mean(runs: Path) -> None:
+    fake.retrieved("smedbert", {"D1": 0.3}, {"D1": 0.4}, {"D1": 0.06}, runs=("abc-seed0", "abc-seed1", "def-seed0"))
+    groups = grouped(stored("synonyms"))
+    values = {name: one.values("acc@1", "D1") for name, one in groups.items()}
+    assert values == {"smedbert of pre-training abc": [0.3, 0.4], "smedbert of pre-training def": [0.06]}
+    with pytest.raises(InputError, match=r"synonyms: smedbert has results of several pre-trainings \(abc, def\).*runs/synonyms"):
+        System("smedbert").group(stored("synonyms"))
 
 
 def test_linkers_are_compared(runs: Path) -> None:
