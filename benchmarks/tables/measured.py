@@ -55,11 +55,12 @@ class System:
         """Its results as seeds, None where there are none. Raises InputError for runs of several pre-trainings."""
         groups = list(grouped(self.select_results(results)).values())
         if len(groups) > 1:
-            first = groups[0].results[0]
-            trainings = sorted({training_of(r.model.run) for one in groups for r in one.results})
+            firsts = [one.results[0] for one in groups]
+            place = runs_folder() / firsts[0].kind
+            told = ", ".join(f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}" for r in firsts)
             raise InputError(
-                f"{first.task}: {first.label} has results of several pre-trainings ({', '.join(trainings)}), which are not "
-                f"seeds of one. Move those aside that are not meant, in {runs_folder() / first.kind}."
+                f"{firsts[0].task}: {firsts[0].label} has results of several pre-trainings ({told}), which are not seeds of one. "
+                f"Move those aside that are not meant, in {place}."
             )
         return groups[0] if groups else None
 
