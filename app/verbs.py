@@ -13,7 +13,7 @@ from typing import Any, Literal
 from benchmarks.options import Choices, Files, Protocol
 from core.files import InputError, limit_documents, lines, lines_of
 from experiments.machine import Inputs, Machine
-from inference.options import LinkerOptions, Work, check_device
+from inference.options import LinkerOptions, Matching, Work, check_device
 
 Profile = Literal["small", "paper"]
 Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
@@ -261,7 +261,7 @@ def link(
     graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
     nil: float | None = None, top: int = 5, types: Sequence[str] = (), negation: bool = False, format: Format | None = None,
     to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    max_document: int = 16, json: bool = False, *, linker: LinkerOptions, work: Work,
+    max_document: int = 16, json: bool = False, *, linker: LinkerOptions, matching: Matching, work: Work,
 ) -> None:  # fmt: skip
     """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
 
@@ -274,7 +274,8 @@ def link(
         nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
         top: Candidates that are kept for each mention.
         types: Only mentions of these types, as the graph (or the detector) calls them. Default: all.
-        negation: Say of each mention whether the text denies it, by NegEx's English rules: `negated` in JSON lines, "not" in print.
+        negation: Say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
+            ConText's English rules.
         format: Format of --input. Default: by the file's name.
         to: Format of --output. Default: by the file's name.
         encoding: Encoding of text files.
@@ -302,7 +303,7 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
-    pipeline = Pipeline(graph, chain, nil, top, work, types, negation, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, work, types, negation, matching, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
@@ -321,7 +322,8 @@ def link(
         for m in mentions:
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
-            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}")
+            shown = "".join(f"  [{attribute}]" for attribute in m.attributes())
+            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}{shown}")
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
@@ -338,7 +340,7 @@ def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], js
 def serve(
     graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
     max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (),
-    types: Sequence[str] = (), negation: bool = False, *, linker: LinkerOptions,
+    types: Sequence[str] = (), negation: bool = False, *, linker: LinkerOptions, matching: Matching,
 ) -> None:  # fmt: skip
     """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
 
@@ -354,7 +356,8 @@ def serve(
         max_connections: Limit of open connections.
         names: Host names, besides the machine's own, that clients may use; those of a proxy, for example.
         types: Only mentions of these types. Default: all.
-        negation: Say of each mention whether the text denies it, by NegEx's English rules.
+        negation: Say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
+            ConText's English rules.
 
     Examples:
       kepl serve --graph graph
@@ -368,7 +371,7 @@ def serve(
 
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
-    pipeline = Pipeline(graph, chain, nil, top, None, types, negation, **asdict(linker))
+    pipeline = Pipeline(graph, chain, nil, top, None, types, negation, matching, **asdict(linker))
     start(pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names)
 
 
@@ -460,7 +463,7 @@ def evaluate(
     task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
     folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, rerank: str | None = None,
     chain: str | None = None, threshold: float | None = None, *, protocol: Protocol, linker: LinkerOptions, files: Files,
-    work: Work,
+    work: Work, matching: Matching,
 ) -> None:  # fmt: skip
     """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E) a chain, detection included.
 
@@ -489,7 +492,9 @@ def evaluate(
         chosen = chain or "dictionary"
         if rerank is not None:
             raise InputError(f"RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary > sapbert > {rerank}'")
-        found = ends.compute(task, chosen, split=split, graph=graph, nil=threshold, linker=linker, files=files, work=work)
+        found = ends.compute(
+            task, chosen, split=split, graph=graph, nil=threshold, linker=linker, matching=matching, files=files, work=work,
+        )  # fmt: skip
         print(ends.report(found))
         return
     if chain is not None or threshold is not None:

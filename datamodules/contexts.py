@@ -7,9 +7,14 @@ from core.files import InputError
 START, END = "START", "END"
 
 
-def marked(text: str, start: int, end: int) -> str:
-    """`text` with START and END around the characters [start, end)."""
-    return f"{text[:start]}{START} {text[start:end]} {END}{text[end:]}"
+#: Characters on each side of a mention that are more than any model reads, and hold whole abstracts.
+WIDE = 4000
+
+
+def marked(text: str, start: int, end: int, room: int | None = None) -> str:
+    """`text` with START and END around the characters [start, end); room: characters kept on each side, all without it."""
+    low, high = (0, len(text)) if room is None else (max(start - room, 0), end + room)
+    return f"{text[low:start]}{START} {text[start:end]} {END}{text[end:high]}"
 
 
 def balanced(left: int, right: int, room: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ names, cosines of vectors, mean log probabilities of generated names, dot produc
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -25,28 +25,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
+from inference.attributes import Attributes, find_attributes
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
-from inference.negation import Negation
-from inference.options import LinkerOptions, Options, Work, check_nil
+from inference.options import LinkerOptions, Matching, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.homonyms import Homonyms, graph_descriptions
-from kg.linking.abbreviations import expand_short_forms, long_forms
-from kg.linking.composites import parts_of
+from kg.linking.composites import CONJUNCTION, parts_of, widen
+from kg.linking.normal import comparable
+from kg.linking.passage import Passage
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the chains that need them: a dictionary links at once
     from inference.linkers import Linker, Names
     from inference.reranker import Ranker
 
+AT_ONCE = 512  #: mentions whose candidates are looked for together, so that their contexts take little memory
 DETECTORS = (DICTIONARY, "kebiolm")  #: names that detect, beside fine-tuned taggers
 
 
 class Option(NamedTuple):
-    """An entity that a mention may mean."""
+    """An entity that a mention may mean.
+
+    name: the entity's preferred one. tied: whether another one has the same name, and nothing decides between them.
+    matched: how the mention differs from the name that was found.
+    """
 
     entity: str
-    name: str  # the entity's preferred one
+    name: str
     score: float
-    tied: bool = False  # another one has the same name, and nothing decides between them
+    tied: bool = False
+    matched: str = ""
 
 
 class Linked(NamedTuple):
@@ -54,7 +61,9 @@ class Linked(NamedTuple):
 
     type: the detector's, else the entity's. score: the best candidate's; detector_score: the detector's, where it has one.
     part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian cancer"); each part is a Linked
-    of its own, with the place of the whole. negated: whether the text denies it, where that is looked for.
+    of its own, with the place of the whole. matched: how the mention differs from the entity's name, where it was found by a
+    weaker form ("plural"; kg.linking.normal). negated, family, historical, hypothetical: what the text says of it, where
+    that is looked for (inference.attributes).
     """
 
     start: int
@@ -68,7 +77,24 @@ class Linked(NamedTuple):
     long_form: str | None = None
     detector_score: float | None = None
     part: str | None = None
+    matched: str | None = None
     negated: bool | None = None
+    family: bool | None = None
+    historical: bool | None = None
+    hypothetical: bool | None = None
+
+    def attributes(self) -> list[str]:
+        """What is to be known of the mention beside its entity, in words, for every place that shows it."""
+        shown = [("not" if name == "negated" else name) for name in Attributes._fields if getattr(self, name)]
+        if self.long_form:
+            shown.append(f"= {self.long_form}")
+        if self.part:
+            shown.append(f"part: {self.part}")
+        if self.matched:
+            shown.append(f"by {self.matched}")
+        if self.entity and self.candidates and self.candidates[0].tied:
+            shown.append("tied")
+        return shown
 
 
 class Asked(NamedTuple):
@@ -124,7 +150,9 @@ class Pipeline:
     top         candidates that are kept for each mention
     work        who encodes the graph's names, where a model needs their vectors
     types       mentions of other types than these, in whatever case, are left out; none: all are kept
-    negation    say of each mention whether the text denies it, by English rules (inference.negation)
+    negation    say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
+                English rules (inference.attributes)
+    matching    how names and texts are compared, and which kinds of names a dictionary detects
     options     how the models link, by keyword: beams=10, device="cuda" (inference.options.LinkerOptions)
     identities  {step that is a model: the identity of its weights}
 
@@ -133,7 +161,7 @@ class Pipeline:
 
     def __init__(
         self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
-        types: Sequence[str] = (), negation: bool = False, **options: Unpack[Options],
+        types: Sequence[str] = (), negation: bool = False, matching: Matching | None = None, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
@@ -143,13 +171,14 @@ class Pipeline:
         self.graph = KnowledgeGraph.load(graph)
         self.types = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True))
         self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
+        self.matching = matching or Matching()
         self.identities: dict[str, str] = {}
         self.only = frozenset(map(str.casefold, types))
         known = sorted({*self.types.values()} - {""})
         if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
             near = nearest(unknown[0], known)
             raise InputError(f"types: no entity of {self.folder} is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
-        self.negation = Negation() if negation else None
+        self.negation = negation
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
         self.ranker = self._ranker(self.steps.rerank) if self.steps.rerank else None
@@ -159,14 +188,15 @@ class Pipeline:
         """Everything that decides what is linked: an output is only resumed with the same."""
         return {
             "graph": fingerprint(self.folder), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
+            **self.matching.settings(),
             **({"types": sorted(self.only)} if self.only else {}), **({"negation": True} if self.negation else {}),
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
         }  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        made_of = (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.negation is not None, self.options)
-        return _read_again, (*made_of, self.settings)
+        made_of = (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.negation, self.matching)
+        return _read_again, (*made_of, self.options, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -175,14 +205,24 @@ class Pipeline:
         from inference.linkers import Names
 
         rows = self.graph.preferred_first()
-        return Names(Rows(rows["id"].to_pylist(), rows["name"].to_pylist()), "lower", graph_descriptions(self.graph))
+        columns = [rows[column].to_pylist() for column in ("id", "name", "kind")]
+        triples = dict(zip(self.graph.ids.to_pylist(), self.graph.degree().tolist(), strict=True))
+        dictionary = Rows(columns[0], columns[1], kinds=columns[2], triples=triples)
+        return Names(dictionary, "lower", graph_descriptions(self.graph))
+
+    @cached_property
+    def _dictionary(self) -> Dictionary | None:
+        """The detector by names, where it is one of the chain's."""
+        return next((detector for detector in self.detectors if isinstance(detector, Dictionary)), None)
 
     def _is_name(self, phrase: str) -> bool:
-        return self.names.normalised(phrase) in self.names.concepts
+        if self._dictionary is not None:
+            return self._dictionary.find_name(phrase) is not None
+        return bool(self.names.named(phrase, self.matching.forms)[0])
 
     def _detector(self, name: str) -> Detector:
         if name == DICTIONARY:
-            return Dictionary(self.graph)
+            return Dictionary(self.graph, self.matching.forms, self.matching.kinds or None)
         detector = model_detector(name, self.options)
         self.identities[name] = detector.identity
         return detector
@@ -195,7 +235,7 @@ class Pipeline:
         if name == DICTIONARY:
             raise InputError("a chain's second step finds candidates: names, or one of " + model_names())
         if name == "names":
-            return Exact(self.names)
+            return Exact(self.names, self.matching.forms)
         model = linkable(name, self.options)
         self.identities[name] = model.identity
         return model.on(self.names, self.work)
@@ -222,42 +262,72 @@ class Pipeline:
         """Build now what would be built once more than a few texts have come: a server's first clients do not wait for it."""
         for detector in self.detectors:
             if isinstance(detector, Dictionary):
-                detector.detect(["x" * (FEW + 1)])
-                _ = detector.linker.several
+                detector.detect([Passage("x" * (FEW + 1))])
         if self.finder or self.steps.detect != DICTIONARY:
             _ = self._first
         else:
             self._homonyms.describe([])  # sorts the tables of descriptions
 
-    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+    def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""
-        found = [detector.detect(texts) for detector in self.detectors]
-        return found[0] if len(found) == 1 else [united(own) for own in zip(*found, strict=True)]
+        found = [detector.detect(passages) for detector in self.detectors]
+        mentions = found[0] if len(found) == 1 else [united(own) for own in zip(*found, strict=True)]
+        if self._dictionary is None:
+            return mentions
+        return [self._widen(passage, own) for passage, own in zip(passages, mentions, strict=True)]
+
+    def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
+        """Mentions with composite ones in place of the names that are a part of them ("breast and ovarian cancer")."""
+        if not mentions or not CONJUNCTION.search(passage.source):
+            return mentions
+
+        def covers(own: int, other: int) -> bool:
+            """A phrase of one type covers a name of another: an organ in the name of diseases."""
+            types = [self.types.get(mentions[number].entity or "", "") for number in (own, other)]
+            return types[0] != types[1] and mentions[own].entity is not None
+
+        places = widen(passage.source, [(m.start, m.end) for m in mentions], self._is_name, covers)
+        wide = [
+            mention if place == (mention.start, mention.end) else mention._replace(start=place[0], end=place[1], entity=None)
+            for mention, place in zip(mentions, places, strict=True)
+        ]
+        return united([wide]) if wide != mentions else mentions
 
     def link(self, texts: Sequence[str]) -> list[list[Linked]]:
         """The mentions of each text, in order, with what they mean."""
-        asked: list[Asked] = []
-        split = self.finder is not None or self.steps.detect != DICTIONARY  # a dictionary's mention is a name already
-        for number, (text, mentions) in enumerate(zip(texts, self.detect(texts), strict=True)):
-            forms = long_forms(text) if mentions and "(" in text else {}
-            for mention in mentions:
-                own = text[mention.start : mention.end]
-                long = expand_short_forms(own, forms) if forms else own
-                parts = parts_of(long, self._is_name) if split else [long]
-                for part in parts:
-                    asked.append(Asked(number, mention, part, long if long != own else None, part if len(parts) > 1 else None))
-        ranked = self._ranked(texts, asked)
+        passages = [Passage(text, self.matching.forms) for text in texts]
+        asked = [one for number, own in enumerate(self.detect(passages)) for one in self._asked(number, passages[number], own)]
         found: list[list[Linked]] = [[] for _ in texts]
-        for one, ranking in zip(asked, ranked, strict=True):
-            linked = self._linked(texts[one.text], one, ranking[: self.top])
-            if not self.only or (linked.type or "").casefold() in self.only:
-                found[one.text].append(linked)
-        return found if self.negation is None else [self._denied(text, own) for text, own in zip(texts, found, strict=True)]
+        for begin in range(0, len(asked), AT_ONCE):
+            some = asked[begin : begin + AT_ONCE]
+            for one, ranking in zip(some, self._ranked(passages, some), strict=True):
+                linked = self._linked(texts[one.text], one, ranking[: self.top])
+                if not self.only or (linked.type or "").casefold() in self.only:
+                    found[one.text].append(linked)
+        if not self.negation:
+            return found
+        return [self._with_attributes(passage, own) for passage, own in zip(passages, found, strict=True)]
 
-    def _denied(self, text: str, mentions: list[Linked]) -> list[Linked]:
-        assert self.negation is not None
-        denied = self.negation.negated(text, [(m.start, m.end) for m in mentions])
-        return [m._replace(negated=own) for m, own in zip(mentions, denied, strict=True)]
+    def _asked(self, number: int, passage: Passage, mentions: Sequence[Detected]) -> Iterator[Asked]:
+        """What is looked for: each mention with its short forms expanded, or the parts of a composite one."""
+        forms = passage.short_forms if mentions and "(" in passage.text else None
+        for mention in mentions:
+            own = passage.source[mention.start : mention.end]
+            string, expanded = own, None
+            if forms:
+                start, end = passage.normal_offset(mention.start), passage.normal_offset(mention.end)
+                string = forms.expand(passage.text[start:end], start)
+                expanded = string if string != passage.text[start:end] else None
+            # a dictionary's mention is a name already
+            parts = [string] if mention.entity is not None else parts_of(string, self._is_name)
+            if len(parts) == 1:
+                yield Asked(number, mention, parts[0], expanded)
+            for part in parts if len(parts) > 1 else ():
+                yield Asked(number, mention, part, expanded, part)
+
+    def _with_attributes(self, passage: Passage, mentions: list[Linked]) -> list[Linked]:
+        found = find_attributes(passage, [(m.start, m.end) for m in mentions])
+        return [m._replace(**own._asdict()) for m, own in zip(mentions, found, strict=True)]
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
         options, (start, end, kind, score, *_) = tuple(ranking), asked.found
@@ -265,51 +335,58 @@ class Pipeline:
         linked = Linked(start, end, text[start:end], None, None, kind, None, options, asked.long_form, score, asked.part)
         if best is None:
             return linked
-        return linked._replace(entity=best.entity, name=best.name, type=kind or self.types.get(best.entity), score=best.score)
+        own_type = kind or self.types.get(best.entity)
+        matched = best.matched or asked.found.matched or None
+        return linked._replace(entity=best.entity, name=best.name, type=own_type, score=best.score, matched=matched)
 
-    def _ranked(self, texts: Sequence[str], asked: Sequence[Asked]) -> list[list[Option]]:
+    def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
-            # a short form that the text defines means what its definition says
-            return [
-                self._meant(texts[a.text], a.found) if a.found.others and not a.long_form
-                else [Option(a.found.entity, self.preferred[a.found.entity], 1.0)] if a.found.entity is not None
-                else []
-                for a in asked
-            ]  # fmt: skip
-        if not asked:
-            return []
-        from datamodules.contexts import marked
+            return [self._named(passages[one.text], one) for one in asked]
+        from datamodules.contexts import WIDE, marked
 
         mentions = [a.string for a in asked]
-        contexts = [marked(texts[a.text], a.found.start, a.found.end) for a in asked]
+        contexts = [marked(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked]
         first = self._first.link(mentions, contexts)
         if self.ranker:
             first = self.ranker.rank(mentions, contexts, first)
         return [
-            [Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied) for c in ranking] for ranking in first
+            [Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied, c.matched) for c in ranking]
+            for ranking in first
         ]
+
+    def _named(self, passage: Passage, asked: Asked) -> list[Option]:
+        """The entity of a dictionary's mention, or of a part of one."""
+        mention = asked.found
+        entity, others, matched = mention.entity, mention.others, mention.matched
+        if entity is None:  # a part of a composite mention
+            assert self._dictionary is not None
+            name = self._dictionary.find_name(asked.string)
+            if name is None:
+                return []
+            entity, others, matched = name.entity, name.others, name.matched
+        if others and not asked.long_form:  # a short form that the text defines means what its definition says
+            return self._meant(passage, asked.string, entity, others, matched)
+        return [Option(entity, self.preferred[entity], 1.0, False, matched)]
 
     @cached_property
     def _homonyms(self) -> Homonyms:
         return Homonyms(graph_descriptions(self.graph))
 
-    def _meant(self, text: str, found: Detected) -> list[Option]:
-        """The entity of a dictionary's mention, and others of the same name, the likeliest in this text first."""
-        assert found.entity is not None
-        entities = [found.entity, *found.others]
-        name = text[found.start : found.end].lower()
-        supports = self._homonyms.supports(name, sorted(entities), text)
+    def _meant(self, passage: Passage, name: str, entity: str, others: Sequence[str], matched: str) -> list[Option]:
+        """The entity of a name, and others that have it, the likeliest in this text first."""
+        entities = [entity, *others]
+        supports = self._homonyms.supports(comparable(name), sorted(entities), passage.word_set)
         support = dict(zip(sorted(entities), supports, strict=True))
         order = sorted(entities, key=lambda one: -support[one])  # stable: of equal ones the linker's own order
-        return [Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1) for one in order]
+        return [Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1, matched) for one in order]
 
 
 def _read_again(
     graph: Path, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], negation: bool,
-    options: LinkerOptions, settings: dict[str, Any],
+    matching: Matching, options: LinkerOptions, settings: dict[str, Any],
 ) -> Pipeline:  # fmt: skip
     """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""
-    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), negation, **asdict(options))
+    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), negation, matching, **asdict(options))
     if pipeline.settings != settings:
         raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
     return pipeline

@@ -11,7 +11,9 @@ from core.files import InputError
 from experiments.encoders import is_fine_tuned
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph
-from kg.linking.matcher import DictionaryLinker
+from kg.linking.matcher import DictionaryLinker, Found
+from kg.linking.normal import BEST, Level
+from kg.linking.passage import Passage
 
 if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors that need them: a dictionary starts at once
     from inference.entity_table import EntityReader
@@ -25,7 +27,7 @@ DICTIONARY = "dictionary"
 class Detected(NamedTuple):
     """A mention: characters [start, end), and its type, score and entity where the detector names them.
 
-    others: entities that the same name could as well mean.
+    others: entities that the same name could as well mean. matched: how the text differs from the name (kg.linking.normal).
     """
 
     start: int
@@ -34,10 +36,11 @@ class Detected(NamedTuple):
     score: float | None = None
     entity: str | None = None
     others: tuple[str, ...] = ()
+    matched: str = ""
 
 
 class Detector(Protocol):
-    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+    def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         """The mentions of each text, in order."""
 
 
@@ -45,22 +48,32 @@ class Dictionary:
     """The names of a graph, longest match (kg.linking.matcher); names the entity.
 
     The tree of all names is made once more than FEW characters were read: one sentence is answered without it.
+    forms, kinds: as in kg.linking.matcher.DictionaryLinker.
     """
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
-        self.graph, self.read = graph, 0
+    def __init__(self, graph: KnowledgeGraph, forms: Level = BEST, kinds: Sequence[str] | None = None) -> None:
+        self.graph, self.forms, self.kinds, self.read = graph, forms, kinds, 0
+        self._last: DictionaryLinker | None = None
 
     @cached_property
     def linker(self) -> DictionaryLinker:
-        return DictionaryLinker.from_graph(self.graph)
+        return DictionaryLinker.from_graph(self.graph, forms=self.forms, kinds=self.kinds)
 
-    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
-        self.read += sum(map(len, texts))
-        linker = self.linker if self.read > FEW else DictionaryLinker.from_graph(self.graph, texts=texts)
+    def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
+        self.read += sum(len(passage.source) for passage in passages)
+        if self.read > FEW:
+            self._last = self.linker
+        else:
+            texts = [passage.source for passage in passages]
+            self._last = DictionaryLinker.from_graph(self.graph, texts=texts, forms=self.forms, kinds=self.kinds)
         return [
-            [Detected(m.start, m.end, None, None, m.entity, linker.others(text, m)) for m in own]
-            for text, own in zip(texts, linker.link_all(texts), strict=True)
+            [Detected(m.start, m.end, None, None, m.entity, m.others, m.matched) for m in own]
+            for own in self._last.find_all(passages)
         ]
+
+    def find_name(self, phrase: str) -> Found | None:
+        """The name that a phrase of the texts detected last is as a whole."""
+        return None if self._last is None else self._last.find_name(phrase)
 
 
 class EntityDetector:
@@ -69,7 +82,8 @@ class EntityDetector:
     def __init__(self, reader: EntityReader) -> None:
         self.reader, self.identity = reader, reader.identity
 
-    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
+    def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
+        texts = [passage.source for passage in passages]
         return [[Detected(*span) for span in spans] for spans in detected_spans(self.reader, texts)]
 
 
@@ -79,8 +93,9 @@ class TaggerDetector:
     def __init__(self, tagger: Tagger) -> None:
         self.tagger, self.identity = tagger, tagger.identity
 
-    def detect(self, texts: Sequence[str]) -> list[list[Detected]]:
-        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in self.tagger.predict(texts)]
+    def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
+        found = self.tagger.predict([passage.source for passage in passages])
+        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in found]
 
 
 def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:

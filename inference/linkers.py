@@ -1,9 +1,9 @@
 """Linkers: strings to ranked concepts.
 
 A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts for each mention. A
-concept counts once, at its best name. Of equal scores the name that sorts first comes first, and of one name's concepts
-those that it is the preferred name of, then those whose distinguishing string (kg.homonyms) the text has more of, then the id
-that sorts first, which is a tie.
+concept counts once, at its best name. Of equal scores the name that sorts first comes first. The concepts of one name are in
+the order of its kind for them (kg.graph.KINDS; without kinds, those that prefer it first), then of how much of their
+distinguishing string (kg.homonyms) the text has, which is a tie where it is equal, then of their triples, then of their ids.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from core.files import digest
 from datamodules.linking import Dictionary
+from kg.graph import place_of_kind
 from kg.homonyms import Describe, Homonyms
+from kg.linking.normal import BEST, Difference, Level, compare_words, form_key, normal_text
+from kg.linking.tokens import cased_words
 from kg.names import TfIdf, normaliser
 
 DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as not found
@@ -26,13 +30,15 @@ DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as 
 class Candidate(NamedTuple):
     """A concept, the dictionary's name that spoke for it, and that name's score.
 
-    tied: whether another concept has the same name and nothing decides between them.
+    tied: whether another concept has the same name and nothing decides between them. matched: how the mention differs from
+    the name, where it is found by a weaker form (kg.linking.normal).
     """
 
     concept: str
     name: str
     score: float
     tied: bool = False
+    matched: str = ""
 
 
 Ranking = list[Candidate]
@@ -51,14 +57,23 @@ class Names:
 
     def __init__(self, dictionary: Dictionary, rules: str, describe: Describe | None = None) -> None:
         self.dictionary, self.rules, self.normalised = dictionary, rules, normaliser(rules)
-        owners: dict[str, set[str]] = defaultdict(set)
+        owners: dict[str, dict[str, int]] = defaultdict(dict)  # {name: {concept: place of the name's kind}}
         preferred = self.preferred = dict[str, str]()  #: {concept: its first name, normalised}
-        for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
+        kinds = dictionary.kinds or repeat(None)
+        for concept, name, kind in zip(dictionary.ids, dictionary.names, kinds, strict=False):
             own = self.normalised(name)
-            owners[own].add(concept)
-            preferred.setdefault(concept, own)
+            first = preferred.setdefault(concept, own)
+            place = place_of_kind(kind) if kind is not None else int(first != own)
+            owners[own][concept] = min(place, owners[own].get(concept, place))
         self.strings = sorted(owners)
-        self.concepts = {name: sorted(owners[name], key=lambda c: (preferred[c] != name, c)) for name in self.strings}
+        triples = dictionary.triples
+        self.concepts: dict[str, list[str]] = {}  #: {name: its concepts, in order}
+        self.kinds: dict[str, list[int]] = {}  #: {name that several concepts have: the place of its kind for each}
+        for name in self.strings:
+            places = owners[name]
+            self.concepts[name] = sorted(places, key=lambda c: (places[c], -triples.get(c, 0), c))
+            if len(places) > 1:
+                self.kinds[name] = [places[concept] for concept in self.concepts[name]]
         self.homonyms = Homonyms(describe or dictionary.describe)
 
     @cached_property
@@ -72,9 +87,34 @@ class Names:
         if len(own) < 2:
             return [(concept, False) for concept in own]
         supports = self.homonyms.supports(name, own, context)
-        keys = [(self.preferred[c] != name, -support) for c, support in zip(own, supports, strict=True)]
-        order = sorted(range(len(own)), key=keys.__getitem__)  # stable: of equal ones by id
+        keys = [(kind, -support) for kind, support in zip(self.kinds[name], supports, strict=True)]
+        order = sorted(range(len(own)), key=keys.__getitem__)  # stable: of equal ones by triples and id
         return [(own[i], keys.count(keys[i]) > 1) for i in order]
+
+    @cached_property
+    def _rows(self) -> dict[str, list[int]]:
+        """{the classes of a name's words: the rows of the dictionary's names that have them} (kg.linking.normal)."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for row, name in enumerate(self.dictionary.names):
+            found[form_key(name)].append(row)
+        return dict(found)
+
+    def named(self, mention: str, forms: Level = BEST) -> tuple[list[str], str]:
+        """(the normalised names that a mention is, how it differs from them): those that differ least; none: ([], "")."""
+        own = self.normalised(mention)
+        if own in self.concepts or forms == "exact":
+            return ([own] if own in self.concepts else []), ""
+        text = cased_words(normal_text(mention))
+        found: dict[Difference, list[str]] = defaultdict(list)
+        for row in self._rows.get(form_key(mention), ()):
+            name = self.dictionary.names[row]
+            difference = compare_words(cased_words(normal_text(name)), text, forms)
+            if difference is not None:
+                found[difference].append(self.normalised(name))
+        if not found:
+            return [], ""
+        least = min(found)
+        return list(dict.fromkeys(found[least])), str(least)
 
     def ranking(self, found: Sequence[tuple[int, float]], context: str | None = None) -> Ranking:
         """Concepts of (number of string, score), in that order, each once; at most DEPTH. context: the mention's text."""
@@ -113,16 +153,23 @@ class Names:
 
 
 class Exact:
-    """The concepts that have the mention, normalised, as a name; none otherwise."""
+    """The concepts that have the mention, normalised, as a name; none otherwise.
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    forms: how a mention may differ from a name (kg.linking.normal); with "exact", a task's baseline, not at all.
+    """
+
+    def __init__(self, names: Names, forms: Level = "exact") -> None:
+        self.names, self.forms = names, forms
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         result = []
         for mention, context in zip(mentions, contexts, strict=True):
-            name = self.names.normalised(mention)
-            result.append([Candidate(c, name, 1.0, tied) for c, tied in self.names.meant(name, context)[:DEPTH]])
+            found: dict[str, Candidate] = {}
+            names, matched = self.names.named(mention, self.forms)
+            for name in names:
+                for concept, tied in self.names.meant(name, context):
+                    found.setdefault(concept, Candidate(concept, name, 1.0, tied, matched))
+            result.append(list(found.values())[:DEPTH])
         return result
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from core.executor import engine_of
 from core.files import InputError
+from kg.graph import check_kinds
+from kg.linking.normal import BEST, Level
 
 Backend = Literal["torch", "flat", "ivf", "ivf-sq8", "ivf-pq", "hnsw", "auto"]
 POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the special ones
@@ -82,6 +85,27 @@ class Work:
         if gpu and self.workers > 1 and engine_of(self.engine) == "processes":
             raise InputError(f"--workers {self.workers}: a GPU is used by one process. Leave --workers out, or use --engine ray.")
         return {"workers": self.workers, "engine": self.engine, "gpus": 1 if gpu else 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """How names and texts are compared.
+
+    Args:
+        forms: How a text may differ from a name: exact, normal (characters, accents, punctuation) or inflected (plurals, too).
+        kinds: Kinds of names that a dictionary detects (preferred, exact, synonym …). Default: all, but no related or broad
+            name of one ordinary word.
+    """
+
+    forms: Level = BEST
+    kinds: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_kinds(self.kinds)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides which names are found."""
+        return {"forms": self.forms, **({"kinds": sorted(check_kinds(self.kinds))} if self.kinds else {})}
 
 
 class Options(TypedDict, total=False):

@@ -14,7 +14,7 @@ Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.files import InputError, digest, read_object, sha256, write_json, written_folder
+from core.settings import nearest
 
 FORMAT = 1
 SCHEMAS = {
@@ -55,6 +56,20 @@ KINDS = (
     "abbreviation",
     "obsolete",
 )
+
+
+def place_of_kind(kind: str) -> int:
+    """The place of a kind of names in KINDS, in whatever case; behind them for any other."""
+    kind = kind.lower()
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+
+def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """Kinds of names, in lower case. Raises InputError for one that is none of KINDS."""
+    chosen = frozenset(kind.strip().lower() for kind in kinds)
+    if unknown := sorted(chosen - {*KINDS}):
+        raise InputError(f"kinds: no kind of names {unknown[0]!r}; {nearest(unknown[0], KINDS)}Choose from: {', '.join(KINDS)}")
+    return chosen
 
 
 class Numbers:

@@ -75,11 +75,11 @@ class Homonyms:
             self._strings[key] = distinguishing(name, {c: described.get(c, Description()) for c in concepts})
         return self._strings[key]
 
-    def supports(self, name: str, concepts: Sequence[str], text: str | None) -> list[float]:
-        """How much of each concept's distinguishing string `text` contains; zeros without a text."""
+    def supports(self, name: str, concepts: Sequence[str], text: str | Collection[str] | None) -> list[float]:
+        """How much of each concept's distinguishing string `text`, or its words, contains; zeros without a text."""
         if not text:
             return [0.0] * len(concepts)
-        strings, present = self.strings(name, concepts), frozenset(words(text))
+        strings, present = self.strings(name, concepts), frozenset(words(text)) if isinstance(text, str) else text
         return [support(strings[concept], name, present) for concept in concepts]
 
 

@@ -35,8 +35,9 @@ from benchmarks.tasks.linking import END_TO_END, task
 from core.files import InputError, digest, read_json, written
 from datamodules.linking import Dictionary, Linking, Mention
 from inference.chain import Linked, Pipeline
-from inference.options import LinkerOptions, Work
+from inference.options import LinkerOptions, Matching, Work
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.linking.normal import BEST
 from kg.sources.medic import bare
 from models.metrics import score
 
@@ -180,11 +181,12 @@ class Measured(NamedTuple):
 
 
 def measured(
-    graph: Path, chain: str, texts: Mapping[str, str], options: LinkerOptions, work: Work, nil: float | None
+    graph: Path, chain: str, texts: Mapping[str, str], options: LinkerOptions, work: Work, nil: float | None,
+    matching: Matching | None = None,
 ) -> tuple[Pipeline, Measured]:
     """(the chain, what it found in the texts)."""
     began = time.perf_counter()
-    pipeline = Pipeline(graph, chain, nil, 1, work, **asdict(options))
+    pipeline = Pipeline(graph, chain, nil, 1, work, matching=matching, **asdict(options))
     pipeline.prepare()
     started = time.perf_counter()
     names = list(texts)
@@ -236,13 +238,13 @@ def write_predictions(folder: Path, data: Annotated, found: Mapping[str, Sequenc
 
 def compute(
     name: str, chain: str = "dictionary", *, split: str | None = None, graph: Path | None = None, nil: float | None = None,
-    linker: LinkerOptions | None = None, files: Files | None = None, work: Work | None = None,
+    linker: LinkerOptions | None = None, matching: Matching | None = None, files: Files | None = None, work: Work | None = None,
 ) -> Result:  # fmt: skip
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for what cannot be done."""
     data = annotated(name, split, files or Files(), graph)
     dictionary = data.fold.dictionary
     own = graph or graph_of(dictionary, data.fold.folder / "graph")
-    pipeline, made = measured(own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil)
+    pipeline, made = measured(own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil, matching)
     found = {d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions] for d, mentions in made.found.items()}
     details = {
         "linker": {"chain": chain, "models": pipeline.identities, "options": pipeline.settings["options"]},
@@ -250,7 +252,8 @@ def compute(
         "texts_a_second": round(len(data.texts) / max(made.seconds, 1e-9), 1),
     }  # fmt: skip
     model = Model(chain, "", digest(pipeline.identities))
-    result = result_of(data, found, own, model, {} if nil is None else {"threshold": nil}, details)
+    compared = {name: value for name, value in (matching or Matching()).settings().items() if value != BEST}
+    result = result_of(data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details)
     folder = folder_of(result)
     shown = {d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms] for d, ms in made.found.items()}
     write_predictions(folder, data, shown)

@@ -46,7 +46,7 @@ from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfI
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
 from inference.reranker import Reranked, reranking_of
-from kg.linking.abbreviations import expand_short_forms, long_forms
+from kg.linking.abbreviations import ShortForms
 from kg.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
@@ -87,12 +87,14 @@ def resolved(protocol: Protocol, definition: Task) -> Protocol:
 
 def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
     """The parts of each mention, with the words that its document defines as abbreviations written out."""
-    known: dict[str, dict[str, str]] = {}
+    known: dict[str, ShortForms] = {}
     result = []
     for m in mentions:
+        text = documents.get(m.document, "")
         if m.document not in known:
-            known[m.document] = long_forms(documents.get(m.document, ""))
-        result.append([expand_short_forms(p, known[m.document]) for p in m.parts])
+            known[m.document] = ShortForms(text)
+        place = len(text) if m.start is None else m.start  # without a place, the last definitions count
+        result.append([known[m.document].expand(part, place) for part in m.parts])
     return result
 
 

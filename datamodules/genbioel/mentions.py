@@ -32,7 +32,7 @@ from datamodules.genbioel.names import RULES, NameSet, name_set
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
-from kg.linking.abbreviations import expand_short_forms, long_forms
+from kg.linking.abbreviations import ShortForms
 from kg.names import TfIdf, normaliser, one_name
 
 TARGETS = ("tfidf", "shortest", "sample")
@@ -90,7 +90,7 @@ def select_mentions(
         ("mentions", "overlapping mentions", "composite mentions left out", "mentions whose concept has no name here"),
         0,
     )
-    forms: dict[str, dict[str, str]] = {}
+    forms: dict[str, ShortForms] = {}
     found: list[SelectedMention] = []
     for split in splits:
         if split not in linking.splits:
@@ -104,16 +104,17 @@ def select_mentions(
                 counts["composite mentions left out"] += 1
                 continue
             if abbreviations and mention.document not in forms:
-                forms[mention.document] = long_forms(linking.documents.get(mention.document, ""))
+                forms[mention.document] = ShortForms(linking.documents.get(mention.document, ""))
             around = window(*sides(mention.mention, context_of(mention, linking.documents)), words)
             paired = len(mention.gold) == len(mention.parts)
+            begin = len(linking.documents.get(mention.document, "")) if mention.start is None else mention.start
             for place, part in enumerate(mention.parts):
                 gold = [mention.gold[place]] if paired else mention.gold
                 concepts = sorted({number[c] for g in gold for c in known.concepts_of(g) if number[c] in named})
                 if not concepts:
                     counts["mentions whose concept has no name here"] += 1
                     continue
-                text = plain(expand_short_forms(part, forms[mention.document]) if abbreviations else part)
+                text = plain(forms[mention.document].expand(part, begin) if abbreviations else part)
                 found.append(SelectedMention(text, around.left, around.right, concepts, mention.document))
     return found
 

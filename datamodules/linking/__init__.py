@@ -57,7 +57,8 @@ class Mention(NamedTuple):
 @dataclass(eq=False)
 class Dictionary:
     """Names to link to: parallel lists of ids and names, a concept's preferred name before its others; a concept's other ids, its
-    parents, its type and its definition, where they are known."""
+    parents, its type and its definition, where they are known; the kind of each name (kg.graph.KINDS) and the number of a
+    concept's triples, where the names are a graph's."""
 
     ids: list[str]
     names: list[str]
@@ -65,6 +66,8 @@ class Dictionary:
     broader: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, str] = field(default_factory=dict)
+    kinds: list[str] | None = None
+    triples: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def concepts_by_id(self) -> dict[str, frozenset[str]]:
@@ -113,7 +116,8 @@ class Dictionary:
             for concept in sorted(self.concepts_by_id.get(one, ())):
                 ids.append(concept)
                 names.append(name)
-        return replace(self, ids=ids, names=names)
+        kinds = None if self.kinds is None else [*self.kinds, *("synonym" for _ in ids[len(self.ids) :])]
+        return replace(self, ids=ids, names=names, kinds=kinds)
 
 
 class Linking(NamedTuple):
@@ -234,7 +238,9 @@ def load_linking(folder: str | Path) -> Linking:
         raise InputError(f"{folder}/manifest.json: expected an object under splits. Build the task again.")
     check_files(folder, manifest["sha256"], "Build the task again.")
     table = read_table(folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again.").to_pydict()
-    further = [{i: v for i, v in zip(table["id"], table[column], strict=True) if v} for column in _SCHEMA.names[2:]]
+    alternatives, broader, types, definitions = (
+        {i: v for i, v in zip(table["id"], table[column], strict=True) if v} for column in _SCHEMA.names[2:]
+    )
     splits: dict[str, list[Mention]] = {}
     for split in manifest["splits"]:
         splits[split] = []
@@ -248,4 +254,5 @@ def load_linking(folder: str | Path) -> Linking:
         if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected strings under id and text. Build the task again.")
         documents[record["id"]] = record["text"]
-    return Linking(folder, manifest, Dictionary(table["id"], table["name"], *further), splits, documents)
+    dictionary = Dictionary(table["id"], table["name"], alternatives, broader, types, definitions)
+    return Linking(folder, manifest, dictionary, splits, documents)

@@ -1,4 +1,4 @@
-"""Abbreviations that a text defines itself.
+"""Abbreviations that a text defines itself, and what each means at a place.
 
 Schwartz and Hearst, A simple algorithm for identifying abbreviation definitions in biomedical text, PSB 2003.
 https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf
@@ -8,11 +8,19 @@ https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf
 
 Deviations from the paper, each pinned by a test:
     D1  In "SF (long form)" the short form must have a capital letter, and all of the parentheses must be its long form.
+    D2  In "long form (SF)" a short form without a capital letter or a digit must consist of the initials of
+        the long form's words: "(fever)" behind any words is a remark, not a short form.
+    D3  A definition may go over the end of a line, where the text is wrapped.
+
+What a short form means at a place (:class:`ShortForms`): what its last definition before the place says, and where there
+is none before it, what its first definition says, if all of its definitions agree. A place before two definitions that
+differ has no meaning.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import NamedTuple
 
 Span = tuple[int, int]
@@ -25,10 +33,13 @@ class Definition(NamedTuple):
     long: Span
 
 
-_PARENTHESES = re.compile(r"\(([^()\n]{2,200})\)")
-# The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters before the mark.
-_SENTENCE_END = re.compile(r"[.!?\n](?:(?<=\n)|(?<=\w\w\w.)\s)")
+_PARENTHESES = re.compile(r"\(([^()]{2,200})\)")
+# The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters before the mark. The end
+# of a line ends a sentence where a blank line or an item of a list follows; elsewhere the text may be wrapped (D3).
+_SENTENCE_END = re.compile(r"(?<=\w\w\w)[.!?]\s|\n(?=\s*\n|\s*(?:[-*\u2022]|\d{1,2}[.)])\s)")
+WIDEST = 300  #: characters before a pair of parentheses, which contain any long form
 _SEPARATOR = re.compile(r"[,;]\s")  # in "(SF, something)" and "(SF; something)" only the first part can be a short form
+_BREAK = re.compile(r"\n\s*\n|\n\s*(?:[-*\u2022]|\d{1,2}[.)])\s")  # inside parentheses: no definition goes over it
 
 
 def _usable(short: str) -> bool:
@@ -54,7 +65,8 @@ def _long_form_start(short: str, long: str) -> int | None:
             at = low.rfind(letter, 0, at)
         if at < 0:
             return None
-    at = max(long.rfind(" ", 0, at), long.rfind("\t", 0, at)) + 1  # the word in which the first letter was found
+    while at and not long[at - 1].isspace():  # the word in which the first letter was found
+        at -= 1
     while long[at] in "([{\"'":
         at += 1
     return at
@@ -74,44 +86,91 @@ def _long_form(short: str, long: str) -> int | None:
     return shift + start
 
 
-def _sentence_before(text: str, opening: int) -> str:
-    """The part of the sentence before `opening`; at most 300 characters, which contain any long form."""
-    part = text[max(opening - 300, 0) : opening]
-    ends = [m.end() for m in _SENTENCE_END.finditer(part.rstrip())]
-    return part[ends[-1] :] if ends else part
+def _is_abbreviation(short: str, long: str) -> bool:
+    """D2: whether a short form looks like one: a capital letter, a digit, or the initials of the long form's words."""
+    if short != short.lower() or any(map(str.isdigit, short)):
+        return True
+    initials = "".join(word[0] for word in re.findall(r"\w+", long.lower()))
+    return "".join(filter(str.isalpha, short)) == initials
+
+
+def _definition_before(text: str, match: re.Match[str]) -> Definition | None:
+    """The definition "long form (SF)" of a pair of parentheses."""
+    inside, opening = match[1], match.start()
+    first = _SEPARATOR.split(inside, maxsplit=1)[0]
+    short = first.strip()
+    if not _usable(short):
+        return None
+    before = text[max(opening - WIDEST, 0) : opening].rstrip()
+    start = _long_form(short, before)
+    if start is None or _SENTENCE_END.search(before, start) or not _is_abbreviation(short, before[start:]):
+        return None
+    inner, offset = match.start(1) + first.index(short), max(opening - WIDEST, 0)
+    return Definition((inner, inner + len(short)), (offset + start, offset + len(before)))
+
+
+def _definition_inside(text: str, match: re.Match[str]) -> Definition | None:
+    """The definition "SF (long form)" of a pair of parentheses."""
+    inside, opening = match[1], match.start()
+    if len(inside.split()) < 3:
+        return None
+    # D1: a word without a capital is no short form here: "ear (external acoustic region)" is a gloss.
+    ahead = text[max(opening - 12, 0) : opening].rstrip()
+    short = re.split(r"\s", ahead)[-1].lstrip("([")
+    if not _usable(short) or short == short.lower() or _long_form(short, inside) != 0:
+        return None
+    at = max(opening - 12, 0) + len(ahead) - len(short)
+    return Definition((at, at + len(short)), match.span(1))
 
 
 def definitions(text: str) -> list[Definition]:
     """Definitions "long form (SF)" and "SF (long form)" in `text`, in order of their parentheses."""
-    found: list[Definition] = []
+    found = []
     for match in _PARENTHESES.finditer(text):
-        inside, opening = match.group(1), match.start()
-        first = _SEPARATOR.split(inside, maxsplit=1)[0]
-        short = first.strip()
-        if _usable(short):
-            before = _sentence_before(text, opening)
-            start = _long_form(short, before.rstrip())
-            if start is not None:
-                inner, offset = match.start(1) + first.index(short), opening - len(before)
-                long = offset + start, offset + len(before.rstrip())
-                found.append(Definition((inner, inner + len(short)), long))
-        elif len(inside.split()) > 2:
-            # D1: a word without a capital is no short form here: "ear (external acoustic region)" is a gloss.
-            ahead = text[max(opening - 12, 0) : opening].rstrip()
-            short = ahead.rpartition(" ")[2].lstrip("([")
-            if _usable(short) and short != short.lower() and _long_form(short, inside) == 0:
-                at = max(opening - 12, 0) + len(ahead) - len(short)
-                found.append(Definition((at, at + len(short)), match.span(1)))
+        if "\n" in match[1] and _BREAK.search(match[1]):
+            continue
+        definition = _definition_before(text, match)
+        if definition is None and not _usable(_SEPARATOR.split(match[1], maxsplit=1)[0].strip()):
+            definition = _definition_inside(text, match)
+        if definition is not None:
+            found.append(definition)
     return found
 
 
-def long_forms(text: str) -> dict[str, str]:
-    """{short form: long form, with single spaces} of what `text` defines; of two definitions the later one."""
-    return {text[slice(*d.short)]: " ".join(text[slice(*d.long)].split()) for d in definitions(text)}
+class ShortForms:
+    """The short forms that a text defines: each with its definitions, in the order of their places."""
 
+    def __init__(self, text: str) -> None:
+        self.definitions: dict[str, list[Definition]] = {}
+        self._text = text
+        for definition in sorted(definitions(text)) if "(" in text else ():
+            self.definitions.setdefault(text[slice(*definition.short)], []).append(definition)
 
-def expand_short_forms(string: str, forms: dict[str, str]) -> str:
-    """`string` with its words that `forms` has (:func:`long_forms`), or the whole of it, in their long form."""
-    if not forms:
-        return string
-    return forms.get(string) or " ".join(forms.get(word, word) for word in string.split()) or string
+    def __bool__(self) -> bool:
+        return bool(self.definitions)
+
+    def long_form(self, definition: Definition) -> str:
+        """The long form of a definition, with single spaces."""
+        return " ".join(self._text[slice(*definition.long)].split())
+
+    def meaning(self, short: str, place: int) -> Definition | None:
+        """What a short form at a place means; None where it is not defined, or its definitions leave it open."""
+        found = self.definitions.get(short, [])
+        before = bisect_right(found, place, key=lambda definition: definition.short[0])
+        if before:
+            return found[before - 1]
+        if len({self.long_form(definition).lower() for definition in found}) == 1:
+            return found[0]
+        return None
+
+    def expand(self, string: str, place: int) -> str:
+        """`string`, which begins at `place` of the text, with short forms as what they mean there."""
+        if not self.definitions:
+            return string
+        if (definition := self.meaning(string, place)) is not None:
+            return self.long_form(definition)
+        words = []
+        for match in re.finditer(r"\S+", string):
+            definition = self.meaning(match[0], place + match.start())
+            words.append(match[0] if definition is None else self.long_form(definition))
+        return " ".join(words) or string

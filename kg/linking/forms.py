@@ -129,6 +129,15 @@ class Forms:
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])
 
+    def every(self, words: np.ndarray) -> list[tuple[int, int]]:
+        """(last word, value) of each sequence that begins with the first of `words`, the shortest first."""
+        found = []
+        for count in range(1, len(words) + 1):
+            longest = self._one_by_one(words[:count].tolist())
+            if len(longest.first) and longest.first[0] == 0 and longest.last[0] == count - 1:
+                found.append((count - 1, int(longest.value[0])))
+        return found
+
     def _one_by_one(self, words: list[int]) -> Longest:
         """The same for few words, of which NumPy's calls would take ten times as long."""
         keys, values, roots = self._scalar

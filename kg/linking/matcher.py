@@ -1,30 +1,35 @@
 """Dictionary linking: every name of a graph, found in running text, longest first, by one prefix tree over words.
 
 Which names match
-    Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word boundaries.
+    Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word boundaries. What is
+    compared is their normal form (kg.linking.normal); `forms` says how much may differ: `exact` nothing but the case,
+    `normal` characters, and accents and punctuation as weaker forms, `inflected` plural and singular as well.
     Case must be exact for names of one word with at most 3 characters, and for names of one word in capitals with at
-    most 6 (abbreviations, gene symbols). All other names match in any case.
+    most 6 (abbreviations, gene symbols). All other names match in any case. In a sentence in capitals such a name of
+    letters alone, with a vowel, is an ordinary word ("WAS", "REST") and does not match.
     Never matched: names without a letter, of one character, or of more than 1,000 words; and function words
     (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which then has to match exactly.
+    `kinds` names the kinds of names that are used (kg.graph.KINDS); without it all are, but related and broad names
+    of one ordinary word ("test", "death"), which say little.
 Which matches are kept
-    The leftmost one first, the longest at its place; then on from its end. A longer name that its case rules out
-    leaves the place to a shorter one (only names of one word ask for their case, so there never is one).
+    The leftmost one first, the longest at its place; then on from its end. A longer name that its case, or its form,
+    rules out leaves the place to a shorter one.
 Which entity is meant when several have the name
-    The entity for which the name is of the best kind (kg.graph.KINDS, in this order); then the one whose name has
-    exactly the text's case; then the one with most triples; then the smallest id.
+    The entity whose name differs least from the text; then the one for which the name is of the best kind
+    (kg.graph.KINDS, in this order); then the one whose name has exactly the text's case; then the one with most
+    triples; then the smallest id.
 Abbreviations
-    A short form that the text itself defines ("long form (SF)" or "SF (long form)", Schwartz and Hearst 2003) means,
-    from its definition on, the entity of its long form: of the mention that ends where the long form ends and covers
-    it. Where the long form has no entity the short form is not linked at all. A longer name over it still wins.
+    A short form that the text itself defines (kg.linking.abbreviations) means the entity of its long form: of the mention
+    that ends where the long form ends and covers it. Where the long form has no entity the short form is not linked at
+    all. A longer name over it still wins.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate, chain, pairwise, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -33,35 +38,68 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.files import InputError
-from kg.graph import KINDS, KnowledgeGraph, numbers
-from kg.linking.abbreviations import Definition, definitions
+from kg.graph import KnowledgeGraph, check_kinds, numbers, place_of_kind
 from kg.linking.forms import Forms
+from kg.linking.inflection import LONGEST_SHORT_FORM
 from kg.linking.mentions import Mention
-from kg.linking.tokens import folded, spaced, word_starts, words
+from kg.linking.normal import (
+    BEST,
+    ENGLISH,
+    NO_DIFFERENCE,
+    SKIPPED,
+    Difference,
+    Level,
+    compare_words,
+    kept_words,
+    normal_text,
+    word_class,
+)
+from kg.linking.passage import Passage, find_starts
+from kg.linking.tokens import cased_words, folded, words
+from kg.linking.words import FUNCTION_WORDS
 
-_WORDS = """
-a about above after again against all also am an and any are as at be because been before being below between both but
-by can could did do does doing down during each either few for from further had has have having he her here hers him his
-how i if in into is it its itself just may me might more most must my neither no nor not now of off on once only or
-other our out over own per same shall she should so some such than that the their them then there these they this those
-through to too under until up upon us very via was we were what when where whether which while who whom whose why will
-with within without would yet you your
-"""
-FUNCTION_WORDS = frozenset(_WORDS.split())
 LONGEST = 1000  # words; a longer name is no name
+WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
+REMEMBERED = 1 << 16  # words and surfaces that are kept
 _NONE = -1
-Match = tuple[int, int, int]  # first word, last word, entity index or -1
+_SKIP = 1 << 30  # number of a word that is skipped
+_S = "s"
 
 
-class _Places(NamedTuple):
-    """Mentions of a text: where they start and end, and their entities' indices."""
+class Found(NamedTuple):
+    """A name in a text: the characters [start, end), the entity, and how the text differs from the name.
 
-    start: list[int]
-    end: list[int]
-    entity: list[int]
+    matched: "" where it does not, else "plural", "accents", "punctuation", or several joined by +.
+    others: the entities that the text could as well mean, since only triples and ids decide between them.
+    """
+
+    start: int
+    end: int
+    entity: str
+    matched: str = ""
+    others: tuple[str, ...] = ()
 
 
-_NOWHERE = _Places([], [], [])  # without a mention no short form has a meaning either
+class _Meant(NamedTuple):
+    """The entity (its index) of a surface, how the surface differs from its name, and entities that fit as well."""
+
+    entity: int
+    difference: Difference = NO_DIFFERENCE
+    others: tuple[int, ...] = ()
+    by_case: bool = False  # whether the name only matches in its own case
+
+
+_Match = tuple[int, int, _Meant | None]  # first word, last word of a passage, and what they mean (None: nothing)
+
+
+class _Candidate(NamedTuple):
+    """A name of a form: its entity (an index), its place in the order of kinds, and whether its case must be exact."""
+
+    entity: int
+    kind: int
+    exact: bool
+    name: str
+    english: bool
 
 
 def never_matches(name: str) -> bool:
@@ -75,34 +113,106 @@ def needs_exact_case(name: str) -> bool:
     return " " not in name and (len(name) <= 3 or (len(name) <= 6 and name.isupper()))
 
 
+def is_ordinary_word(name: str) -> bool:
+    """Whether a name is one word of letters, small but for the first: "death", "Scale"."""
+    name = name.strip()
+    return name.isalpha() and name.isascii() and name[1:].islower()
+
+
+def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Table:
+    """The rows of a table of names that the rules above use: those of `kinds`, or all but the weak ones."""
+    column = pc.utf8_lower(names["kind"])
+    if kinds is not None:
+        return names.filter(pc.is_in(column, value_set=pa.array(sorted(check_kinds(kinds)), pa.string())))
+    weak = np.flatnonzero(pc.is_in(column, value_set=pa.array(WEAK_KINDS)).to_numpy(zero_copy_only=False))
+    if not len(weak):
+        return names
+    ordinary = [is_ordinary_word(name) for name in names["name"].take(_indices(weak)).to_pylist()]
+    kept = np.ones(len(names), bool)
+    kept[weak[ordinary]] = False
+    return names.take(_indices(np.flatnonzero(kept)))
+
+
+class _Vocabulary(dict[str, int]):
+    """The number of each word, from 1: one for all words of a class (kg.linking.normal.word_class).
+
+    The first word of a class that names have has the number itself; others, which differ from it, the number below zero.
+    0 is a word that no name has. Words of texts are added as they come, up to REMEMBERED.
+    """
+
+    def __init__(self, level: Level) -> None:
+        super().__init__()
+        self.level, self.classes = level, dict[str, int]()
+        self.first = [""]  # of each class
+        self._added = 0
+        if level != "exact":
+            self.update(dict.fromkeys(SKIPPED, _SKIP))
+            self.add(_S)
+
+    def add(self, word: str) -> int:
+        """The number of a name's word."""
+        number = self.get(word, 0)
+        if number:
+            return number
+        key = word_class(word, self.level)
+        number = self.classes.setdefault(key, len(self.classes) + 1)
+        if number == len(self.first):
+            self.first.append(word)
+        self[word] = number if self.first[number] == word else -number
+        return self[word]
+
+    def __missing__(self, word: str) -> int:
+        number = -self.classes.get(word_class(word, self.level), 0)
+        if self._added < REMEMBERED and len(word) <= 64:
+            self._added += 1
+            self[word] = number
+        return number
+
+
 class DictionaryLinker:
     """Finds the names of a graph in text; the module's docstring states its rules.
 
-    names: table of the graph's names (id, name, kind, ...).  ids: entity ids by index.
+    names: table of the graph's names (id, name, kind, language, ...).  ids: entity ids by index.
     degree: (entities,) number of triples of each entity; None takes 0 for all.
-    abbreviations: whether short forms follow the definitions in the text.
+    abbreviations: whether short forms follow the definitions in the text.  forms: how much may differ.
+    kinds: kinds of names that are used; None: all but weak ones.
 
     Raises InputError when a name belongs to an id that is not in `ids`, or when no name can be matched.
     """
 
     def __init__(
-        self, names: pa.Table, ids: pa.Array, degree: np.ndarray | None = None, *, abbreviations: bool = True
+        self,
+        names: pa.Table,
+        ids: pa.Array,
+        degree: np.ndarray | None = None,
+        *,
+        abbreviations: bool = True,
+        forms: Level = BEST,
+        kinds: Iterable[str] | None = None,
     ) -> None:
         if degree is not None and len(degree) != len(ids):
             raise InputError(f"degree: expected one number for each of {len(ids)} entities, got {len(degree)}")
-        self.abbreviations = abbreviations
+        self.abbreviations, self.level = abbreviations, forms
         self._ids = ids
-        self._words: dict[str, int] = {}  # their numbers, from 1
+        self._words = _Vocabulary(forms)
         entity = pc.index_in(names["id"], value_set=ids)
         if entity.null_count:
             row = pc.index(pc.is_null(entity), True).as_py()
             unknown = names["id"][row].as_py()
             raise InputError(f"names: row {row}: unknown entity id {unknown!r}; add it to the entities")
-        self._index(names, ids, numbers(entity), degree)
+        names = usable_names(names, kinds)
+        self._index(names, ids, numbers(pc.index_in(names["id"], value_set=ids)), degree)
+        self._meant: dict[tuple[int, str], _Meant | None] = {}  # of (value of a form, surface)
 
     @classmethod
     def from_graph(
-        cls, graph: KnowledgeGraph, *, abbreviations: bool = True, texts: Sequence[str] | None = None
+        cls,
+        graph: KnowledgeGraph,
+        *,
+        abbreviations: bool = True,
+        texts: Sequence[str] | None = None,
+        forms: Level = BEST,
+        kinds: Iterable[str] | None = None,
     ) -> DictionaryLinker:
         """The linker over all names of `graph`, or over those that `texts` can contain, which link alike and are built sooner.
 
@@ -110,98 +220,129 @@ class DictionaryLinker:
         """
         names = graph.names
         if texts is not None:
-            # Without white space, which only separates words, a name that a text contains is a part of it.
-            letters = "\0".join(_squeezed(text) for text in texts)
-            rows = [row for row, name in enumerate(_strings(names["name"])) if _squeezed(name) in letters]
-            first = next((row for row, name in enumerate(_strings(names["name"])) if not never_matches(name)), None)
-            # One name that can be matched stays, so that only a graph without any is refused.
-            names = names.take(_indices(np.array(sorted({*rows} | ({first} if first is not None else set())), np.int64)))
-        return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations)
+            names = names.take(_indices(_rows_of_texts(names["name"], texts, forms)))
+        return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations, forms=forms, kinds=kinds)
+
+    # --- building ---------------------------------------------------------------------------------
 
     def _index(self, names: pa.Table, ids: pa.Array, entity: np.ndarray, degree: np.ndarray | None) -> None:
-        """Fill the tree: every form, a sequence of words whatever their case, has its one entity or a list of candidates."""
-        exact = np.zeros(len(names), bool)
-        numbered = self._words
+        """Fill the tree: every form, a sequence of classes of words, has its one entity or a list of candidates."""
+        english = self._english(names)
+        exact, plain = np.zeros(len(names), bool), np.zeros(len(names), bool)
         keys, sizes = array("i"), array("i")
         for row, name in enumerate(_strings(names["name"])):
-            tokens = [] if never_matches(name) else words(name)
+            normal = self._normal(name)
+            tokens = [] if never_matches(normal) else words(normal)
+            kept = tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
             if len(tokens) > LONGEST:
-                tokens = []
-            keys.extend([numbered.setdefault(word, len(numbered) + 1) for word in tokens])
-            sizes.append(len(tokens))
-            exact[row] = len(tokens) == 1 and needs_exact_case(name.strip())
-        if not numbered:
+                tokens = kept = []
+            signed = [self._words.add(word) for word in kept]
+            keys.extend([abs(number) for number in signed])
+            sizes.append(len(signed))
+            exact[row] = len(tokens) == 1 and needs_exact_case(normal.strip())
+            as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
+            plain[row] = as_written and (self.level != "inflected" or (english[row] and not _has_capitals(normal)))
+        if not keys:
             raise InputError("names: none of them can be matched; give the graph names of two or more letters")
         self._forms, ends = Forms.build(np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32))
         form = np.full(len(names), _NONE, np.int32)
         slots, form[ends >= 0] = np.unique(ends[ends >= 0], return_inverse=True)
-
-        rank = np.empty(len(self._ids), np.int32)
-        rank[numbers(pc.sort_indices(ids))] = np.arange(len(self._ids), dtype=np.int32)
-        kinds = pc.dictionary_encode(names["kind"].combine_chunks())
-        places = [KINDS.index(k) if k in KINDS else len(KINDS) for k in kinds.dictionary.to_pylist()]
-        kind = np.array(places, np.int8)[numbers(kinds.indices)]
+        kind = _places_of_kinds(names["kind"])
+        triples = np.zeros(len(names), np.int64) if degree is None else degree[entity]
+        rank = np.empty(len(ids), np.int32)
+        rank[numbers(pc.sort_indices(ids))] = np.arange(len(ids), dtype=np.int32)
         rows: np.ndarray = np.flatnonzero(form != _NONE)
-        triples = np.zeros(len(rows), np.int64) if degree is None else degree[entity[rows]]
-        rows = rows[np.lexsort((rank[entity[rows]], -triples, kind[rows], form[rows]))]
-        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))  # each form has rows[first[i]:first[i + 1]]
-        # A form whose best kind leaves one entity, and allows any case, means that entity however it is written.
-        best = kind[rows] == np.repeat(kind[rows][first], np.diff(first, append=len(rows)))
-        lowest = np.minimum.reduceat(np.where(best, entity[rows], len(self._ids)), first)
-        highest = np.maximum.reduceat(np.where(best, entity[rows], _NONE), first)
-        plain = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
+        rows = rows[np.lexsort((rank[entity[rows]], -triples[rows], kind[rows], form[rows]))]
 
-        # form -> its entity where case and ambiguity play no part, else -1 - (its place in _bounds)
-        self._forms.values[slots] = np.where(plain, lowest, -np.cumsum(~plain))
+        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))  # each form has rows[first[i]:first[i + 1]]
         counts = np.diff(first, append=len(rows))
-        self._bounds = array("i", np.concatenate([[0], np.cumsum(counts[~plain])]).astype(np.int32).tobytes())
-        left = rows[np.repeat(~plain, counts)]
-        self._candidate = array("i", entity[left].astype(np.int32).tobytes())
+        # A form whose best kind leaves one entity, and allows any case, means that entity however it is written.
+        best = kind[rows] == np.repeat(kind[rows][first], counts)
+        lowest = np.minimum.reduceat(np.where(best, entity[rows], len(ids)), first)
+        highest = np.maximum.reduceat(np.where(best, entity[rows], _NONE), first)
+        single = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
+        single &= np.logical_and.reduceat(plain[rows], first)
+
+        # form -> its entity where case, form and ambiguity play no part, else -1 - (its place in _bounds)
+        self._forms.values[slots] = np.where(single, lowest, -np.cumsum(~single))
+        self._bounds = array("i", np.concatenate([[0], np.cumsum(counts[~single])]).astype(np.int32).tobytes())
+        left = rows[np.repeat(~single, counts)]
+        self._entity = array("i", entity[left].astype(np.int32).tobytes())
         self._kind = bytes(kind[left].astype(np.uint8))
         self._exact = bytes(exact[left].astype(np.uint8))
-        self._surface = [spaced(name) for name in _strings(names["name"].take(_indices(left)))]
+        self._english_name = bytes(english[left].astype(np.uint8))
+        self._written = names["name"].take(_indices(left)).combine_chunks()
 
-    def _resolved(self, form: int, surface: str) -> int:
-        """Entity index meant by `surface`, a text of the form, or -1 when its case fits no name."""
-        found = _NONE
-        for i in range(self._bounds[form], self._bounds[form + 1]):  # sorted by kind, triples, id
-            if found != _NONE and self._kind[i] > self._kind[found]:
-                break
-            if self._surface[i] == surface:
-                return self._candidate[i]
-            if found == _NONE and not self._exact[i]:
-                found = i
-        return _NONE if found == _NONE else self._candidate[found]
+    def _english(self, names: pa.Table) -> np.ndarray:
+        """(names,) whether each is English, or may be."""
+        if "language" not in names.column_names:
+            return np.ones(len(names), bool)
+        known = pa.array(sorted(ENGLISH), pa.string())
+        return pc.is_in(pc.utf8_lower(names["language"]), value_set=known).to_numpy(zero_copy_only=False)
 
-    @cached_property
-    def several(self) -> frozenset[str]:
-        """The entities that share a name of one kind with another entity."""
-        entity = np.frombuffer(self._candidate, np.int32)
-        form = np.repeat(np.arange(len(self._bounds) - 1), np.diff(np.frombuffer(self._bounds, np.int32)))
-        rows = np.unique(np.stack([form, np.frombuffer(self._kind, np.uint8), entity], 1), axis=0)
-        _, owner, owners = np.unique(rows[:, :2], axis=0, return_inverse=True, return_counts=True)
-        shared = np.unique(rows[owners[owner.ravel()] > 1, 2])
-        return frozenset(self._ids.take(_indices(shared)).to_pylist())
+    def _normal(self, name: str) -> str:
+        return name if self.level == "exact" else normal_text(name)
 
-    def others(self, text: str, mention: Mention) -> tuple[str, ...]:
-        """The other entities that a linked mention could as well mean: those that only triples and ids decide between, in the
-        order of both.
+    # --- what a surface means ---------------------------------------------------------------------
+
+    def _candidates(self, form: int) -> list[_Candidate]:
+        """The names of a form, by kind, triples and id."""
+        return [
+            _Candidate(
+                self._entity[i],
+                self._kind[i],
+                bool(self._exact[i]),
+                self._normal(self._written[i].as_py()),
+                bool(self._english_name[i]),
+            )
+            for i in range(self._bounds[form], self._bounds[form + 1])
+        ]
+
+    def _find_meant(self, value: int, lower: list[str], text: list[str]) -> _Meant | None:
+        """What words of a text mean, whose form has `value`; None where their case or their form fits no name.
+
+        lower: the words in lower case; of a form that keeps no candidates, every name has the first words of its classes.
         """
-        entity = mention.entity
-        if entity not in self.several:
-            return ()
-        surface = text[mention.start : mention.end]
-        tokens = words(surface)
-        found = self._forms.longest(np.fromiter((self._words.get(word, 0) for word in tokens), np.int32, len(tokens)))
-        if not len(found.first) or found.first[0] or found.last[0] != len(tokens) - 1 or found.value[0] >= 0:
-            return ()
-        form, written = -1 - int(found.value[0]), spaced(surface)
-        rows = range(self._bounds[form], self._bounds[form + 1])  # sorted by kind, triples, id
-        fit = [i for i in rows if self._surface[i] == written or not self._exact[i]]
-        fit = [i for i in fit if self._kind[i] == self._kind[fit[0]]]
-        same = [i for i in fit if self._surface[i] == written] or fit
-        ids = dict.fromkeys(self._ids[self._candidate[i]].as_py() for i in same)
-        return tuple(one for one in ids if one != entity) if entity in ids else ()
+        if value >= 0:
+            first_words = [self._words.first[abs(self._words[word])] for word in kept_words(lower)]
+            candidates = [_Candidate(value, 0, False, " ".join(first_words), True)]
+        else:
+            candidates = self._candidates(-1 - value)
+        best: tuple[Difference, int, bool] | None = None
+        chosen: list[int] = []
+        by_case = False
+        for candidate in candidates:
+            name = cased_words(candidate.name)
+            difference = self._difference(candidate, name, text)
+            if difference is None:
+                continue
+            key = difference, candidate.kind, name != text
+            if best is None or key < best:
+                best, chosen, by_case = key, [candidate.entity], candidate.exact
+            elif key == best and candidate.entity not in chosen:
+                chosen.append(candidate.entity)
+        return None if best is None else _Meant(chosen[0], best[0], tuple(chosen[1:]), by_case)
+
+    def _difference(self, candidate: _Candidate, name: list[str], text: list[str]) -> Difference | None:
+        """How a text differs from a candidate's name; None where it is not that name."""
+        if candidate.exact:
+            return NO_DIFFERENCE if name == text else None
+        difference = compare_words(name, text, self.level, candidate.english)
+        if difference is not None and any(difference) and len(text) == 1 and folded(text[0]) in FUNCTION_WORDS:
+            return None
+        return difference
+
+    def find_name(self, string: str) -> Found | None:
+        """The name that a string is as a whole; None where it is none."""
+        passage = Passage(string.strip(), self.level)
+        matches = self._matches([passage])[0]
+        if len(matches) != 1:
+            return None
+        first, last, meant = matches[0]
+        outside = kept_words([*passage.words[:first], *passage.words[last + 1 :]])
+        return None if outside or meant is None else self._found(passage, first, last, meant)
+
+    # --- linking ----------------------------------------------------------------------------------
 
     def link(self, text: str) -> list[Mention]:
         """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
@@ -209,94 +350,203 @@ class DictionaryLinker:
 
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
-        tokens = [[*words(text), ""] for text in texts]  # a word that no name has, behind every text
-        begins = list(accumulate(map(len, tokens), initial=0))
-        known = map(self._words.get, chain.from_iterable(tokens), repeat(0))
-        found = self._forms.longest(np.fromiter(known, np.int32, begins[-1]))
-        bounds = np.searchsorted(found.first, begins).tolist()
-        longest = list(zip(*(part.tolist() for part in found), strict=True))
-        places = [
-            self._places(text, own, longest[start:end], begin) if start < end else _NOWHERE
-            for text, own, begin, (start, end) in zip(texts, tokens, begins, pairwise(bounds))  # noqa: B905  begins has one more
+        passages = [Passage(text, self.level) for text in texts]
+        matches = [self._kept(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
+        ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
+        new_mention = tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
+        return [
+            [new_mention(Mention, (start, end, next(ids), 1.0)) for start, end in passage.places(own)] if own else []
+            for passage, own in zip(passages, matches, strict=True)
         ]
-        entity = np.fromiter(chain.from_iterable(own.entity for own in places), np.int64)
-        rows = zip(
-            chain.from_iterable(own.start for own in places), chain.from_iterable(own.end for own in places),
-            self._ids.take(_indices(entity)).to_pylist(), repeat(1.0),
-        )  # fmt: skip
-        mentions = list(map(tuple.__new__, repeat(Mention), rows))  # Mention(...) would take twice as long, a tenth of the whole
-        ends = accumulate((len(own.start) for own in places), initial=0)
-        return [mentions[start:end] for start, end in pairwise(ends)]
 
-    def _places(self, text: str, tokens: list[str], longest: list[Match], begin: int) -> _Places:
-        """Mentions in `text`, whose words are those from `begin` on of all texts."""
-        starts = word_starts(text)
-        matches = self._matches(longest, begin, text, tokens, starts)
-        if self.abbreviations and "(" in text and (defined := definitions(text)):
-            short_forms = list(_short_forms(text, tokens, starts, defined, matches))
-            matches = _with_short_forms(matches, short_forms)
-        kept = [match for match in matches if match[2] >= 0]
-        return _Places(
-            [starts[first] for first, _, _ in kept],
-            [starts[last] + len(tokens[last]) for _, last, _ in kept],
-            [entity for _, _, entity in kept],
-        )
+    def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
+        """The names in each passage, in order, none overlapping."""
+        matches = [self._kept(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        return [
+            [self._found(passage, first, last, meant) for first, last, meant in own if meant is not None]
+            for passage, own in zip(passages, matches, strict=True)
+        ]
 
-    def _matches(self, longest: list[Match], before: int, text: str, tokens: list[str], starts: list[int]) -> list[Match]:
-        """The leftmost of the longest matches, by the rules of case and ambiguity."""
-        matches, free = [], 0
-        for begin, end, entity in longest:
-            begin, end = begin - before, end - before
-            if begin < free:
-                continue
-            free = end + 1
-            if entity < 0:
-                surface = text[starts[begin] : starts[end] + len(tokens[end])]
-                entity = self._resolved(-1 - entity, surface if begin == end else spaced(surface))
-                if entity < 0:
-                    continue  # only names of one word ask for their case, so no shorter name begins here
-            matches.append((begin, end, entity))
+    def _found(self, passage: Passage, first: int, last: int, meant: _Meant) -> Found:
+        others = tuple(self._ids[other].as_py() for other in meant.others)
+        entity = self._ids[meant.entity].as_py()
+        return Found(*passage.place(first, last), entity, str(meant.difference), others)
+
+    def _kept(self, passage: Passage, matches: list[_Match]) -> list[_Match]:
+        """Matches that mean something, short forms as the text defines them."""
+        if matches and self.abbreviations and "(" in passage.text and passage.short_forms:
+            matches = _with_short_forms(matches, list(_short_forms(passage, matches)))
+            matches = [match for match in matches if match[2] is not None]
         return matches
 
+    def _matches(self, passages: Sequence[Passage]) -> list[list[_Match]]:
+        """The leftmost of the longest matches in each passage, by the rules of case, form and ambiguity."""
+        begins, every = [0], []
+        for passage in passages:
+            every += passage.words
+            every.append("")  # a word that no name has
+            begins.append(len(every))
+        signed = np.fromiter(map(self._words.__getitem__, every), np.int64, len(every))
+        kept, classes = self._kept_classes(signed, every)
+        found = self._forms.longest(classes.astype(np.int32))
+        first, last = kept[found.first], kept[found.last]
+        differs = np.concatenate([[0], np.cumsum(signed[kept] < 0)])
+        clean = (found.value >= 0) & (last - first == found.last - found.first)
+        clean &= differs[found.last + 1] == differs[found.first]
+        bounds = np.searchsorted(first, begins).tolist()
+        rows = list(zip(first.tolist(), last.tolist(), found.value.tolist(), clean.tolist(), strict=True))
+        find_starts([one for one, (low, high) in zip(passages, pairwise(bounds), strict=False) if low < high])
+        result = []
+        for passage, begin, (low, high) in zip(passages, begins, pairwise(bounds), strict=False):
+            result.append(self._leftmost(passage, begin, rows[low:high], kept, classes) if low < high else [])
+        return result
 
-def _with_short_forms(matches: list[Match], short_forms: list[Match]) -> list[Match]:
+    def _kept_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(places of the words that count, the classes of these)."""
+        skipped = signed == _SKIP
+        if not skipped.any():
+            return np.arange(len(signed)), np.abs(signed)
+        possessive = np.flatnonzero((signed[1:] == self._words[_S]) & skipped[:-1]) + 1
+        skipped[[place for place in possessive.tolist() if every[place - 1] == "'"]] = True
+        kept = np.flatnonzero(~skipped)
+        return kept, np.abs(signed[kept])
+
+    def _leftmost(
+        self,
+        passage: Passage,
+        begin: int,
+        rows: list[tuple[int, int, int, bool]],
+        kept: np.ndarray,
+        classes: np.ndarray,
+    ) -> list[_Match]:
+        """The matches of a passage whose words are those from `begin` on; rows: (first, last, value, clean)."""
+        text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
+        new_meaning = tuple.__new__  # _Meant(...) would take three times as long
+        matches, free = list[_Match](), begin
+        meant: _Meant | None
+        for first, last, value, clean in rows:
+            if first < free:
+                continue
+            if clean:
+                meant = new_meaning(_Meant, (value, NO_DIFFERENCE, (), False))
+            else:
+                end = last - begin
+                meant = known.get((value, text[starts[first - begin] : starts[end] + len(tokens[end])]))
+                if meant is None or meant.by_case:
+                    meant = self._resolve(passage, first - begin, end, value)
+                if meant is None and last > first:
+                    last, meant = self._shorter(passage, begin, first, last, kept, classes)
+                if meant is None:
+                    continue
+            matches.append((first - begin, last - begin, meant))
+            free = last + 1
+        return matches
+
+    def _resolve(self, passage: Passage, first: int, last: int, value: int) -> _Meant | None:
+        """What the words of a passage from `first` to `last` mean, whose form has `value`."""
+        surface = passage.surface(first, last)
+        key = value, surface
+        if key in self._meant:
+            meant = self._meant[key]
+        else:
+            meant = self._find_meant(value, passage.words[first : last + 1], cased_words(surface))
+            if len(self._meant) < REMEMBERED and len(surface) < 200:
+                self._meant[key] = meant
+        if meant is None or not meant.by_case or not _is_doubtful(surface):
+            return meant
+        return None if passage.is_capitals(passage.starts[first]) else meant
+
+    def _shorter(
+        self, passage: Passage, begin: int, first: int, last: int, kept: np.ndarray, classes: np.ndarray
+    ) -> tuple[int, _Meant | None]:
+        """(last word, meaning) of the longest name that begins at `first`, ends before `last` and fits."""
+        low, high = np.searchsorted(kept, [first, last]).tolist()
+        for end, value in reversed(self._forms.every(classes[low:high])):
+            shorter = int(kept[low + end])
+            meant = self._resolve(passage, first - begin, shorter - begin, value)
+            if meant is not None:
+                return shorter, meant
+        return last, None
+
+
+def _places_of_kinds(kinds: pa.ChunkedArray) -> np.ndarray:
+    """(names,) the place of each name's kind in KINDS, in whatever case; behind them for others."""
+    encoded = pc.dictionary_encode(kinds.combine_chunks())
+    places = list(map(place_of_kind, encoded.dictionary.to_pylist()))
+    return np.array(places, np.int8)[numbers(encoded.indices)]
+
+
+def _has_capitals(name: str) -> bool:
+    """Whether a word of a name has a capital letter behind its first: plurals of such words are not compared."""
+    return any(word[1:] != word[1:].lower() for word in name.split())
+
+
+def _is_doubtful(surface: str) -> bool:
+    """Whether a word in capitals may be an ordinary one: letters alone, few of them, and a vowel."""
+    return surface.isupper() and surface.isalpha() and len(surface) <= LONGEST_SHORT_FORM and bool({*surface} & {*"AEIOUY"})
+
+
+def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[_Match]:
     """`matches` with the short forms in place of those they cut or cover; a longer match over one stays."""
     if not short_forms:
         return matches
     taken: set[int] = set()  # words
     kept = []
-    for first, last, entity in short_forms:
+    for match in short_forms:
+        first, last, _ = match
         over = bisect_right(matches, first, key=itemgetter(0)) - 1
         start, end = matches[over][:2] if over >= 0 else (-1, -1)
         if not (start < first <= end or (start == first and end > last)) and first not in taken:
-            kept.append((first, last, entity))
+            kept.append(match)
             taken.update(range(first, last + 1))
     rest = [m for m in matches if m[0] not in taken and m[1] not in taken]
-    return sorted(rest + kept)
+    return sorted(rest + kept, key=itemgetter(0))
 
 
-def _short_forms(
-    text: str, tokens: list[str], starts: list[int], defined: list[Definition], matches: list[Match]
-) -> Iterator[Match]:
-    """The places of a defined short form, from its definition on, with the entity of its long form or -1."""
-    meant: dict[str, list[tuple[int, int]]] = {}  # short form -> (offset from which it has a meaning, entity)
-    for short, long in sorted(defined):
-        over = bisect_right(matches, bisect_left(starts, long[1]) - 1, key=itemgetter(0)) - 1
-        first, last, entity = matches[over] if over >= 0 else (0, -1, _NONE)
-        covers = last >= 0 and starts[first] <= long[0] and starts[last] + len(tokens[last]) == long[1]
-        meant.setdefault(text[slice(*short)], []).append((short[0], entity if covers else _NONE))
-    for form, meanings in meant.items():
+def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
+    """The places of the short forms that a passage defines, with the meaning of their long forms, or None."""
+    forms, tokens, starts = passage.short_forms, passage.words, passage.starts
+    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}  # first word -> short forms that begin with it, and their words
+    for form in forms.definitions:
         pieces = words(form)
-        first = bisect_left(starts, meanings[0][0]) - 1
-        while pieces[0] in (rest := tokens[first + 1 :]):
-            first += 1 + rest.index(pieces[0])
+        pieces_of.setdefault(pieces[0], []).append((form, pieces))
+    for first, word in enumerate(tokens):
+        for form, pieces in pieces_of.get(word, ()):
             last = first + len(pieces) - 1
-            if text[starts[first] : starts[first] + len(form)] == form and tokens[first : last + 1] == pieces:
-                yield first, last, meanings[bisect_right(meanings, starts[first], key=itemgetter(0)) - 1][1]
+            if tokens[first : last + 1] != pieces or not passage.text.startswith(form, starts[first]):
+                continue
+            definition = forms.meaning(form, starts[first])
+            if definition is not None:
+                yield first, last, _meaning_of(passage, matches, definition.long)
 
 
-def _squeezed(text: str) -> str:
-    return "".join(folded(text).split())
+def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) -> _Meant | None:
+    """The meaning of the match that ends where a long form ends and covers it; None where there is none."""
+    over = bisect_right(matches, bisect_left(passage.starts, long[1]) - 1, key=itemgetter(0)) - 1
+    if over < 0:
+        return None
+    first, last, meant = matches[over]
+    end = passage.starts[last] + len(passage.words[last])
+    return meant if passage.starts[first] <= long[0] and end == long[1] else None
+
+
+def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -> np.ndarray:
+    """The rows of the names whose words all are words of the texts, or forms of these; and one that can be matched."""
+    present = {word_class(word, level) for text in texts for word in Passage(text, level).words}
+    if level != "exact":
+        present |= {*SKIPPED, word_class(_S, level)}
+    beginnings = {word[:1] for word in present}  # an irregular plural begins as its singular
+    rows, usable = [], None
+    for row, name in enumerate(_strings(names)):
+        if usable is None and not never_matches(name):
+            usable = row  # so that only a graph without any is refused
+        if name.isascii() and name.lstrip()[:1].lower() not in beginnings:
+            continue
+        tokens = words(name if level == "exact" else normal_text(name))
+        if all(word_class(word, level) in present for word in tokens):
+            rows.append(row)
+    return np.array(sorted({*rows, *([] if usable is None else [usable])}), np.int64)
 
 
 def _indices(rows: np.ndarray) -> pa.Array:

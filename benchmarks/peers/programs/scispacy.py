@@ -14,13 +14,15 @@ def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list
     """See benchmarks.peers.worker."""
     from inference.chain import Pipeline
     from kg.graph import KnowledgeGraph
+    from kg.linking.passage import Passage
     from kg.linking.scispacy import NearestNames
 
     pipeline = Pipeline(options["graph"], f"{options['detector']} > names")
     near = NearestNames.from_graph(KnowledgeGraph.load(options["graph"]), threshold=options["threshold"])
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str | None]]]:
-        spans = [(number, m.start, m.end) for number, own in enumerate(pipeline.detect(texts)) for m in own]
+        detected = pipeline.detect([Passage(text) for text in texts])
+        spans = [(number, m.start, m.end) for number, own in enumerate(detected) for m in own]
         found: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
         for (number, start, end), best in zip(spans, near.best([texts[n][a:b] for n, a, b in spans]), strict=True):
             found[number].append((start, end, best and best[0]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inference.chain import Pipeline, as_record
 from inference.negation import Negation
+
+from inference.chain import Pipeline, as_record
 from tests.fakes.graphs import graph
 
 TEXT = "No sign of nephritis, but arachnodactyly is seen. The patient denies chest pain. Marfan syndrome was ruled out. Pain."

@@ -1,0 +1,205 @@
+"""What an English text says of a mention: denied, of a relative, of the past, or only supposed.
+
+ConText (Harkema, Dowling, Thornblade and Chapman, ConText: an algorithm for determining negation, experiencer and temporal
+status from clinical reports, Journal of Biomedical Informatics 2009), which extends NegEx (Chapman et al., 2001): a phrase of
+PHRASES gives the mentions in its reach an attribute. It reaches from the phrase to the end of the sentence, or to the first of
+TERMINATORS; before it, behind it, or in both directions. Sentences are those of kg.linking.sentences: a line of a note, and
+an item of a list, is a statement of its own. A phrase of PSEUDO contains another one and gives nothing.
+
+>>> find_attributes("No fever, but cough. Mother had asthma.", [(3, 8), (14, 19), (32, 38)])
+[Attributes(negated=True, family=False, historical=False, hypothetical=False), \
+Attributes(negated=False, family=False, historical=False, hypothetical=False), \
+Attributes(negated=False, family=True, historical=False, hypothetical=False)]
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kg.linking.passage import Passage
+
+
+class Attributes(NamedTuple):
+    """negated: the text denies it.  family: a relative has it.  historical: the patient had it.
+
+    hypothetical: it is only supposed, feared or to be looked for.
+    """
+
+    negated: bool = False
+    family: bool = False
+    historical: bool = False
+    hypothetical: bool = False
+
+
+BEFORE, BEHIND, BOTH = "before", "behind", "both"  #: where a phrase stands, seen from what it is about
+#: {attribute: {where the phrase stands: phrases}}
+PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
+    "negated": {
+        BEFORE: (
+            "no", "not", "without", "denies", "denied", "denying", "never", "never had", "neither", "nor", "none of",
+            "negative for", "absence of", "free of", "lack of", "lacks", "lacked", "lacking", "fails to reveal",
+            "failed to reveal", "no evidence of", "no signs of", "no sign of", "ruled out", "rules out", "ruled him out for",
+            "ruled her out for", "ruled the patient out for", "unremarkable for", "resolution of", "cannot see",
+            "doesn't have", "don't have", "didn't have", "does not have", "did not have", "isn't", "wasn't", "aren't",
+            "weren't", "no longer has", "excludes", "excluding", "declines", "no complaints of", "no known",
+        ),
+        BEHIND: (
+            "was absent", "is absent", "are absent", "were absent", "absent", "was denied", "were denied", "is denied",
+            "was negative", "is negative", "were negative", "are negative", "negative", "was ruled out", "is ruled out",
+            "were ruled out", "are ruled out", "has been ruled out", "have been ruled out", "ruled out", "was excluded",
+            "were excluded", "is excluded", "has been excluded", "have been excluded", "not seen", "not found",
+            "not present", "not detected", "not observed", "not identified", "not noted", "not evident", "has resolved",
+            "have resolved", "resolved", "is unlikely", "was unlikely", "unlikely", "is not", "was not", "are not", "were not",
+            "not demonstrated", "isn't", "wasn't", "aren't", "weren't",
+        ),
+    },
+    "family": {
+        BEFORE: ("family history", "family history of", "family hx", "fhx", "fh", "familial history of", "runs in the family"),
+        BOTH: (
+            "mother", "father", "mother's", "father's", "maternal", "paternal", "brother", "sister", "brothers", "sisters",
+            "sibling", "siblings", "grandmother", "grandfather", "grandparent", "grandparents", "aunt", "uncle", "cousin",
+            "niece", "nephew", "parents", "relatives", "relative", "mom", "dad",
+        ),
+        BEHIND: ("in the family", "runs in the family", "in his family", "in her family"),
+    },
+    "historical": {
+        BEFORE: (
+            "history of", "past history of", "past medical history", "past medical history of", "pmh", "pmhx", "h/o", "hx of",
+            "hx", "previous", "previously", "prior", "status post", "s/p", "past", "former", "formerly", "old", "remote",
+        ),
+        BEHIND: (
+            "in the past", "years ago", "year ago", "months ago", "month ago", "in childhood", "as a child", "previously",
+            "in his youth", "in her youth",
+        ),
+    },
+    "hypothetical": {
+        BEFORE: (
+            "if", "return if", "return for", "should he have", "should she have", "should you have", "should the patient have",
+            "in case of", "in the event of", "as needed for", "prn", "rule out", "r/o", "evaluate for", "evaluation for",
+            "monitor for", "watch for", "screen for", "screening for", "test for", "testing for", "concern for", "risk of",
+            "at risk for", "at risk of", "risk for", "to prevent", "prevention of", "prophylaxis for", "suspicion of",
+            "come back for", "call for", "come back if", "unless", "possible", "suspected", "question of",
+        ),
+        BEHIND: ("is suspected", "was suspected", "to be ruled out", "as needed", "cannot be ruled out", "cannot be excluded"),
+    },
+}  # fmt: skip  lists of phrases, one a line, would fill three pages
+#: Phrases that contain one of the above and do not mean it.
+PSEUDO = (
+    "no increase", "no change", "no significant change", "no interval change", "no suspicious change", "not only",
+    "not certain if", "not certain whether", "not necessarily", "not cause", "not drain", "not extend", "without difficulty",
+    "without further", "no further", "gram negative", "gram-negative", "with or without", "with and without", "not known to be",
+    "not rule out", "not ruled out", "not been ruled out", "not be ruled out", "not excluded", "not be excluded",
+    "history and physical", "history of present illness", "history taking", "social history", "prior to", "old age",
+    "mother reports", "mother states", "mother says", "mother noticed", "mother noted", "mother denies", "father reports",
+    "father states", "father says", "father noticed", "father noted", "parents report", "parents state", "parents noticed",
+    "years old", "year old", "months old", "month old", "days old", "day old", "-year-old", "as if", "no doubt",
+)  # fmt: skip
+#: Words behind which, or before which, a phrase reaches no further.
+TERMINATORS = (
+    "but", "however", "nevertheless", "yet", "though", "although", "except", "except for", "apart from", "aside from",
+    "other than", "secondary to", "due to", "because", "as the cause of", "as the source of", "as the etiology of",
+    "still", "presents", "presenting", "presented", "complains of", "complained of", "reports", "reported", "who has", "which",
+    "patient has", "has had", "he has", "she has", "and has", "and had", "now", "positive for", "reveals", "revealed", "shows",
+    "showed", "developed", "therefore", "otherwise", "patient", ";",
+)  # fmt: skip
+#: "Fever: denied." A word at the end of its sentence that denies what is before it.
+_LAST = re.compile(r"\b(?:denies|denied|none|no|neg)\s*[.;,)]*\s*\Z", re.IGNORECASE)
+_LABEL = re.compile(r"[:=\u2013-]\s*\Z")
+
+
+def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
+    """Any of the phrases, the longest first, as whole words, whatever the white space in them."""
+    longest = sorted(phrases, key=len, reverse=True)
+    choices = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in longest)
+    return re.compile(rf"(?<![\w-])(?:{choices})(?![\w])", re.IGNORECASE)
+
+
+def _rules() -> dict[str, list[tuple[str, str]]]:
+    """{phrase: [(attribute, where it stands)]}; nothing for those of PSEUDO."""
+    found: dict[str, list[tuple[str, str]]] = {phrase: [] for phrase in PSEUDO}
+    for attribute, places in PHRASES.items():
+        for place, phrases in places.items():
+            for phrase in phrases:
+                found.setdefault(phrase, []).append((attribute, place))
+    return found
+
+
+_RULES = _rules()
+_TRIGGERS = _pattern(list(_RULES))
+_ENDS = re.compile(_pattern(TERMINATORS[:-1]).pattern + "|;", re.IGNORECASE)
+
+
+def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> list[Attributes]:
+    """The attributes of each (start, end) of a text; places may overlap.
+
+    Raises ValueError for a place outside the text.
+    """
+    passage = text if isinstance(text, Passage) else Passage(text, "exact")
+    source = passage.source
+    for start, end in places:
+        if not 0 <= start < end <= len(source):
+            raise ValueError(f"place {(start, end)}: expected one inside a text of {len(source)} characters")
+    if not places:
+        return []
+    starts = passage.source_sentences
+    reaches: dict[int, dict[str, _Reach]] = {}
+    found = []
+    for start, _ in places:
+        number = bisect_right(starts, start) - 1
+        if number not in reaches:
+            low = starts[number]
+            high = starts[number + 1] if number + 1 < len(starts) else len(source)
+            reaches[number] = _reaches(source[low:high], low)
+        found.append(Attributes(**{key: _is_reached(own, start) for key, own in reaches[number].items()}))
+    return found
+
+
+class _Reach(NamedTuple):
+    """Where mentions have an attribute: those that begin from `starts` on before `stops`, in the order of `starts`."""
+
+    starts: list[int]
+    stops: list[int]
+
+
+def _reaches(sentence: str, offset: int) -> dict[str, _Reach]:
+    """{attribute: where mentions of a sentence, which begins at `offset`, have it}."""
+    ends = [match.span() for match in _ENDS.finditer(sentence)]
+    begins_of_ends = [start for start, _ in ends]
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for match in _TRIGGERS.finditer(sentence):
+        for attribute, place in _RULES[" ".join(match[0].lower().split())]:
+            if place in (BEFORE, BOTH):
+                following = bisect_left(begins_of_ends, match.end())
+                stop = ends[following][0] if following < len(ends) else len(sentence)
+                found[attribute].append((match.end(), stop))
+            if place in (BEHIND, BOTH):
+                before = bisect_left(begins_of_ends, match.start()) - 1
+                begin = ends[before][1] if before >= 0 else 0
+                found[attribute].append((begin, match.start()))
+    last = _LAST.search(sentence)
+    if last is not None and _LABEL.search(sentence, 0, last.start()):
+        found["negated"].append((0, last.start()))
+    return {attribute: _unite(spans, offset) for attribute, spans in found.items()}
+
+
+def _unite(spans: list[tuple[int, int]], offset: int) -> _Reach:
+    """Spans that overlap or touch as one."""
+    starts: list[int] = []
+    stops: list[int] = []
+    for start, stop in sorted(spans):
+        if stops and start + offset <= stops[-1]:
+            stops[-1] = max(stops[-1], stop + offset)
+        else:
+            starts.append(start + offset)
+            stops.append(stop + offset)
+    return _Reach(starts, stops)
+
+
+def _is_reached(reach: _Reach, start: int) -> bool:
+    """Whether a mention that begins at `start` has an attribute."""
+    number = bisect_right(reach.starts, start) - 1
+    return number >= 0 and start < reach.stops[number]

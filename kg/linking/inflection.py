@@ -1,0 +1,121 @@
+"""Plural and singular of English words, with the Latin and Greek endings that medicine uses.
+
+:func:`stem` gives a plural and its singular one string; the string itself is no word. Words of
+three letters and fewer are their own. Two words with one stem are compared by
+:func:`is_inflected`, which leaves out short forms and words in capitals: AIDS is no plural of AID.
+
+>>> stem("neurons") == stem("neuron"), stem("metastases") == stem("metastasis")
+(True, True)
+>>> stem("cortices") == stem("cortex"), stem("bacteria") == stem("bacterium")
+(True, True)
+>>> stem("virus"), stem("viruses")
+('virus', 'virus')
+"""
+
+from __future__ import annotations
+
+SHORTEST = 3  #: letters of a word that has a plural
+LONGEST_SHORT_FORM = 6  #: letters in capitals that may be a short form; longer words are headings
+
+#: Plurals that no rule below leads to their singular.
+IRREGULAR = {
+    "atlases": "atlas",
+    "biases": "bias",
+    "children": "child",
+    "corpora": "corpus",
+    "epididymides": "epididymis",
+    "feet": "foot",
+    "genera": "genus",
+    "irides": "iris",
+    "lenses": "lens",
+    "lice": "louse",
+    "men": "man",
+    "mice": "mouse",
+    "pancreases": "pancreas",
+    "pelves": "pelvis",
+    "teeth": "tooth",
+    "testes": "testis",
+    "viscera": "viscus",
+    "women": "woman",
+}
+#: (ending of a plural, letters the word has at least, what stands in its place); the first counts.
+PLURALS = (
+    ("itides", 8, "itis"),
+    ("mata", 6, "ma"),
+    ("ies", 5, "y"),
+    ("oes", 6, "o"),
+    ("ves", 5, "f"),
+    ("sses", 5, "ss"),
+    ("shes", 5, "sh"),
+    ("ches", 5, "ch"),
+    ("ses", 5, "s"),
+    ("xes", 4, "x"),
+    ("zes", 5, "z"),
+    ("ces", 5, "c"),
+    ("ges", 5, "g"),
+    ("ae", 5, "a"),
+    ("ss", 1, "ss"),
+    ("us", 1, "us"),
+    ("is", 1, "is"),
+    ("s", 4, ""),
+)
+#: The same for singulars, and for plurals of Latin and Greek words.
+SINGULARS = (
+    ("ie", 5, "y"),
+    ("sse", 5, "ss"),
+    ("she", 5, "sh"),
+    ("che", 5, "ch"),
+    ("se", 4, "s"),
+    ("xe", 4, "x"),
+    ("ze", 4, "z"),
+    ("ce", 4, "c"),
+    ("ge", 4, "g"),
+    ("ve", 4, "f"),
+    ("fe", 4, "f"),
+    ("sis", 5, "s"),
+    ("xis", 4, "x"),
+    ("ex", 4, "ic"),
+    ("ix", 4, "ic"),
+    ("ax", 5, "ac"),
+    ("yx", 4, "yc"),
+    ("nx", 5, "ng"),
+    ("mina", 6, "men"),
+    ("glion", 7, "glia"),
+    ("chondrion", 11, "chondria"),
+    ("zoon", 6, "zoa"),
+    ("menon", 7, "mena"),
+    ("terion", 8, "teria"),
+    ("um", 4, "a"),
+    ("i", 4, "us"),
+)
+
+
+def stem(word: str) -> str:
+    """What a lower-case word shares with its plural, or with its singular."""
+    if not word.isalpha() or not word.isascii():
+        return word
+    word = IRREGULAR.get(word, word)
+    if len(word) <= SHORTEST:
+        return word
+    return _replace_ending(_replace_ending(word, PLURALS), SINGULARS)
+
+
+def _replace_ending(word: str, rules: tuple[tuple[str, int, str], ...]) -> str:
+    for ending, least, new in rules:
+        if len(word) >= least and word.endswith(ending):
+            return word[: len(word) - len(ending)] + new
+    return word
+
+
+def is_inflected(name: str, text: str, bare_name: str, bare_text: str) -> bool:
+    """Whether a word of a text is the plural or the singular of a name's.
+
+    name, text: the words in their own case. bare_name, bare_text: in lower case, without accents.
+    """
+    if stem(bare_name) != stem(bare_text):
+        return False
+    for word, bare in ((name, bare_name), (text, bare_text)):
+        is_heading = word.isupper() and len(word) > LONGEST_SHORT_FORM
+        if len(bare) < SHORTEST or not (is_heading or word[1:] == word[1:].lower()):
+            return False
+    return len(bare_name) > SHORTEST or name.islower()
