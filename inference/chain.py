@@ -30,7 +30,7 @@ from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary,
 from inference.options import LinkerOptions, Matching, Options, Work, check_nil
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.homonyms import Homonyms, graph_descriptions
-from kg.linking.composites import CONJUNCTION, parts_of, widen
+from kg.linking.composites import parts_of, widen
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
 
@@ -278,7 +278,7 @@ class Pipeline:
 
     def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
         """Mentions with composite ones in place of the names that are a part of them ("breast and ovarian cancer")."""
-        if not mentions or not CONJUNCTION.search(passage.source):
+        if not mentions:
             return mentions
 
         def covers(own: int, other: int) -> bool:
@@ -312,8 +312,10 @@ class Pipeline:
         """What is looked for: each mention with its short forms expanded, or the parts of a composite one."""
         forms = passage.short_forms if mentions and "(" in passage.text else None
         for mention in mentions:
-            own = passage.source[mention.start : mention.end]
-            string, expanded = own, None
+            string, expanded = passage.source[mention.start : mention.end], None
+            if forms is None and mention.entity is not None:
+                yield Asked(number, mention, string, None)
+                continue
             if forms:
                 start, end = passage.normal_offset(mention.start), passage.normal_offset(mention.end)
                 string = forms.expand(passage.text[start:end], start)

@@ -155,7 +155,9 @@ class ShortForms:
 
     def meaning(self, short: str, place: int) -> Definition | None:
         """What a short form at a place means; None where it is not defined, or its definitions leave it open."""
-        found = self.definitions.get(short, [])
+        found = self.definitions.get(short)
+        if found is None:
+            return None
         before = bisect_right(found, place, key=lambda definition: definition.short[0])
         if before:
             return found[before - 1]
@@ -170,6 +172,8 @@ class ShortForms:
         if (definition := self.meaning(string, place)) is not None:
             return self.long_form(definition)
         words = []
+        if not any(word in self.definitions for word in string.split()):
+            return string
         for match in re.finditer(r"\S+", string):
             definition = self.meaning(match[0], place + match.start())
             words.append(match[0] if definition is None else self.long_form(definition))

@@ -54,12 +54,12 @@ def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
 
 
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[&/]")  #: a text without it has no composite mention
-NEAR = 80  #: characters beside a name in which the rest of a phrase is looked for
+NEAR = 60  #: characters beside a conjunction in which the rest of a phrase is looked for
 _WORD = r"[\w'-]+"
-_JOIN = r"(?:[ \t]*,?\s+(?:and|or|and/or|&)\s+|[ \t]*/[ \t]*)"
-_LEFT = re.compile(rf"((?:{_WORD}[ \t]+){{0,2}}{_WORD}){_JOIN}\Z")
-_RIGHT = re.compile(rf"{_JOIN}({_WORD}(?:[ \t]+{_WORD})?)(?![\w'-])")
-_MORE_LEFT = re.compile(rf"((?:{_WORD}[ \t]+){{0,2}}{_WORD})[ \t]*,\s+\Z")
+_JOIN = re.compile(r"[ \t]*,?\s+(?:and|or|and/or|&)\s+|[ \t]*/[ \t]*")
+_LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}\Z")
+_FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
+_COMMA = re.compile(r"[ \t]*,\s+\Z")
 
 
 def widen(
@@ -72,55 +72,58 @@ def widen(
 
     covers(own, other): whether the phrase around the one mention (by number) may cover the other.
     """
-    places = []
-    for number, (start, end) in enumerate(mentions):
-        low, high = max(start - NEAR, 0), min(end + NEAR, len(text))
-        if number and not covers(number, number - 1):
-            low = max(low, min(mentions[number - 1][1], start))
-        if number + 1 < len(mentions) and not covers(number, number + 1):
-            high = min(high, max(mentions[number + 1][0], end))
-        places.append(_widest(text, (start, end), low, high, known))
+    places = list(mentions)
+    # Only a name of several words shares one of them.
+    several = [number for number, place in enumerate(mentions) if " " in text[slice(*place)]]
+    number_at_start = {mentions[number][0]: number for number in several}
+    number_at_end = {mentions[number][1]: number for number in several}
+    for join in _JOIN.finditer(text):
+        if (number := number_at_start.get(join.end())) is not None:
+            low = _bound(places, number, number - 1, covers)
+            start = _wider_start(text, places[number], join.start(), low, known)
+            places[number] = start, places[number][1]
+        elif (number := number_at_end.get(join.start())) is not None:
+            high = _bound(places, number, number + 1, covers)
+            end = _wider_end(text, places[number], join.end(), len(text) if high is None else high, known)
+            places[number] = places[number][0], end
     return places
 
 
-def _widest(
-    text: str, place: tuple[int, int], low: int, high: int, known: Callable[[str], bool]
-) -> tuple[int, int]:
-    """The composite mention around a place, between `low` and `high`; the place itself where there is none."""
-    start, end = place
-    pattern = _LEFT
-    while (new := _wider_start(text, (start, end), low, pattern, known)) is not None:
-        start, pattern = new, _MORE_LEFT
-    if start == place[0] and (right := _wider_end(text, place, high, known)) is not None:
-        end = right
-    return start, end
-
-
-def _wider_start(
-    text: str, place: tuple[int, int], low: int, pattern: re.Pattern[str], known: Callable[[str], bool]
+def _bound(
+    places: Sequence[tuple[int, int]], number: int, other: int, covers: Callable[[int, int], bool]
 ) -> int | None:
-    """Where a composite mention begins that ends as `place` does: the farthest of up to three words before it."""
-    match = pattern.search(text, low, place[0])
-    if match is None:
+    """How far a phrase may reach: to the mention beside it, unless it may cover that; None: no bound."""
+    if not 0 <= other < len(places) or covers(number, other):
         return None
-    begins = [word.start() for word in re.finditer(_WORD, match[1])]
-    for begin in begins:
-        start = match.start(1) + begin
-        if is_composite(text[start : place[1]], known):
+    return places[other][1] if other < number else places[other][0]
+
+
+def _wider_start(text: str, place: tuple[int, int], join: int, low: int | None, known: Callable[[str], bool]) -> int:
+    """Where a composite mention begins that ends as `place` does: at up to three words before a conjunction, at `join`.
+
+    More words before commas ("lung, breast and ovarian cancer") belong to it as well.
+    """
+    start, end = place
+    begin = join
+    while True:
+        least = max(begin - NEAR, low or 0)
+        words = _LAST_WORDS.search(text, least, begin)
+        starts = [] if words is None else [words.start() + word.start() for word in re.finditer(_WORD, words[0])]
+        wider = next((one for one in starts if is_composite(text[one:end], known)), None)
+        if wider is None:
             return start
-    return None
+        start = wider
+        comma = _COMMA.search(text, max(start - NEAR, 0), start)
+        if comma is None:
+            return start
+        begin = comma.start()
 
 
-def _wider_end(text: str, place: tuple[int, int], high: int, known: Callable[[str], bool]) -> int | None:
-    """Where a composite mention ends that begins as `place` does: the farthest of up to two words behind it."""
-    match = _RIGHT.match(text, place[1], high)
-    if match is None:
-        return None
-    ends = [word.end() for word in re.finditer(_WORD, match[1])]
-    for end in reversed(ends):
-        if is_composite(text[place[0] : match.start(1) + end], known):
-            return match.start(1) + end
-    return None
+def _wider_end(text: str, place: tuple[int, int], join: int, high: int, known: Callable[[str], bool]) -> int:
+    """Where a composite mention ends that begins as `place` does: at up to two words behind a conjunction, at `join`."""
+    words = _FIRST_WORDS.match(text, join, min(join + NEAR, high))
+    ends = [] if words is None else [words.start() + word.end() for word in re.finditer(_WORD, words[0])]
+    return next((end for end in reversed(ends) if is_composite(text[place[0] : end], known)), place[1])
 
 
 def is_composite(phrase: str, known: Callable[[str], bool]) -> bool:

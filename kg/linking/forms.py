@@ -129,6 +129,28 @@ class Forms:
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])
 
+    def find(self, words: list[int]) -> int:
+        """The value of a sequence of words; NONE where it is none."""
+        if not words or not all(words):
+            return NONE
+        keys, values, roots = self._scalar
+        slot = roots[words[0]] if words[0] < len(roots) else -1
+        for word in words[1:]:
+            if slot < 0:
+                return NONE
+            slot = self._child(keys, slot, word)
+        return values[slot] if slot >= 0 else NONE
+
+    def _child(self, keys: memoryview, slot: int, word: int) -> int:
+        """The slot of the node below another one; -1 where there is none."""
+        key, size = (slot + 1) << 32 | word, len(keys)
+        slot = (((key * SPREAD & _MASK) >> 32) * len(self.keys) >> 32) * WIDTH
+        while (own := keys[slot]) != key:
+            if not own:
+                return -1
+            slot = slot + 1 if slot + 1 < size else 0
+        return slot
+
     def every(self, words: np.ndarray) -> list[tuple[int, int]]:
         """(last word, value) of each sequence that begins with the first of `words`, the shortest first."""
         found = []
@@ -141,7 +163,7 @@ class Forms:
     def _one_by_one(self, words: list[int]) -> Longest:
         """The same for few words, of which NumPy's calls would take ten times as long."""
         keys, values, roots = self._scalar
-        buckets, size, found = len(self.keys), len(keys), []
+        found = []
         for first, word in enumerate(words):
             slot = roots[word] if word < len(roots) else -1
             if slot < 0:
@@ -153,11 +175,8 @@ class Forms:
                 place += 1
                 if place == len(words) or not words[place]:
                     break
-                key = (slot + 1) << 32 | words[place]
-                slot = (((key * SPREAD & _MASK) >> 32) * buckets >> 32) * WIDTH
-                while (there := keys[slot]) != key and there:
-                    slot = slot + 1 if slot + 1 < size else 0
-                if not there:
+                slot = self._child(keys, slot, words[place])
+                if slot < 0:
                     break
             if best:
                 found.append(best)

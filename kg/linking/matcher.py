@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 
 from core.files import InputError
 from kg.graph import KnowledgeGraph, check_kinds, numbers, place_of_kind
-from kg.linking.forms import Forms
+from kg.linking.forms import NONE, Forms
 from kg.linking.inflection import LONGEST_SHORT_FORM
 from kg.linking.mentions import Mention
 from kg.linking.normal import (
@@ -334,13 +334,15 @@ class DictionaryLinker:
 
     def find_name(self, string: str) -> Found | None:
         """The name that a string is as a whole; None where it is none."""
-        passage = Passage(string.strip(), self.level)
-        matches = self._matches([passage])[0]
-        if len(matches) != 1:
+        passage = Passage(string, self.level)
+        kept = passage.words if self.level == "exact" else kept_words(passage.words)
+        value = self._forms.find([abs(self._words[word]) for word in kept])
+        if value == NONE:
             return None
-        first, last, meant = matches[0]
-        outside = kept_words([*passage.words[:first], *passage.words[last + 1 :]])
-        return None if outside or meant is None else self._found(passage, first, last, meant)
+        meant = self._resolve(passage, 0, len(passage.words) - 1, value)
+        if meant is None:
+            return None
+        return Found(0, len(string), self._ids[meant.entity].as_py(), *self._details(meant))
 
     # --- linking ----------------------------------------------------------------------------------
 
@@ -363,15 +365,22 @@ class DictionaryLinker:
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
         matches = [self._kept(*own) for own in zip(passages, self._matches(passages), strict=True)]
-        return [
-            [self._found(passage, first, last, meant) for first, last, meant in own if meant is not None]
-            for passage, own in zip(passages, matches, strict=True)
-        ]
+        entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
+        ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
+        result = []
+        for passage, own in zip(passages, matches, strict=True):
+            found = []
+            for (start, end), (_, _, meant) in zip(passage.places(own), own, strict=True):
+                assert meant is not None
+                found.append(Found(start, end, next(ids), *self._details(meant)))
+            result.append(found)
+        return result
 
-    def _found(self, passage: Passage, first: int, last: int, meant: _Meant) -> Found:
-        others = tuple(self._ids[other].as_py() for other in meant.others)
-        entity = self._ids[meant.entity].as_py()
-        return Found(*passage.place(first, last), entity, str(meant.difference), others)
+    def _details(self, meant: _Meant) -> tuple[str, tuple[str, ...]]:
+        """How a text differs from the name, and the other entities that have it."""
+        if meant.difference == NO_DIFFERENCE and not meant.others:
+            return "", ()
+        return str(meant.difference), tuple(self._ids[other].as_py() for other in meant.others)
 
     def _kept(self, passage: Passage, matches: list[_Match]) -> list[_Match]:
         """Matches that mean something, short forms as the text defines them."""
