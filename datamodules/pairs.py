@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.files import InputError
-from datamodules.blurb import replace, sentence_starts
+from datamodules.blurb import replace
 from datamodules.formats import marked
+from kg.linking.sentences import sentence_starts
 
 Place = tuple[int, int]  # first character, last + 1
 

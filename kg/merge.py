@@ -7,8 +7,9 @@ Which entities are one
     by alias  a name that only one entity in each of the two has, whatever its rank among preferred, exact and synonym;
               only for entities that are not joined by name, and only where all such names of the one lead to the
               same other, and the other way round. Else both stay apart, and are counted as ambiguous.
-    Names are compared in NFKC, lower case and without white space ("Ⅱ型 糖尿病" is "ii型糖尿病"). An entity is joined with
-    at most one of another graph, so no graph's own entities ever become one.
+    Names are compared in their normal form (kg.linking.normal), lower case and without white space ("Ⅱ型 糖尿病" is
+    "ii型糖尿病"). A short form joins nothing as an alias: "DM" is dermatomyositis and diabetes mellitus. An entity is joined
+    with at most one of another graph, so no graph's own entities ever become one.
 What comes of them
     The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") is replaced by a
     later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2"
@@ -22,7 +23,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +31,9 @@ from typing import Any
 from core.files import InputError
 from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.linking.matcher import needs_exact_case
+from kg.linking.normal import normal_text
+from kg.linking.tokens import folded, spaced
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
 NO_TYPE = ("", "未知", "value")
@@ -38,7 +41,7 @@ NO_TYPE = ("", "未知", "value")
 
 def compared(name: str) -> str:
     """What of a name decides whether it is another's."""
-    return "".join(unicodedata.normalize("NFKC", name).lower().split())
+    return "".join(folded(normal_text(name)).split())
 
 
 def _only(names: dict[str, set[str]]) -> dict[str, str]:
@@ -55,7 +58,7 @@ def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str
         every[compared(name)].add(entity)
     columns = (graph.names[c].to_pylist() for c in ("id", "name", "kind"))
     for entity, name, kind in zip(*columns, strict=True):
-        if kind in KINDS:
+        if kind.lower() in KINDS and not needs_exact_case(spaced(normal_text(name))):
             every[compared(name)].add(entity)
     for names in (preferred, every):
         names.pop("", None)

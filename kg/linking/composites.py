@@ -55,8 +55,11 @@ def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
 
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[&/]")  #: a text without it has no composite mention
 NEAR = 60  #: characters beside a conjunction in which the rest of a phrase is looked for
-_WORD = r"[\w'-]+"
-_JOIN = re.compile(r"[ \t]*,?\s+(?:and|or|and/or|&)\s+|[ \t]*/[ \t]*")
+_WORD = r"\w+(?:['-]\w+)*"
+_CONJUNCTIONS = ("and", "or", "/", "&")
+_JOIN = r"(?:[ \t]*,?\s+(?:and/or|and|or|&)\s+|[ \t]*/[ \t]*)"
+_JOIN_BEFORE = re.compile(_JOIN + r"\Z")
+_JOIN_BEHIND = re.compile(_JOIN)
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}\Z")
 _FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
@@ -73,19 +76,20 @@ def widen(
     covers(own, other): whether the phrase around the one mention (by number) may cover the other.
     """
     places = list(mentions)
-    # Only a name of several words shares one of them.
-    several = [number for number, place in enumerate(mentions) if " " in text[slice(*place)]]
-    number_at_start = {mentions[number][0]: number for number in several}
-    number_at_end = {mentions[number][1]: number for number in several}
-    for join in _JOIN.finditer(text):
-        if (number := number_at_start.get(join.end())) is not None:
-            low = _bound(places, number, number - 1, covers)
-            start = _wider_start(text, places[number], join.start(), low, known)
-            places[number] = start, places[number][1]
-        elif (number := number_at_end.get(join.start())) is not None:
-            high = _bound(places, number, number + 1, covers)
-            end = _wider_end(text, places[number], join.end(), len(text) if high is None else high, known)
-            places[number] = places[number][0], end
+    for number, (start, end) in enumerate(mentions):
+        if " " not in text[start:end]:
+            continue  # only a name of several words shares one of them
+        if text[max(start - 4, 0) : start].rstrip().endswith(_CONJUNCTIONS):
+            join = _JOIN_BEFORE.search(text, max(start - NEAR, 0), start)
+            if join is not None:
+                low = _bound(places, number, number - 1, covers)
+                places[number] = _wider_start(text, places[number], join.start(), low, known), end
+        if text[end : end + 8].lstrip(" \t,").startswith(_CONJUNCTIONS) and places[number][0] == start:
+            join = _JOIN_BEHIND.match(text, end)
+            if join is not None:
+                high = _bound(places, number, number + 1, covers)
+                bound = len(text) if high is None else high
+                places[number] = start, _wider_end(text, places[number], join.end(), bound, known)
     return places
 
 

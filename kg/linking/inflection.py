@@ -38,6 +38,10 @@ IRREGULAR = {
     "viscera": "viscus",
     "women": "woman",
 }
+#: Words that look like plurals: adjectives of species ("Haemophilus influenzae") and words of their own.
+NO_PLURALS = frozenset(
+    ("diphtheriae", "dysenteriae", "gonorrhoeae", "influenzae", "meningitidis", "news", "pneumoniae")
+)
 #: (ending of a plural, letters the word has at least, what stands in its place); the first counts.
 PLURALS = (
     ("itides", 8, "itis"),
@@ -92,7 +96,7 @@ SINGULARS = (
 
 def stem(word: str) -> str:
     """What a lower-case word shares with its plural, or with its singular."""
-    if not word.isalpha() or not word.isascii():
+    if not word.isalpha() or not word.isascii() or word in NO_PLURALS:
         return word
     word = IRREGULAR.get(word, word)
     if len(word) <= SHORTEST:

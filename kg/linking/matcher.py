@@ -26,6 +26,7 @@ Abbreviations
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,6 +59,7 @@ from kg.linking.passage import Passage, find_starts
 from kg.linking.tokens import cased_words, folded, words
 from kg.linking.words import FUNCTION_WORDS
 
+MANY_FORMS = 16  # short forms of a text above which its words are gone through once, not once for each
 LONGEST = 1000  # words; a longer name is no name
 WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
 REMEMBERED = 1 << 16  # words and surfaces that are kept
@@ -239,7 +241,7 @@ class DictionaryLinker:
             signed = [self._words.add(word) for word in kept]
             keys.extend([abs(number) for number in signed])
             sizes.append(len(signed))
-            exact[row] = len(tokens) == 1 and needs_exact_case(normal.strip())
+            exact[row] = len(kept) == 1 and needs_exact_case(" ".join(kept_words(cased_words(normal))))
             as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
             plain[row] = as_written and (self.level != "inflected" or (english[row] and not _has_capitals(normal)))
         if not keys:
@@ -515,19 +517,37 @@ def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[
 
 def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
     """The places of the short forms that a passage defines, with the meaning of their long forms, or None."""
-    forms, tokens, starts = passage.short_forms, passage.words, passage.starts
-    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}  # first word -> short forms that begin with it, and their words
-    for form in forms.definitions:
-        pieces = words(form)
-        pieces_of.setdefault(pieces[0], []).append((form, pieces))
-    for first, word in enumerate(tokens):
-        for form, pieces in pieces_of.get(word, ()):
-            last = first + len(pieces) - 1
-            if tokens[first : last + 1] != pieces or not passage.text.startswith(form, starts[first]):
-                continue
+    forms, starts = passage.short_forms, passage.starts
+    for form, first, last in sorted(_places_of(passage, list(forms.definitions)), key=itemgetter(1)):
+        if passage.text.startswith(form, starts[first]):
             definition = forms.meaning(form, starts[first])
             if definition is not None:
                 yield first, last, _meaning_of(passage, matches, definition.long)
+
+
+def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """(short form, first word, last word) of the places whose words are those of a short form."""
+    tokens = passage.words
+    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}  # first word -> short forms that begin with it, and their words
+    for form in forms:
+        pieces = words(form)
+        pieces_of.setdefault(pieces[0], []).append((form, pieces))
+    if len(pieces_of) > MANY_FORMS:
+        begins: Iterable[int] = range(len(tokens))
+    else:
+        begins = (place for word in pieces_of for place in _indices_of(tokens, word))
+    for first in begins:
+        for form, pieces in pieces_of.get(tokens[first], ()):
+            if tokens[first : first + len(pieces)] == pieces:
+                yield form, first, first + len(pieces) - 1
+
+
+def _indices_of(tokens: list[str], word: str) -> Iterator[int]:
+    place = -1
+    with contextlib.suppress(ValueError):
+        while True:
+            place = tokens.index(word, place + 1)
+            yield place
 
 
 def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) -> _Meant | None:

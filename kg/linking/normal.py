@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from kg.linking.inflection import is_inflected, stem
-from kg.linking.tokens import cased_words, folded
+from kg.linking.tokens import IDEOGRAPHS, cased_words, folded
 
 Level = Literal["exact", "normal", "inflected"]
 LEVELS: tuple[Level, ...] = ("exact", "normal", "inflected")
@@ -156,6 +156,9 @@ def _normal_characters(characters: str) -> str:
 
 # --- weaker forms -------------------------------------------------------------------------------
 
+_IDEOGRAPH = re.compile(f"[{IDEOGRAPHS}]")
+#: Words before which a text may have a comma that the name has not: "diabetes mellitus, type 2".
+QUALIFIERS = frozenset("class congenital due familial grade group hereditary stage subtype susceptibility type".split())
 SKIPPED = frozenset(",-'")  #: marks that names and texts may have differently
 _LETTERS = str.maketrans({
     "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i",
@@ -241,7 +244,15 @@ def compare_words(
             plural = True
         else:
             return None
-    return Difference(plural, _marks(lower_name) != _marks(lower_text), accents)
+    name_marks, text_marks = _marks(lower_name), _marks(lower_text)
+    punctuation = name_marks != text_marks
+    if punctuation and any(map(_IDEOGRAPH.match, kept_text)):
+        return None  # Chinese writes nothing between words: a comma there is between two names
+    for place, mark in text_marks:
+        is_new = mark == "," and (place, mark) not in name_marks and place < len(kept_text)
+        if is_new and folded(kept_text[place]) not in QUALIFIERS:
+            return None  # "muscle, rigidity" lists two things
+    return Difference(plural, punctuation, accents)
 
 
 def _marks(words: Sequence[str]) -> list[tuple[int, str]]:
