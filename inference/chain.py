@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -287,16 +288,21 @@ class Pipeline:
             return types[0] != types[1] and mentions[own].entity is not None
 
         places = widen(passage.source, [(m.start, m.end) for m in mentions], self._is_name, covers)
-        wide = [
-            mention if place == (mention.start, mention.end) else mention._replace(start=place[0], end=place[1], entity=None)
-            for mention, place in zip(mentions, places, strict=True)
-        ]
-        return united([wide]) if wide != mentions else mentions
+        result: list[Detected] = []
+        for mention, (start, end) in zip(mentions, places, strict=True):
+            if (start, end) == (mention.start, mention.end):
+                result.append(mention)
+                continue
+            while result and result[-1].start >= start:
+                result.pop()  # a name that the phrase covers
+            result.append(mention._replace(start=start, end=end, entity=None, others=(), matched=""))
+        ends = accumulate((mention.end for mention in result), max, initial=0)
+        return [mention for mention, end in zip(result, ends, strict=False) if mention.end > end or mention.start >= end]
 
     def link(self, texts: Sequence[str]) -> list[list[Linked]]:
         """The mentions of each text, in order, with what they mean."""
         passages = [Passage(text, self.matching.forms) for text in texts]
-        asked = [one for number, own in enumerate(self.detect(passages)) for one in self._asked(number, passages[number], own)]
+        asked = [one for number, own in enumerate(self.detect(passages)) for one in self._questions(number, passages[number], own)]
         found: list[list[Linked]] = [[] for _ in texts]
         for begin in range(0, len(asked), AT_ONCE):
             some = asked[begin : begin + AT_ONCE]
@@ -308,7 +314,7 @@ class Pipeline:
             return found
         return [self._with_attributes(passage, own) for passage, own in zip(passages, found, strict=True)]
 
-    def _asked(self, number: int, passage: Passage, mentions: Sequence[Detected]) -> Iterator[Asked]:
+    def _questions(self, number: int, passage: Passage, mentions: Sequence[Detected]) -> Iterator[Asked]:
         """What is looked for: each mention with its short forms expanded, or the parts of a composite one."""
         forms = passage.short_forms if mentions and "(" in passage.text else None
         for mention in mentions:
@@ -338,8 +344,9 @@ class Pipeline:
         if best is None:
             return linked
         own_type = kind or self.types.get(best.entity)
-        matched = best.matched or asked.found.matched or None
-        return linked._replace(entity=best.entity, name=best.name, type=own_type, score=best.score, matched=matched)
+        # names compare the mention itself; a model is given what was detected
+        matched = best.matched if self.steps.candidates == "names" else best.matched or asked.found.matched
+        return linked._replace(entity=best.entity, name=best.name, type=own_type, score=best.score, matched=matched or None)
 
     def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
@@ -366,7 +373,7 @@ class Pipeline:
             if name is None:
                 return []
             entity, others, matched = name.entity, name.others, name.matched
-        if others and not asked.long_form:  # a short form that the text defines means what its definition says
+        if others:
             return self._meant(passage, asked.string, entity, others, matched)
         return [Option(entity, self.preferred[entity], 1.0, False, matched)]
 

@@ -73,7 +73,7 @@ class Dictionary:
 
     def find_name(self, phrase: str) -> Found | None:
         """The name that a phrase of the texts detected last is as a whole."""
-        return None if self._last is None else self._last.find_name(phrase)
+        return (self._last or self.linker).find_name(phrase)
 
 
 class EntityDetector:

@@ -44,6 +44,11 @@ def compared(name: str) -> str:
     return "".join(folded(normal_text(name)).split())
 
 
+def _is_short_form(name: str) -> bool:
+    """Whether a name of letters that have a case is too short, or in capitals, to be an entity's alone."""
+    return name.lower() != name.upper() and needs_exact_case(spaced(normal_text(name)))
+
+
 def _only(names: dict[str, set[str]]) -> dict[str, str]:
     """Name -> its entity, for names that one entity has."""
     return {name: next(iter(ids)) for name, ids in names.items() if len(ids) == 1}
@@ -58,7 +63,7 @@ def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str
         every[compared(name)].add(entity)
     columns = (graph.names[c].to_pylist() for c in ("id", "name", "kind"))
     for entity, name, kind in zip(*columns, strict=True):
-        if kind.lower() in KINDS and not needs_exact_case(spaced(normal_text(name))):
+        if kind.lower() in KINDS and not _is_short_form(name):
             every[compared(name)].add(entity)
     for names in (preferred, every):
         names.pop("", None)

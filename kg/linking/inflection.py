@@ -42,7 +42,7 @@ IRREGULAR = {
 NO_PLURALS = frozenset(
     ("diphtheriae", "dysenteriae", "gonorrhoeae", "influenzae", "meningitidis", "news", "pneumoniae")
 )
-#: (ending of a plural, letters the word has at least, what stands in its place); the first counts.
+#: (ending of a plural, letters the word has at least, what replaces it); the first counts.
 PLURALS = (
     ("itides", 8, "itis"),
     ("mata", 6, "ma"),

@@ -222,6 +222,7 @@ class DictionaryLinker:
         """
         names = graph.names
         if texts is not None:
+            names = usable_names(names, kinds)
             names = names.take(_indices(_rows_of_texts(names["name"], texts, forms)))
         return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations, forms=forms, kinds=kinds)
 
@@ -355,7 +356,7 @@ class DictionaryLinker:
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
         passages = [Passage(text, self.level) for text in texts]
-        matches = [self._kept(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
         entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
         ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
         new_mention = tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
@@ -366,7 +367,7 @@ class DictionaryLinker:
 
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
-        matches = [self._kept(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
         entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
         ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
         result = []
@@ -384,7 +385,7 @@ class DictionaryLinker:
             return "", ()
         return str(meant.difference), tuple(self._ids[other].as_py() for other in meant.others)
 
-    def _kept(self, passage: Passage, matches: list[_Match]) -> list[_Match]:
+    def _select_matches(self, passage: Passage, matches: list[_Match]) -> list[_Match]:
         """Matches that mean something, short forms as the text defines them."""
         if matches and self.abbreviations and "(" in passage.text and passage.short_forms:
             matches = _with_short_forms(matches, list(_short_forms(passage, matches)))
@@ -399,7 +400,7 @@ class DictionaryLinker:
             every.append("")  # a word that no name has
             begins.append(len(every))
         signed = np.fromiter(map(self._words.__getitem__, every), np.int64, len(every))
-        kept, classes = self._kept_classes(signed, every)
+        kept, classes = self._count_classes(signed, every)
         found = self._forms.longest(classes.astype(np.int32))
         first, last = kept[found.first], kept[found.last]
         differs = np.concatenate([[0], np.cumsum(signed[kept] < 0)])
@@ -413,7 +414,7 @@ class DictionaryLinker:
             result.append(self._leftmost(passage, begin, rows[low:high], kept, classes) if low < high else [])
         return result
 
-    def _kept_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """(places of the words that count, the classes of these)."""
         skipped = signed == _SKIP
         if not skipped.any():
@@ -568,7 +569,7 @@ def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -
     beginnings = {word[:1] for word in present}  # an irregular plural begins as its singular
     rows, usable = [], None
     for row, name in enumerate(_strings(names)):
-        if usable is None and not never_matches(name):
+        if usable is None and not never_matches(name) and kept_words(words(normal_text(name))):
             usable = row  # so that only a graph without any is refused
         if name.isascii() and name.lstrip()[:1].lower() not in beginnings:
             continue

@@ -6,8 +6,8 @@ Always, whatever the language (`exact` alone leaves it out):
     apostrophes  and primes, typographic or not, are '; quotation marks are "
     dashes       hyphens, dashes and minus signs are -
     invisible    soft hyphens, zero-width characters and variation selectors are left out
-Kept as they are: fractions (NFKC makes 1 and 1/2 of 1½ one number), trade marks and accents that
-stand alone. A circled number is a number and a word of its own.
+Kept as they are: fractions (NFKC makes 1 and 1/2 of 1½ one number), trade marks and accents
+without a letter. A circled number is a number and a word of its own.
 
 Weaker forms, which a name that is written as the text always beats (:class:`Difference`):
     accents      Sjögren and Sjogren
@@ -54,7 +54,7 @@ _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 # Blocks that have compatibility forms, and the marks above. One character is looked up at a time.
 _BLOCKS = (
     "\u00a0-\u00be\u0132-\u017f\u01c4-\u01cc\u01f1-\u01f3\u02b0-\u02e4\u037a\u0384-\u0385"
-    "\u03d0-\u03f9\u055a\u0587\u1d2c-\u1dbf\u1e9a-\u1e9b\u1fbd-\u1fff\u2000-\u218b\u222c-\u2230"
+    "\u03d0-\u03f9\u055a\u0587\u1d2c-\u1dbf\u1e9a-\u1e9b\u1fbd-\u1fff\u2000-\u218b\u2212\u222c-\u2230"
     "\u2460-\u24ff\u2776-\u2793\u2a0c\u2a74-\u2a76\u2c7c-\u2c7d\u2e9f-\u2fd5\u3000\u3036-\u303a"
     "\u309b-\u309f\u30ff\u3131-\u33ff\ua69c-\ua69d\ua770\ua78c\ua7f2-\ua7f9\uab5c-\uab69"
     "\uf900-\ufefc\uff01-\uffee\U0001d400-\U0001d7ff\U0001f100-\U0001f251\U0002f800-\U0002fa1d"
@@ -150,7 +150,7 @@ def _normal_characters(characters: str) -> str:
     if _CIRCLED.match(characters):
         return f" {normal} "
     if normal.startswith(" ") and not characters.isspace():
-        return characters  # an accent that stands alone
+        return characters  # an accent without a letter
     return normal
 
 

@@ -2,7 +2,7 @@
 
 A sentence ends at . ! ? with what closes behind it (quotation marks, brackets) and white space, at
 a Chinese mark, at a blank line, and at the end of a line unless the text is wrapped there: the next
-line goes on in lower case behind a line of some length, or the line ends in a comma or a word that
+line continues in lower case behind a line of some length, or the line ends in a comma or a word that
 cannot end a statement ("history of").
 A full stop ends no sentence behind
     an initial          "E. coli", "J. Smith", also at a text's start and behind a quotation mark
@@ -26,7 +26,7 @@ from kg.linking.words import FUNCTION_WORDS
 #: Words that a full stop does not make the end of a sentence, in lower case.
 ABBREVIATIONS = frozenset("""
 approx appt bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs gen hosp
-incl ind inj lab lat lit max med min mr mrs ms mt nat no nos nr obs orig ph pl pos pp prof pt pts pv
+incl ind inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl pos pp prof pt pts pv
 ref refs rel resp sect ser sol sp spp ssp st subsp subst suppl tab tabl temp univ var viz vol vs wt
 """.split())
 #: Abbreviations that may end a sentence, where a capital letter begins the next one.

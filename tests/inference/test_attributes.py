@@ -1,34 +1,92 @@
-"""Negation: NegEx's rules on places of a text, and in a chain."""
+"""ConText's attributes of places of a text, and in a chain."""
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 
-from inference.negation import Negation
+import pytest
 
+from inference import attributes
+from inference.attributes import PHRASES, PSEUDO, find_attributes
 from inference.chain import Pipeline, as_record
 from tests.fakes.graphs import graph
 
 TEXT = "No sign of nephritis, but arachnodactyly is seen. The patient denies chest pain. Marfan syndrome was ruled out. Pain."
 
 
-def places(*words: str) -> list[tuple[int, int]]:
-    return [(TEXT.index(word), TEXT.index(word) + len(word)) for word in words]
+def attribute_initials(text: str, *words: str) -> list[str]:
+    """The attributes of words of a text, each as the initials of those it has."""
+    places = [(text.index(word), text.index(word) + len(word)) for word in words]
+    found = find_attributes(text, places)
+    return ["".join(name[:2] for name, value in own._asdict().items() if value) for own in found]
 
 
-def test_phrases_before_and_after_and_the_ends_of_their_reach() -> None:
-    """A phrase before, one after, "but" between; overlapping places; a sentence's end; part of a word means the word."""
-    asked = places("nephritis", "arachnodactyly", "chest pain", "pain", "Marfan syndrome", "Pain", "rachno")
-    assert Negation().negated(TEXT, asked) == [True, False, True, True, True, False, False]
-    assert Negation().negated("", []) == []
+def test_examples() -> None:
+    assert doctest.testmod(attributes).attempted and not doctest.testmod(attributes).failed
 
 
-def test_a_chain_says_what_is_denied(tmp_path: Path) -> None:
+def test_phrases_before_and_behind_and_the_ends_of_their_reach() -> None:
+    """A phrase before, one behind, "but" between; overlapping places; a sentence's end; part of a word."""
+    asked = ("nephritis", "arachnodactyly", "chest pain", "pain", "Marfan syndrome", "Pain", "rachno")
+    assert attribute_initials(TEXT, *asked) == ["ne", "", "ne", "ne", "ne", "", ""]
+    assert find_attributes("", []) == []
+    with pytest.raises(ValueError, match="expected one inside a text of 3 characters"):
+        find_attributes("abc", [(1, 4)])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no pox", "ne"),
+        ("pox was absent", "ne"),
+        ("pox has been ruled out", "ne"),
+        ("Pox: denied.", "ne"),
+        ("Denies rash, cough, or pox", "ne"),
+        ("Rash denied.\npox", ""),
+        ("- no rash\n- pox", ""),
+        ("1. No rash\n2. pox", ""),
+        ("no rash; pox", ""),
+        ("No evidence of rash. Pox", ""),
+        ("no rash however pox", ""),
+        ("no change in pox", ""),
+        ("not only rash but pox", ""),
+        ("pox cannot be ruled out", "hy"),
+        ("gram negative pox", ""),
+        ("Family history of pox", "fa"),
+        ("His mother had pox", "fa"),
+        ("pox in her sister", "fa"),
+        ("mother reports pox", ""),
+        ("no family history of pox", "nefa"),
+        ("history of pox", "hi"),
+        ("s/p pox", "hi"),
+        ("had pox ten years ago", "hi"),
+        ("history of present illness: pox", ""),
+        ("return if pox", "hy"),
+        ("evaluate for pox", "hy"),
+        ("The nodule is a pox", ""),  # no "no" inside a word
+    ],
+)
+def test_phrases(text: str, expected: str) -> None:
+    word = "pox" if "pox" in text else "Pox"
+    assert attribute_initials(text, word) == [expected]
+
+
+def test_one_phrase_has_one_meaning_at_a_side() -> None:
+    """No phrase that means nothing is among those that mean something."""
+    every = [phrase for places in PHRASES.values() for phrases in places.values() for phrase in phrases]
+    assert not {*PSEUDO} & {*every} and all(phrase == phrase.lower() for phrase in (*every, *PSEUDO))
+
+
+def test_a_chain_says_what_the_text_says_of_a_mention(tmp_path: Path) -> None:
     names = [("D1", "nephritis", "exact", "en"), ("D2", "arachnodactyly", "exact", "en")]
     folder = str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
     pipeline = Pipeline(folder, negation=True)
     assert [(m.entity, m.negated) for m in pipeline.link([TEXT])[0]] == [("D1", True), ("D2", False)]
+    (family,) = pipeline.link(["Her father’s nephritis"])[0]
+    assert family.family and not family.negated and family.attributes() == ["family"]
     assert pipeline.settings["negation"] and "negation" not in Pipeline(folder).settings
     function, arguments = pipeline.__reduce__()
     assert [m.negated for m in function(*arguments).link([TEXT])[0]] == [True, False]
-    assert [as_record(m)["negated"] for m in Pipeline(folder).link([TEXT])[0]] == [None, None]
+    records = [as_record(m) for m in Pipeline(folder).link([TEXT])[0]]
+    assert {record[name] for record in records for name in attributes.Attributes._fields} == {None}

@@ -16,6 +16,7 @@ from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
+from inference.options import Matching
 from inference.reranker import Ordered
 from inference.taggers import Tagger, load
 from models.encoders import load_bert
@@ -54,7 +55,7 @@ def test_a_chain_is_taken_apart() -> None:
 
 
 def test_a_composite_mention_is_linked_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parts are at the place of the whole; a mention that is a name, and what a dictionary finds, is not split."""
+    """Both parts are at the place of the whole; a mention that is a name is not split. A dictionary finds the whole, too."""
     names = [("D1", "breast cancer", "exact", "en"), ("D2", "ovarian cancer", "exact", "en")]
     folder = str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
     text = "Breast and ovarian cancer; ovarian cancer"
@@ -65,7 +66,74 @@ def test_a_composite_mention_is_linked_part_by_part(tmp_path: Path, monkeypatch:
     assert [(m.start, m.end, m.entity, m.part) for m in found] == [
         (0, 25, "D1", "Breast cancer"), (0, 25, "D2", "ovarian cancer"), (27, 41, "D2", None),
     ]  # fmt: skip
-    assert [m.entity for m in Pipeline(folder).link([text])[0]] == ["D2", "D2"]
+    for chain in ("dictionary", "dictionary > names"):
+        (own,) = Pipeline(folder, chain).link([text])
+        assert [(m.start, m.end, m.entity) for m in own] == [(m.start, m.end, m.entity) for m in found]
+    organs = [*names, ("O1", "breast", "exact", "en")]
+    types = {"D1": "disease", "D2": "disease", "O1": "organ"}
+    wide = str(graph(types, [("D1", "near", "D2")], organs).save(tmp_path / "organs"))
+    assert [m.entity for m in Pipeline(wide).link([text])[0]] == ["D1", "D2", "D2"]  # the organ is a part of the phrase
+    same = str(graph({**types, "O1": "disease"}, [("D1", "near", "D2")], organs).save(tmp_path / "same"))
+    assert [m.entity for m in Pipeline(same).link([text])[0]] == ["O1", "D2", "D2"]  # a name of its own type stays
+
+
+def test_what_is_found_by_a_weaker_form_says_so(tmp_path: Path) -> None:
+    names = [("D1", "Sjögren syndrome", "exact", "en"), ("C1", "neuron", "exact", "en"), ("C2", "neurons", "related", "en")]
+    types = {"D1": "disease", "C1": "cell", "C2": "cell"}
+    folder = str(graph(types, [("D1", "near", "C1")], names).save(tmp_path / "graph"))
+    text = "Sjogren’s syndrome of Neurones, neuron and neurons"
+    for chain in ("dictionary", "dictionary > names"):
+        (found,) = Pipeline(folder, chain).link([text])
+        assert [(m.text, m.entity, m.matched) for m in found] == [
+            ("Sjogren’s syndrome", "D1", "punctuation+accents"), ("neuron", "C1", None),
+            ("neurons", "C1" if chain == "dictionary" else "C2", "plural" if chain == "dictionary" else None),
+        ]  # fmt: skip  "neurons" is one ordinary word of a related name: a dictionary does not use it
+        assert found[0].attributes() == ["by punctuation+accents"] and found[1].attributes() == []
+    kept = Matching(kinds=["exact", "Related"])
+    assert [m.entity for m in Pipeline(folder, matching=kept).link(["neurons"])[0]] == ["C2"]
+    assert Pipeline(folder, matching=Matching(forms="exact")).link(["Sjogren syndrome"]) == [[]]
+    assert Pipeline(folder, matching=kept).settings["kinds"] == ["exact", "related"]
+    with pytest.raises(InputError, match="no kind of names 'exakt'; did you mean exact"):
+        Matching(kinds=["exakt"])
+
+
+def test_one_order_of_the_entities_of_a_name(tmp_path: Path) -> None:
+    """The kind decides, then triples, then the id: alike for both chains."""
+    rows = [("A", "cold", "related"), ("B", "cold", "exact"), ("C", "cold", "exact"), ("A", "common cold", "exact")]
+    names = [(*row, "en") for row in rows]
+    folder = str(graph(dict.fromkeys("ABC", "x"), [("C", "near", "C")], names).save(tmp_path / "graph"))
+    for chain in ("dictionary", "dictionary > names"):
+        (found,) = Pipeline(folder, chain).link(["a cold"])
+        assert [option.entity for option in found[0].candidates][:2] == ["C", "B"], chain
+
+
+@pytest.mark.parametrize("chain", ["dictionary", "dictionary > names"])
+def test_a_short_form_means_what_its_place_says(tmp_path: Path, chain: str) -> None:
+    names = [("D1", "heat rash", "exact", "en"), ("D2", "hay reaction", "exact", "en"), ("D1", "HR", "exact", "en")]
+    folder = str(graph({"D1": "x", "D2": "x"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    text = "HR? Heat rash (HR): HR. Hay\nreaction (HR), HR"
+    (found,) = Pipeline(folder, chain).link([text])
+    assert [(m.entity, m.long_form) for m in found if m.text == "HR"] == [
+        ("D1", None), ("D1", "Heat rash"), ("D1", "Heat rash"), ("D2", "Hay reaction"), ("D2", "Hay reaction"),
+    ]  # fmt: skip
+
+
+def test_a_text_twice_as_long_takes_twice_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are cut, and the words of a text are counted once: characters handed on grow with the text."""
+    names = [("D1", "pox", "exact", "en"), ("D2", "pox", "exact", "en"), ("D1", "small pox", "exact", "en")]
+    folder = str(graph({"D1": "x", "D2": "x"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    handed: list[int] = []
+    pipeline = Pipeline(folder, "dictionary > names")
+    link = pipeline._first.link
+    monkeypatch.setattr(
+        pipeline._first, "link", lambda mentions, contexts: handed.extend(map(len, contexts)) or link(mentions, contexts)
+    )
+    sizes = []
+    for count in (3000, 6000):
+        handed.clear()
+        pipeline.link(["pox of " * count])
+        sizes.append(sum(handed))
+    assert len(handed) == 6000 and sizes[1] < 2.5 * sizes[0] and max(handed) < 9000
 
 
 def test_a_dictionary_answers_the_same_before_and_after_it_has_its_automaton(small: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,13 @@ from core.files import InputError
 from kg.graph import KINDS, table
 from kg.linking import DictionaryLinker, forms
 from kg.linking.abbreviations import definitions
-from kg.linking.forms import NONE
 from kg.linking.matcher import FUNCTION_WORDS
+from kg.linking.normal import LEVELS, difference
 from kg.linking.tokens import folded, word_starts, words
 from tests.fakes.documents import NAMES, graph
 
 
-def linker(*names: tuple[str, str, str], degree: dict[str, int] | None = None, **options: bool) -> DictionaryLinker:
+def linker(*names: tuple[str, str, str], degree: dict[str, int] | None = None, **options: Any) -> DictionaryLinker:
     ids = sorted({n[0] for n in names})
     columns = {"id": [n[0] for n in names], "name": [n[1] for n in names], "kind": [n[2] for n in names]}
     rows = table("names", columns | {"language": [""] * len(names), "source": [""] * len(names)})
@@ -54,28 +55,57 @@ def slow_words(text: str) -> list[tuple[str, int]]:
     return pieces
 
 
-def slow_link(names: list[tuple[str, str, str]], degree: dict[str, int], text: str) -> list[tuple[int, int, str]]:
+def skipped(pieces: list[str]) -> list[bool]:
+    """Which words a weaker form leaves out."""
+    after = [False, *(word == "'" for word in pieces)]
+    return [w in (",", "-", "'") or (w.lower() == "s" and mark) for w, mark in zip(pieces, after, strict=False)]
+
+
+def slow_difference(own: list[str], here: list[str], level: str) -> tuple[bool, bool, bool] | None:
+    if [w.lower() for w in own] == [w.lower() for w in here]:
+        return (False, False, False)
+    if level == "exact" or not own or not here or not any(c.isalnum() for w in own for c in w):
+        return None
+    found = difference(" ".join(own), " ".join(here), level)  # tests/kg/test_linking_normal.py has it by hand
+    if found is None:
+        return None
+    words = [w for w, out in zip(here, skipped(here), strict=True) if not out]
+    if len(words) == 1 and words[0].lower() in FUNCTION_WORDS:
+        return None
+    return ("plural" in found, "punctuation" in found, "accents" in found)
+
+
+def slow_link(
+    names: list[tuple[str, str, str]], degree: dict[str, int], text: str, level: str
+) -> list[tuple[int, int, str]]:
     pieces, mentions, i = slow_words(text), [], 0
+    left_out = skipped([w for w, _ in pieces]) if level != "exact" else [False] * len(pieces)
     while i < len(pieces):
         best = None
         for n in range(len(pieces) - i, 0, -1):
+            if left_out[i] or left_out[i + n - 1]:
+                continue
             here = [w for w, _ in pieces[i : i + n]]
             candidates = []
             for entity, name, kind in names:
                 own = [w for w, _ in slow_words(name)]
-                if [w.lower() for w in own] != [w.lower() for w in here]:
+                differs = slow_difference(own, here, level)
+                if differs is None:
                     continue
                 if len(name.strip()) < 2 or not any(c.isalpha() for c in name):
                     continue
                 if name.strip().lower() in FUNCTION_WORDS and not name.isupper():
                     continue
-                short = len(own) == 1 and (len(own[0]) <= 3 or (own[0].isupper() and len(own[0]) <= 6))
+                if kind in ("related", "broad") and name.isalpha() and name.isascii() and name[1:].islower():
+                    continue
+                kept = own if level == "exact" else [w for w, out in zip(own, skipped(own), strict=True) if not out]
+                short = len(kept) == 1 and (len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6))
                 if short and own != here:
                     continue
                 place = KINDS.index(kind) if kind in KINDS else len(KINDS)
-                candidates.append((place, own != here, -degree.get(entity, 0), entity))
+                candidates.append((differs, place, own != here, -degree.get(entity, 0), entity))
             if candidates:
-                best = n, min(candidates)[3]
+                best = n, min(candidates)[4]
                 break
         if best:
             start, (last, at) = pieces[i][1], pieces[i + best[0] - 1]
@@ -85,6 +115,9 @@ def slow_link(names: list[tuple[str, str, str]], degree: dict[str, int], text: s
 
 
 PIECES = [
+    "fevers",
+    "feverish",
+    "'s",
     "al",
     "Al",
     "AL",
@@ -104,34 +137,33 @@ PIECES = [
     "a_b",
 ]
 NAME = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map(" ".join)
-ROWS = st.lists(st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "other"])), max_size=12)
+ROWS = st.lists(st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "related", "other"])), max_size=12)
 SPACE = st.sampled_from(["", " ", "  ", "\n"])
 TEXT = st.lists(st.tuples(st.sampled_from([*PIECES, "unknown", "("]), SPACE), max_size=14)
 
 
 @settings(max_examples=300, deadline=None)
-@given(ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)))
-def test_equals_slow_linker(rows, text, degree):
+@given(ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)), st.sampled_from(LEVELS))
+def test_equals_slow_linker(rows, text, degree, level):
     rows = [*rows, ("A", "anchor word", "preferred")]  # at least one name that can match
     text = "".join(itertools.chain.from_iterable(text))
-    ours = linker(*rows, degree=degree, abbreviations=False)
-    expected = slow_link(rows, degree, text)
+    ours = linker(*rows, degree=degree, abbreviations=False, forms=level)
+    expected = slow_link(rows, degree, text, level)
     assert [(m.start, m.end, m.entity) for m in ours.link(text)] == expected
     ids = sorted({r[0] for r in rows})
     columns = {"id": [r[0] for r in rows], "name": [r[1] for r in rows], "kind": [r[2] for r in rows]}
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
     reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
-    assert reference.link(text) == ours.link(text)
+    assert level != "exact" or reference.link(text) == ours.link(text)
     texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever is beside
     with pytest.MonkeyPatch.context() as patch:
         for few in (0, 10_000):
             patch.setattr(forms, "FEW", few)
             assert ours.link_all(texts) == [ours.link(own) for own in texts]
     whole = graph([(i, name, kind) for i, name, kind in rows], [])
-    every, some = DictionaryLinker.from_graph(whole), DictionaryLinker.from_graph(whole, texts=["before", text, ""])
+    every = DictionaryLinker.from_graph(whole, forms=level)
+    some = DictionaryLinker.from_graph(whole, texts=["before", text, ""], forms=level)
     assert some.link(text) == every.link(text)
-    near = {tuple(words(name)) for _, name, _ in rows if name.split()[0].lower() in text.lower()}
-    assert (some._forms.values != NONE).sum() <= 1 + len(near)
 
 
 @settings(max_examples=200, deadline=None)
@@ -145,7 +177,7 @@ def test_words_are_where_they_begin(text):
 
 def test_folding_keeps_the_length_of_every_character():
     assert all(len(folded(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000)
-    assert folded("\u0130ΟΔΟΣ") == "iοδοσ"
+    assert folded("\u0130ΟΔΟΣ") == folded("iοδος") == "iοδοσ"
 
 
 def test_longest_adjacent_overlapping():
@@ -179,8 +211,11 @@ def test_case_rules():
 
 
 def test_rejected_case_leaves_the_next_name():
-    link = linker(("1", "RA", "preferred"), ("2", "ra factor", "preferred"), ("3", "factor", "preferred"))
-    assert linked_names(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA", "1")]
+    rows = ("1", "RA", "preferred"), ("2", "ra factor", "preferred"), ("3", "factor", "preferred")
+    link = linker(*rows)
+    assert linked_names(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA factors", "2")]
+    plain = linker(*rows, forms="normal")
+    assert linked_names(plain, "RA factors") == [("RA", "1")]
 
 
 def test_ambiguity_kind_then_case_then_degree_then_id():
@@ -188,6 +223,26 @@ def test_ambiguity_kind_then_case_then_degree_then_id():
     assert linked_names(linker(*same), "cold Cold COLD") == [("cold", "2"), ("Cold", "3"), ("COLD", "2")]
     assert linked_names(linker(*same, degree={"3": 5}), "COLD cold") == [("COLD", "3"), ("cold", "2")]
     assert linked_names(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [("flu bug", "a")]
+
+
+def test_plurals_are_of_english_names_alone():
+    columns = {"id": ["1", "2", "3"], "name": ["cyst", "Kind", "CAR cell"], "kind": ["preferred"] * 3}
+    names = table("names", columns | {"language": ["en", "de", ""], "source": [""] * 3})
+    link = DictionaryLinker(names, pa.array(["1", "2", "3"]))
+    assert linked_names(link, "cysts Kinds CARS cells cars cell CAR cells") == [("cysts", "1"), ("CAR cells", "3")]
+
+
+def test_a_linker_of_a_few_texts_knows_other_forms():
+    whole = graph([("a", "Feet", "preferred"), ("b", "big\u2010cysts", "preferred"), ("c", "Ménière", "preferred")], [])
+    text = "foot, Meniere, big cyst"
+    few = DictionaryLinker.from_graph(whole, texts=[text])
+    assert few.link(text) == DictionaryLinker.from_graph(whole).link(text) and len(few.link(text)) == 3
+
+
+def test_capitals_are_weak_evidence_in_a_sentence_in_capitals():
+    link = linker(("1", "REST", "symbol"), ("2", "TP53", "symbol"), ("3", "fever", "preferred"))
+    text = "REST NOW AND TREAT FEVER OF TP53. The gene REST. FEVER, REST, TP53"
+    assert [e for _, e in linked_names(link, text)] == ["3", "2", "1", "3", "1", "2"]
 
 
 def test_chinese_names_without_spaces():
@@ -219,6 +274,9 @@ def test_from_graph_uses_degree_and_rejects_unusable_names():
         ("It ended with heart. Rate (HR) was", []),  # another sentence
         ("ear (external acoustic region)", []),  # D1: no capital
         ("We used TNF (a tumor necrosis factor)", []),  # D1: more than the long form in the parentheses
+        ("far ever so very near there (fever) is", []),  # D2: neither capitals nor initials of all words
+        ("wild type (wt) mice", [("wt", "wild type")]),
+        ("heart\nrate (HR) of\n- heart\n- rate (HR)", [("HR", "heart\nrate")]),  # D3: a wrapped line, no list
         ("(HR)", []),
         ("()", []),
         ("x (", []),
@@ -238,7 +296,7 @@ def test_defined_abbreviation_means_its_long_form():
     )
     text = "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
     assert linked_names(link, text) == [
-        ("SCID", "C09"),
+        ("SCID", "C10"),  # a use before the only definition
         ("Severe combined immunodeficiency", "C10"),
         ("SCID", "C10"),
         ("SCID", "C10"),

@@ -57,6 +57,15 @@ def test_other_kinds_of_names_join_nothing(kind):
     assert merge.joined(one, two)[0] == {}
 
 
+def test_a_short_form_joins_nothing():
+    """DM is dermatomyositis and diabetes mellitus; a longer alias, typographic or not, joins."""
+    one = graph({"A": "disease"}, [], [("A", "DM", "synonym", "en"), ("A", "Crohn\u2019s pox", "synonym", "en")])
+    other = graph({"B": "disease"}, [], [("B", "DM", "exact", "en")])
+    third = graph({"C": "disease"}, [], [("C", "crohn's pox", "exact", "en")])
+    assert merge.joined(one, other)[0] == {}
+    assert merge.joined(one, third)[0] == {"C": "A"}
+
+
 def test_ambiguous_aliases_stay_apart():
     # an alias of two; two aliases that lead to two; one that two of the other have; one of an entity that is joined
     one = graph(dict.fromkeys("甲乙丙", ""), [], alias("甲", "共") + alias("乙", "共"))

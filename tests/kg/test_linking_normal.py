@@ -1,0 +1,139 @@
+"""The normal form of names and texts, its weaker forms, and plurals."""
+
+from __future__ import annotations
+
+import doctest
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kg.linking import composites, inflection, normal, sentences
+from kg.linking.inflection import stem
+from kg.linking.normal import comparable, compare_words, difference, form_key, normalize
+from kg.linking.passage import Passage
+from kg.linking.tokens import cased_words
+
+
+@pytest.mark.parametrize("module", [normal, inflection, sentences, composites])
+def test_examples(module) -> None:
+    assert doctest.testmod(module).attempted and not doctest.testmod(module).failed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Crohn\u2019s", "Crohn's"),
+        ("Crohn\u02bcs", "Crohn's"),
+        ("5\u2032-end", "5'-end"),
+        ("IL\u20112 IL\u20132 IL\u22122 IL\u20102 IL\u20142 IL\u20152 IL\u20122", "IL-2 " * 6 + "IL-2"),
+        ("\uff11\u578b\uff08\uff2d\uff32\uff09", "1\u578b(MR)"),
+        ("H\u2082O, Ca\u00b2\u207a, Cl\u207b", "H2O, Ca2+, Cl-"),
+        ("o\ufb03ce \u216b \u33a5", "office XII m3"),
+        ("Me\u0301nie\u0300re", "M\u00e9ni\u00e8re"),
+        ("dia\u00adbe\u200btes", "diabetes"),
+        ("\u201cpox\u201d", '"pox"'),
+        ("1\u00bd mg\u2122", "1\u00bd mg\u2122"),  # a fraction, and a trade mark, stay
+        ("\u2461pox", " 2 pox"),
+        ("\u00b5g", "\u03bcg"),
+        ("a\u00a0b", "a b"),
+        ("\u304b\u3099", "\u304c"),
+        ("\u1112\u1161\u11ab", "\ud55c"),
+    ],
+)
+def test_characters(text: str, expected: str) -> None:
+    found = normalize(text)
+    assert found.text == expected
+    word = "pox"
+    passage = Passage(f"{text} {word}")
+    start = passage.text.index(word, len(expected))
+    assert passage.source_place(start, start + 3) == (len(text) + 1, len(text) + 4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_every_character_of_the_normal_form_has_a_place(text: str) -> None:
+    found = normalize(text)
+    places = [found.place(i, i + 1) for i in range(len(found.text))]
+    assert all(0 <= a < b <= len(text) for a, b in places)
+    assert places == sorted(places)
+    assert normalize(unicodedata.normalize("NFC", text)).text == normalize(unicodedata.normalize("NFD", text)).text or not (
+        text.isprintable()
+    )
+
+
+PLURALS = """
+cyst cysts|biopsy biopsies|abscess abscesses|reflex reflexes|sinus sinuses|kidney kidneys|larva larvae|alga algae|stimulus
+stimuli|villus villi|ovum ova|septum septa|cranium crania|stroma stromata|pelvis pelves|testis testes|prosthesis prostheses|
+thesis theses|varix varices|vertex vertices|pharynx pharynges|meninx meninges|criterion criteria|spermatozoon spermatozoa|foot
+feet|tooth teeth|louse lice|woman women|calf calves|wolf wolves|valve valves|potato potatoes|toe toes|axis axes|crisis crises|
+synapse synapses|dose doses|syringe syringes|gene genes|sheath sheaths|pouch pouches|torax toraces|lumen lumina|neurosis neuroses
+"""
+DIFFERENT = "test testis|colon cola|virus viral|pus puss|news new|pneumonia pneumoniae|fungus fungal|ray rye"
+
+
+@pytest.mark.parametrize("pair", PLURALS.replace("\n", " ").split("|"))
+def test_plural_and_singular_have_one_stem(pair: str) -> None:
+    singular, plural = pair.split()
+    assert stem(singular) == stem(plural)
+    assert difference(f"big {singular}", f"big {plural}") == difference(f"big {plural}", f"big {singular}") == "plural"
+
+
+@pytest.mark.parametrize("pair", DIFFERENT.split("|"))
+def test_other_words_have_another_stem(pair: str) -> None:
+    one, other = pair.split()
+    assert stem(one) != stem(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("Bell's palsy", "bell palsy", "punctuation"),
+        ("Bell palsy", "Bell\u2019s palsy", "punctuation"),
+        ("B-cell lymphoma", "B cell lymphomas", "plural+punctuation"),
+        ("Guillain-Barr\u00e9 syndrome", "Guillain Barre syndrome", "punctuation+accents"),
+        ("anemia, sickle cell", "anemia sickle cell", "punctuation"),
+        ("tyrosinemia type 1", "tyrosinemia, type 1", "punctuation"),
+        ("heart failure", "heart, failure", None),  # a list
+        ("AIDS", "AID", None),
+        ("GAS", "gases", None),
+        ("GPs", "GP", None),
+        ("CD4", "CD4s", None),
+        ("rib", "ribs", "plural"),
+        ("Rib", "ribs", None),  # may be a symbol
+        ("SEIZURE", "SEIZURES", "plural"),
+        ("\u80be\u75c5", "\u80be,\u75c5", None),
+        ("\u03b1-globin", "\u03b1 globins", "plural+punctuation"),
+        ("fever", "favor", None),
+    ],
+)
+def test_differences(name: str, text: str, expected: str | None) -> None:
+    assert difference(name, text) == expected
+    assert (form_key(name) == form_key(text)) or expected is None
+
+
+def test_levels_and_languages() -> None:
+    name, text = cased_words("Caf\u00e9 spots"), cased_words("cafe spot")
+    found = compare_words(name, text)
+    assert found is not None and found.plural and found.accents and not found.punctuation
+    assert compare_words(name, text, "normal") is None
+    assert compare_words(name, text, english=False) is None
+    assert str(compare_words(name, cased_words("cafe spots"), "normal")) == "accents"
+    assert compare_words(name, cased_words("cafe spots"), "exact") is None
+    assert difference("dog", "dog") == "" and comparable(" Crohn\u2019s  DISEASE") == "crohn ' s disease"
+
+
+def test_a_text_and_the_places_of_its_words() -> None:
+    passage = Passage("\u2167-a dia\u00adbetes. \uff21lso")
+    assert passage.text == "VIII-a diabetes. Also"
+    assert [passage.place(i, i) for i in range(len(passage.words))] == [(0, 1), (1, 2), (2, 3), (4, 13), (13, 14), (15, 19)]
+    assert passage.source_sentences == [0, 15] and passage.normal_offset(4) == 7
+    assert Passage("\uff21", "exact").text == "\uff21"
+
+
+def test_capitals_of_a_sentence() -> None:
+    text = "SHE WAS AT REST. TP53, EGFR, KRAS. We saw REST and SHE.\nNO FEVER TODAY"
+    passage = Passage(text)
+    places = [text.index(word) for word in ("SHE WAS", "TP53", "We saw", "NO FEVER")]
+    assert [passage.is_capitals(place) for place in places] == [True, False, False, True]
