@@ -721,8 +721,9 @@ def sweep(
         fresh: Run again what is done.
     """
     from benchmarks.sweep import run_sweep
+    from core.commands import python_command
 
-    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check_words)
+    return run_sweep(config, python_command("-m", "app.cli"), at_once, fresh, check_words)
 
 
 def publish(
