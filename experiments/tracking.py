@@ -26,8 +26,11 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
 from core.journal import Journal
 from core.tracking import commit, environment, runs_folder
+from kg.pretrained import HUB_NAME, PACKAGED, identity
 
 LOG = logging.getLogger(__name__)
+#: Settings that name a model: a folder, or a name of the hub, neither of which says which weights are meant.
+MODELS = ("init_args.encoder", "init_args.tokenizer")
 #: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
 #: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
 MACHINE = frozenset(
@@ -53,7 +56,16 @@ def content(value: Any, path: str = "") -> Any:
         return [content(v, f"{path}[]") for v in value]
     if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
         return sha256(Path(value) / "manifest.json")
+    if isinstance(value, str) and path.endswith(MODELS) and value not in PACKAGED:
+        return model_content(value)
     return value
+
+
+def model_content(name: str) -> str:
+    """What decides that two runs start from the same model `name`: its files, whatever folder or hub name they are found by."""
+    if Path(name).is_dir() or HUB_NAME.fullmatch(name):
+        return identity(name)
+    return name
 
 
 def data_folders(value: Any, key: str = "") -> dict[str, Path]:

@@ -14,6 +14,13 @@ from core.commands import child_environment, python_command, started
 from core.tracking import ROOT
 
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
+SPAWN = """
+import multiprocessing, sys
+process = multiprocessing.get_context("spawn").Process(target=print)
+process.start()
+process.join()
+sys.exit(process.exitcode)
+"""
 NAMES = ("random", "yaml", "numpy", "torch", "sitecustomize", "mlflow", "uvicorn", "json")
 
 
@@ -53,7 +60,7 @@ def test_kepl_imports_nothing_from_the_folder_it_is_typed_in(
         ("-c", "import random, yaml, numpy, core.files, app.cli"),
         ("-m", "app.cli", "tasks"),
         ("-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import random, yaml, core']))"),
-        ("-c", "import multiprocessing as m; p = m.get_context('spawn').Process(target=print); p.start(); p.join(); exit(p.exitcode)"),
+        ("-c", SPAWN),
     ],
 )
 def test_a_child_imports_nothing_from_its_folder(hostile: Path, words: tuple[str, ...]) -> None:
