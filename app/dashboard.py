@@ -20,7 +20,7 @@ def serve(port: int) -> int:
     environment = child_environment({"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"})
     print(f"http://127.0.0.1:{port}/#/experiments  (Ctrl+C ends it)", flush=True)
     # in the checkout: the server behind MLflow's command searches the folder it runs in for modules, whatever it is told
-    server = subprocess.Popen(command(port), cwd=ROOT, env=environment)
+    server = subprocess.Popen(command(port), cwd=ROOT, env=environment, umask=0o077)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     try:
         return max(0, server.wait())  # below 0: the number of the signal

@@ -10,7 +10,6 @@ and no downloaded model. Peers that this project's environment does not hold are
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import logging
@@ -29,6 +28,7 @@ from benchmarks.tasks.linking import END_TO_END
 from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
 from core.settings import nearest
+from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, runs_folder
 from datamodules.blurb import sentence_starts
 from experiments.encoders import NotTrained, encoder, folder_name, is_task, trained
@@ -280,7 +280,7 @@ def report(data: Annotated, runs: Sequence[Run]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(COLUMNS))
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    CsvWriter(text).writerows(rows)
     out = runs_folder() / "tables" / f"peers_{data.task}_{data.split}.csv"
     out.parent.mkdir(parents=True, exist_ok=True)
     with written(out) as handle:
