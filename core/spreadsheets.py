@@ -22,11 +22,14 @@ class CsvWriter:
 
 
 def _inert(cell: Any) -> Any:
-    """A cell, with an apostrophe before a text that begins as a formula does and is no number."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+    """A cell, with an apostrophe before a text that begins as a formula does and is no number; its line ends are "\\n"."""
+    if not isinstance(cell, str):
         return cell
+    text = cell.replace("\r\n", "\n").replace("\r", "\n")  # csv quotes this line end alone
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or cell == "-":
+        return text
     try:
         float(cell)
     except ValueError:
-        return cell if cell == "-" else f"'{cell}"
-    return cell
+        return f"'{text}"
+    return text

@@ -37,7 +37,7 @@ from datamodules.linking import Dictionary, Linking, Mention
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Work
 from kg.graph import KnowledgeGraph, fingerprint, table
-from kg.sources.medic import bare
+from kg.ids import bare
 from models.metrics import score
 
 METRIC = "f1"

@@ -22,10 +22,10 @@ from typing import NamedTuple
 from core.files import InputError, explained, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.graph import KnowledgeGraph
+from kg.ids import alternatives_of, bare, split_ids
 from kg.linking.documents import pubtator_annotations
 from kg.sources import medic as medic_source
 from kg.sources import mesh as mesh_source
-from kg.sources.medic import bare
 
 NO_ID = "mentions left out: their source gives them no concept"
 DUPLICATE_ROWS = "dictionary lines left out: the same id and name occur before"
@@ -35,9 +35,8 @@ LARGEST = 1 << 30  # bytes that an archive may unpack to
 
 
 def gold_of(identifiers: str) -> list[list[str]]:
-    """[[id], …] of ids joined by | or +; empty where a source says that there is none (-1, -, CUI-less, nothing)."""
-    ids = [bare(i) for i in identifiers.replace("+", "|").split("|")]
-    return [[i] for i in dict.fromkeys(ids) if i and i not in ("-", "-1") and i.lower() != "cui-less"]
+    """[[id], …] of a field of ids, read as kg.ids does; empty where a source says that there is none (-1, -, CUI-less, nothing)."""
+    return [[one] for one in dict.fromkeys(map(bare, split_ids(identifiers)))]
 
 
 class Rows:
@@ -303,12 +302,12 @@ def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
     """
     graph = KnowledgeGraph.load(folder)
     rows = Rows(None)
-    others: dict[str, list[str]] = graph.manifest.get("alternatives", {})
+    others = alternatives_of(graph)
     names = graph.preferred_first()
     columns = [names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):
         if spoken == language:
-            rows.add(str(folder), [bare(identifier), *others.get(identifier, ())], name)
+            rows.add(str(folder), [bare(identifier), *map(bare, others.get(identifier, ()))], name)
     broader: dict[str, list[str]] = defaultdict(list)
     heads, relations, tails = (graph.triples[c].to_pylist() for c in ("head", "relation", "tail"))
     for head, relation, tail in zip(heads, relations, tails, strict=True):

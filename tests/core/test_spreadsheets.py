@@ -23,7 +23,7 @@ def test_a_formula_becomes_text_and_all_else_stays() -> None:
     writer.writerow(FORMULAS)
     writer.writerows([PLAIN, [-1, 0.5, None]])
     first, second, third = csv.reader(io.StringIO(out.getvalue(), newline=""))
-    assert first == [f"'{one}" for one in FORMULAS] and second == list(PLAIN) and third == ["-1", "0.5", ""]
+    assert first == ["'" + one.replace("\r", "\n") for one in FORMULAS] and second == list(PLAIN) and third == ["-1", "0.5", ""]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
