@@ -285,6 +285,6 @@ def report(data: Annotated, runs: Sequence[Run]) -> str:
     out.parent.mkdir(parents=True, exist_ok=True)
     with written(out) as handle:
         handle.write(text.getvalue())
-    gold = sum(map(len, data.gold.values()))
+    gold = sum(bool(place.concepts) for own in data.gold.values() for place in own)
     title = f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one thread"
     return "\n".join([title, "", *lines, "", *comparisons(runs), "", f"written to {out}"])
