@@ -64,7 +64,7 @@ class Ids:
         self.alternatives = alternatives or {}
 
     @classmethod
-    def of_graph(cls, graph: KnowledgeGraph) -> Ids:
+    def from_graph(cls, graph: KnowledgeGraph) -> Ids:
         return cls(graph.ids.to_pylist(), alternatives_of(graph))
 
     @cached_property

@@ -37,7 +37,7 @@ def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
     if name == "dictionary":
         return DictionaryLinker.from_graph(graph)
     if name == "given":
-        return GivenLinker(Ids.of_graph(graph), **options)
+        return GivenLinker(Ids.from_graph(graph), **options)
     from kg.linking.scispacy import ScispacyLinker  # an extra
 
     return ScispacyLinker.from_graph(graph, **options)

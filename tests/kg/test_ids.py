@@ -84,11 +84,11 @@ def test_merged_graphs_keep_their_alternative_ids_and_those_of_joined_entities(t
     whole = merged([("first", first), ("second", second)])
     alternatives = alternatives_of(whole)
     assert alternatives["A1"][:1] == ["A9"] and set(alternatives["A1"]) >= {"A9", "B9"}
-    assert Ids.of_graph(whole).resolve("B9;A9;B1").entities[0] == "A1"
+    assert Ids.from_graph(whole).resolve("B9;A9;B1").entities[0] == "A1"
 
 
 def test_a_manifest_that_is_broken_is_one_error() -> None:
     one = graph({"A1": "disease"}, [], [])
     one.manifest["alternatives"] = {"A1": "A9"}
     with pytest.raises(InputError, match="alternatives"):
-        Ids.of_graph(one)
+        Ids.from_graph(one)
