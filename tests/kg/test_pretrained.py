@@ -98,6 +98,20 @@ def test_a_pickle_of_weights_runs_nothing(folder: Path) -> None:
     assert not (folder / "ran").exists()
 
 
+def test_no_caller_can_ask_for_less_care(folder: Path) -> None:
+    class Model:
+        @classmethod
+        def from_pretrained(cls, place: str, **options: object) -> dict[str, object]:
+            return {"place": place, **options}
+
+    unsafe = {"weights_only": False}
+    asked = pretrained.load(Model, str(folder), **unsafe)
+    assert asked == {"place": str(folder), "weights_only": True, "trust_remote_code": False, "local_files_only": True}
+    for name in ("trust_remote_code", "local_files_only"):
+        with pytest.raises(TypeError):
+            pretrained.load(Model, str(folder), **{name: True})
+
+
 def test_one_function_calls_from_pretrained() -> None:
     files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p != ROOT / "kg" / "pretrained.py"]
     other = r"\.from_pretrained\((?!\"<this folder>)|hf_hub_download|snapshot_download|torch\.hub|\bpipeline\(\s*[\"']"
