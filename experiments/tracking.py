@@ -80,6 +80,17 @@ def data_hashes(value: Any) -> dict[str, str]:
     return {key: sha256(folder / "manifest.json") for key, folder in data_folders(value).items()}
 
 
+def model_identities(value: Any, path: str = "") -> dict[str, str]:
+    """{setting: identity} of every setting that names a model to start from."""
+    if isinstance(value, dict):
+        below = f"{path}." if path else ""
+        return {k: v for name, inner in value.items() for k, v in model_identities(inner, f"{below}{name}").items()}
+    if not isinstance(value, str) or not path.endswith(MODELS):
+        return {}
+    known = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)
+    return {path: identity(value)} if known else {}
+
+
 def first_process() -> bool:
     """Whether this is process 0 of a distributed run, also before the process group exists.
 
@@ -176,13 +187,14 @@ class Run:
             self.journal.close()
 
     def record(self) -> None:
-        """Write config, commit, data hashes and environment into the folder and the journal (first process only)."""
+        """Write config, commit, hashes of data and models and environment into the folder and the journal (first process only)."""
         facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
         with written(self.folder / "config.yaml") as handle:
             yaml.safe_dump(
                 json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True
             )
+        hashes |= model_identities(self.config)
         write_json(self.folder / "environment.json", facts | hashes)
         self.journal.tags(facts | hashes)
         self.journal.artifact(self.folder / "config.yaml")

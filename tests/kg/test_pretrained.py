@@ -17,7 +17,7 @@ from core.files import InputError, read_json
 from core.tracking import ROOT
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
-from experiments.tracking import content
+from experiments.tracking import content, model_identities
 from inference.chain import Pipeline
 from kg import pretrained
 from models.encoders import load_bert
@@ -183,6 +183,10 @@ def test_a_run_is_named_by_the_files_that_it_starts_from(hub: Path, folder: Path
 
     publish(hub, "lab/bert", "a" * 40, folder)
     before = key("lab/bert"), key(str(folder))
+    config = {"model": {"init_args": {"encoder": "lab/bert", "lr": 0.1}}, "data": {"init_args": {"tokenizer": "minilm"}}}
+    assert model_identities(config) == {
+        "model.init_args.encoder": encoder("lab/bert").identity, "data.init_args.tokenizer": encoder("minilm").identity,
+    }  # fmt: skip
     publish(hub, "lab/bert", "b" * 40, folder)
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
     assert key("lab/bert") != before[0] and key(str(folder)) != before[1] and key("minilm") == key("minilm")
