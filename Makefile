@@ -8,6 +8,7 @@ VENV_PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(ACCEL)$(addprefix -,$(EXTRAS))
 
 export PYTHONPATH := $(CURDIR)
+export PYTHONSAFEPATH := 1
 export PYSTOW_HOME := $(CURDIR)/.cache/pystow
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -17,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 # Settings typed behind make reach kepl as they are: make leaves them in MAKEFLAGS, where `@make` lets kepl read them, and
 # neither a shell nor a list in this file is between. Unexported, since make itself would run a $(shell ...) in an exported value.
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
-KEPL := $(VENV_PYTHON) -m app.cli
+KEPL := $(VENV_PYTHON) -P -m app.cli
 
 VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results migrate seal sync
 .PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
@@ -31,7 +32,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up .venv (once, a few minutes; 2.9 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
-	$(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
+	env -u PYTHONSAFEPATH $(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
 	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev $(EXTRAS))
 	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@ $(VENV)/.installed-$(ACCEL)
@@ -78,40 +79,40 @@ results-check: $(INSTALLED)  ## every results table and every number in the docu
 	@$(KEPL) results --check true
 
 speed: $(INSTALLED)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
-	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -m benchmarks.speed $$n --json || exit 1; done
+	@for n in $(or $(NAME),$$(ls benchmarks/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -P -m benchmarks.speed $$n --json || exit 1; done
 
 scale: $(INSTALLED)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
-	@$(VENV_PYTHON) -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
+	@$(VENV_PYTHON) -P -m benchmarks.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
 
 # A bare CUDA machine has no network to build .venv with: PYTHON= is taken as it is, and .venv where there is one.
 GPU_PYTHON := $(if $(filter command% environment%,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(VENV_PYTHON)),$(PYTHON)))
 
 gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 PYTHON=python3)
-	@$(GPU_PYTHON) -m benchmarks.gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
+	@$(GPU_PYTHON) -P -m benchmarks.gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
 
 gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
 	@$(GPU_PYTHON) bin/wheels.py
 
 docs: $(INSTALLED)  ## the pages of docs/ as HTML, in docs/_build
-	@$(VENV_PYTHON) -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
+	@$(VENV_PYTHON) -P -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 test: $(INSTALLED)  ## tests that need no GPU and no long training (TESTS_AT_ONCE=3: on two cores one may wait)
-	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VENV_PYTHON) -P -m pytest -n $(or $(TESTS_AT_ONCE),3) --dist worksteal $(ARGS)
 
 test-slow: $(INSTALLED)  ## the slow tests, for a nightly run
-	@$(VENV_PYTHON) -m pytest -m slow $(ARGS)
+	@$(VENV_PYTHON) -P -m pytest -m slow $(ARGS)
 
 fuzz: $(INSTALLED)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash
-	@$(VENV_PYTHON) -m tests.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(ARGS)
+	@$(VENV_PYTHON) -P -m tests.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(ARGS)
 
 soak: $(INSTALLED)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
-	@$(VENV_PYTHON) -m tests.soak --minutes $(or $(MINUTES),30)
+	@$(VENV_PYTHON) -P -m tests.soak --minutes $(or $(MINUTES),30)
 
 mutants: $(INSTALLED)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
-	@$(VENV_PYTHON) -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
+	@$(VENV_PYTHON) -P -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
 
 faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
-	@$(VENV_PYTHON) -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
+	@$(VENV_PYTHON) -P -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
 
 nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
@@ -119,10 +120,10 @@ nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, 
 	@$(MAKE) --no-print-directory scale
 
 lint: $(INSTALLED)  ## ruff
-	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -P -m ruff check .
 
 types: $(INSTALLED)  ## mypy
-	@$(VENV_PYTHON) -m mypy
+	@$(VENV_PYTHON) -P -m mypy
 
 contracts: $(INSTALLED)  ## who may import whom
 	@$(VENV)/bin/lint-imports

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from app import verbs
+from core.commands import SAFE_PATH, dies_with_its_parent
 from core.files import InputError
 from core.settings import (
     ENVIRONMENT,
@@ -194,8 +195,6 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     ignored: Sequence[str] = ()
     if FROM_MAKE in words:
-        from core.commands import dies_with_its_parent
-
         ignored, words = MAKE, [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
         dies_with_its_parent()
     from core.logs import set_up
@@ -231,4 +230,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    os.environ |= SAFE_PATH
     sys.exit(main())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import ipaddress
+import json
 import socket
 from collections.abc import Iterable
 from typing import Any
@@ -16,14 +18,80 @@ DROPPED, DROPPING = 64 << 20, 3.0  # bytes and seconds of a refused body that ar
 UNTIL = "kepl.until"  #: key of a request's scope: the time of the event loop at which it is given up
 
 
+#: what the page may load: its own files, nothing from elsewhere, no script in its text
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+#: the page of the interface, which shows nothing of a client's, begins by a script in its text
+POLICY_OF_DOCS = POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'").replace(
+    "style-src 'self'", "style-src 'self' 'unsafe-inline'"
+)
+DOCS = "/docs"
+
+
+def policy_headers(path: str = "") -> dict[str, str]:
+    """The headers of every answer: what a browser may do with it."""
+    policy = POLICY_OF_DOCS if path == DOCS or path.startswith(f"{DOCS}/") else POLICY
+    return {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+
+
 def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An error as one line of JSON."""
-    return JSONResponse({"error": why}, status, headers)
+    return JSONResponse({"error": why}, status, policy_headers() | (headers or {}))
 
 
 def host_of(header: str) -> str:
     """The name in a Host header, without its port: "localhost" of "localhost:8000", "::1" of "[::1]:80"."""
     return (header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]).lower().rstrip(".")
+
+
+class Envelope:
+    """Gives every answer its headers, and refuses a request of two lengths.
+
+    A body with Content-Length and Transfer-Encoding ends in two places: what a proxy takes for the body may be a second request
+    here. The connection is closed, so that nothing behind it is read.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = policy_headers(scope["path"])
+
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                more = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
+                message = {**message, "headers": [*message["headers"], *((k, v) for k, v in more if k not in known)]}
+            await send(message)
+
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            wrong = refused(400, "Content-Length and Transfer-Encoding; expected one of them", {"Connection": "close"})
+            await wrong(scope, receive, send)
+            return
+        await self.app(scope, receive, answered)
+
+
+class TokenCheck:
+    """Refuses requests for `paths` that do not carry the token, before their body is read. None: everyone may ask."""
+
+    def __init__(self, app: ASGIApp, token: str | None, paths: Iterable[str]) -> None:
+        self.app, self.token, self.paths = app, token, frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.token is not None and scope["path"].rstrip("/") in self.paths:
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            scheme, _, secret = given.partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(secret.strip(), self.token.encode()):
+                why = "expected Authorization: Bearer and the server's token"
+                wrong = refused(401, why, {"WWW-Authenticate": "Bearer", "Connection": "close"})
+                await _refuse(wrong, scope, receive, send)
+                return
+        await self.app(scope, receive, send)
 
 
 class HostCheck:
@@ -126,6 +194,14 @@ async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Se
     await send({"type": "http.response.body", "body": b""})
 
 
+def raw_error(status: str, why: str, *more: str) -> bytes:
+    """An error as :func:`refused` makes it, for what is not yet a request; the connection ends with it."""
+    body = json.dumps({"error": why}).encode()
+    headers = [*more, "connection: close", "content-type: application/json", f"content-length: {len(body)}"]
+    headers += [f"{name.lower()}: {value}" for name, value in policy_headers().items()]
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
+
+
 def guarded(connections: int, seconds: float) -> type[H11Protocol]:
     """uvicorn's protocol with at most so many open connections, each of which has so many seconds for a request's head."""
 
@@ -135,9 +211,8 @@ def guarded(connections: int, seconds: float) -> type[H11Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             if len(self.connections) > connections:
-                transport.write(
-                    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-                )
+                why = "too many connections; come back in a second"
+                transport.write(raw_error("503 Service Unavailable", why, "retry-after: 1"))
                 transport.close()
                 return
             self.late = self.loop.call_later(seconds, transport.close)
@@ -150,6 +225,10 @@ def guarded(connections: int, seconds: float) -> type[H11Protocol]:
                 self.late = None
             elif waits and self.late is None and not self.transport.is_closing():
                 self.late = self.loop.call_later(seconds, self.transport.close)
+
+        def send_400_response(self, msg: str) -> None:
+            self.transport.write(raw_error("400 Bad Request", "no valid HTTP request"))
+            self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self.late:

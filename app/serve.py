@@ -6,27 +6,27 @@
     GET  /metrics       requests, seconds, what waits, texts and mentions, for Prometheus
     GET  /              the page;  /docs  the interface described (OpenAPI)
 
-Requests that wait together are linked together: texts of all of them in one batch, in one thread. A body over the limit is refused
-while it is read, a request that comes or waits too long is given up, and when too many wait the next has to retry later. Errors
-are one line of JSON and never contain paths.
+Short texts that wait are linked together, in one thread, and long ones in a process beside it; clients have their turns one after
+the other (app.lanes). A request without the token is refused before its body is read, a body over the limit while it is read. A
+request that comes or waits too long is given up, so is one whose client has gone, and when too many wait the next has to retry
+later. Errors are one line of JSON and never contain paths.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
@@ -36,18 +36,13 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.entities import Entities
-from app.guards import UNTIL, BodyLimit, HostCheck, guarded, refused
+from app.guards import UNTIL, BodyLimit, Envelope, HostCheck, TokenCheck, guarded, refused
+from app.lanes import Answer, Busy, Lanes, Worker
 from core.files import InputError
-from inference.chain import Linked, Pipeline, as_record
-from inference.detectors import BATCH
+from inference.chain import Pipeline
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")
-#: what the page may load: its own files, nothing from elsewhere, no script in its text
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'"
-)
 
 
 class Limits(NamedTuple):
@@ -116,109 +111,83 @@ class Measured:
             self.measures.seconds.labels(path).observe(time.perf_counter() - began)
 
 
-class Batches:
-    """Texts of requests that wait together, linked together in one thread."""
+async def disconnected(request: Request) -> None:
+    """Return once the client has gone; of a request whose body is read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
-    def __init__(self, pipeline: Pipeline, limits: Limits) -> None:
-        self.pipeline, self.limits = pipeline, limits
-        self.waiting: asyncio.Queue[tuple[list[str], asyncio.Future[list[list[Linked]]]]] = asyncio.Queue(
-            limits.waiting
-        )
-        self.thread = ThreadPoolExecutor(1, "kepl-link")
 
-    async def link(self, texts: list[str], seconds: float) -> list[list[Linked]]:
-        """The mentions of `texts`. Raises HTTPException when too many wait, or it takes more than `seconds`."""
-        answer: asyncio.Future[list[list[Linked]]] = asyncio.get_running_loop().create_future()
-        try:
-            self.waiting.put_nowait((texts, answer))
-        except asyncio.QueueFull as error:
-            raise HTTPException(
-                503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}
-            ) from error
-        try:
-            return await asyncio.wait_for(answer, seconds)
-        except TimeoutError as error:
-            raise HTTPException(
-                504, f"no answer within {self.limits.seconds:g} seconds; send fewer texts at once"
-            ) from error
+def chain_label(steps: Sequence[str | None]) -> str:
+    """A chain as a client may see it: of a folder its name, not where it is on this machine."""
+    return " > ".join(" + ".join(_step_label(name) for name in step.split(" + ")) for step in steps if step)
 
-    async def work(self) -> None:
-        """Answer what waits, for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            together = [await self.waiting.get()]
-            while sum(len(texts) for texts, _ in together) < BATCH and not self.waiting.empty():
-                together.append(self.waiting.get_nowait())
-            together = [one for one in together if not one[1].done()]  # nobody waits for the others any more
-            every = [text for texts, _ in together for text in texts]
-            try:
-                found = await loop.run_in_executor(self.thread, self.pipeline.link, every)
-            except (
-                Exception
-            ) as error:  # each request that waited gets it as its 500; the next batch is linked all the same
-                LOG.exception("linking failed")
-                for _, answer in together:
-                    if not answer.done():
-                        answer.set_exception(error)
-                continue
-            first = 0
-            for texts, answer in together:
-                if not answer.done():
-                    answer.set_result(found[first : first + len(texts)])
-                first += len(texts)
+
+def _step_label(name: str) -> str:
+    return Path(name).name if os.path.isabs(name) or Path(name).exists() else name
 
 
 def create_app(
     pipeline: Pipeline, token: str | None = None, limits: Limits = Limits(), names: Sequence[str] = (),  # noqa: B008  never changed
-    examples: Sequence[str] = (),
+    examples: Sequence[str] = (), worker: Worker | None = None,
 ) -> FastAPI:  # fmt: skip
     """The server of a chain.
 
     token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides the machine's own, that it is
-    asked as.  examples: sentences that the page offers.
+    asked as.  examples: sentences that the page offers.  worker: links the long texts; without it they wait among the others.
     """
-    batches, entities = Batches(pipeline, limits), Entities(pipeline.graph)
-    measures = Measures(batches.waiting.qsize)
+    lanes: Lanes | None = None
+    entities = Entities(pipeline.graph)
+    measures = Measures(lambda: len(lanes.pending) if lanes else 0)
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        worker = asyncio.create_task(batches.work())
+        nonlocal lanes
+        lanes = Lanes(pipeline, limits.waiting, worker)
+        working = asyncio.create_task(lanes.work())
         try:
             yield
         finally:
-            worker.cancel()
-            batches.thread.shutdown(wait=False, cancel_futures=True)
+            working.cancel()
+            lanes.close()
 
     # its viewer of the interface comes with the package: a server behind a firewall shows it, too
     app: FastAPI = FastAPIOffline(
         redoc_url=None, title="KEPL", description="Entities out of text.", version="1", lifespan=running
     )
 
-    def allowed(request: Request) -> None:
-        given = request.headers.get("authorization", "")
-        if token is not None and not hmac.compare_digest(given.encode("latin-1"), f"Bearer {token}".encode()):
-            raise HTTPException(
-                401, "expected Authorization: Bearer and the server's token", {"WWW-Authenticate": "Bearer"}
-            )
+    async def linked(texts: list[str], request: Request) -> list[Answer]:
+        assert lanes is not None
+        seconds = max(0.0, request.scope[UNTIL] - asyncio.get_running_loop().time())
+        client = request.client.host if request.client else ""
+        linking = asyncio.ensure_future(lanes.link(client, texts))
+        gone = asyncio.ensure_future(disconnected(request))
+        try:
+            await asyncio.wait([linking, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if linking.done():
+                return linking.result()
+        except Busy as error:
+            raise HTTPException(503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}) from error
+        finally:
+            linking.cancel()
+            gone.cancel()
+        if gone.done() and not gone.cancelled():
+            raise HTTPException(499, "the client has gone")  # nobody reads it; the metrics count it
+        raise HTTPException(504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once")
 
-    @app.post("/link", dependencies=[Depends(allowed)])
-    async def link(asked: Asked, request: Request) -> dict[str, Any]:
+    @app.post("/link")
+    async def link(asked: Asked, request: Request) -> Response:
         """The mentions of each text, with what each may mean."""
         if len(asked.texts) > limits.texts:
             raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
         if longest := max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0:
             raise HTTPException(413, f"a text of {longest} characters; it may have {limits.characters}")
-        found = await batches.link(asked.texts, max(0.0, request.scope[UNTIL] - asyncio.get_running_loop().time()))
+        found = await linked(asked.texts, request)
         measures.texts.inc(len(found))
-        measures.mentions.inc(sum(map(len, found)))
-        return {
-            "documents": [
-                {"text": text, "mentions": [as_record(m) for m in mentions]}
-                for text, mentions in zip(asked.texts, found, strict=True)
-            ]
-        }
+        measures.mentions.inc(sum(mentions for mentions, _ in found))
+        documents = b",".join(document for _, document in found)
+        return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
-    @app.get("/entity", dependencies=[Depends(allowed)])
+    @app.get("/entity")
     def entity(id: Annotated[str, Query(max_length=1000, description="an entity's id")]) -> dict[str, Any]:
         """What the graph says of an entity."""
         about = entities.about(id)
@@ -229,25 +198,23 @@ def create_app(
     @app.get("/health")
     def health() -> dict[str, Any]:
         """Whether the server answers, and with what."""
-        return {"status": "ok", "chain": " > ".join(s for s in pipeline.steps if s), "entities": len(pipeline.types),
+        return {"status": "ok", "chain": chain_label(pipeline.steps), "entities": len(pipeline.types),
                 "token": token is not None, "examples": list(examples)}  # fmt: skip
 
-    @app.get("/metrics", dependencies=[Depends(allowed)])
+    @app.get("/metrics")
     def metrics() -> Response:
         """Requests, seconds, what waits, texts and mentions, for Prometheus."""
         return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/", include_in_schema=False)
     def page() -> FileResponse:
-        return FileResponse(
-            PAGE / "index.html", headers={"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
-        )
+        return FileResponse(PAGE / "index.html")
 
     @app.get("/page/{name}", include_in_schema=False)
     def part(name: str) -> FileResponse:
         if name not in ("page.js", "page.css"):
             raise HTTPException(404, "no such page")
-        return FileResponse(PAGE / name, headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"})
+        return FileResponse(PAGE / name, headers={"Cache-Control": "no-cache"})
 
     @app.exception_handler(StarletteHTTPException)
     async def report_http_error(_: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -266,8 +233,10 @@ def create_app(
         return refused(500, "the server failed on this request; its log says why")
 
     app.add_middleware(BodyLimit, most=limits.bytes, seconds=limits.seconds)
+    app.add_middleware(TokenCheck, token=token, paths=("/link", "/entity", "/metrics"))
     app.add_middleware(Measured, measures=measures)
     app.add_middleware(HostCheck, names=names)
+    app.add_middleware(Envelope)
     return app
 
 
@@ -277,7 +246,8 @@ def start(
 ) -> None:  # fmt: skip
     """Serve a chain until a signal; KEPL_TOKEN is asked of every client. Raises InputError for an address that cannot be had."""
     pipeline.prepare()
-    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples)
+    worker = None if uses_gpu() else Worker(pipeline)  # a GPU cannot be shared with a fork; and before a socket is open
+    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples, worker)
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as error:
@@ -285,6 +255,11 @@ def start(
     address, number = listening.getsockname()[:2]
     print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
     run(app, listening, limits.seconds, connections)
+
+
+def uses_gpu() -> bool:
+    """Whether this process has begun to use one."""
+    return "torch" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
 
 
 def run(app: FastAPI, listening: socket.socket, seconds: float, connections: int) -> None:

@@ -413,7 +413,7 @@ def embed(
         model: Encoder: a paper, paper/stem, minilm, a folder or a hub name.
         text: One text.
         input: File with a text on each line.
-        output: Safetensors file: vectors (n, H), in the order of the lines.
+        output: Safetensors file: vectors (n, H), a row for each line, also for a blank one.
         pooling: Vector of a text. Default: the model's own.
         max_length: Tokens of a text.
         device: cpu or cuda.
@@ -427,7 +427,7 @@ def embed(
 
     if bool(output) == json:
         raise InputError("--output FILE or --json: expected one of the two")
-    texts = read_texts(text, input)
+    texts = read_texts(text, input, blank=True)  # a vector for each line
     if not texts:
         raise InputError("no text; give --text, --input, or lines on standard input")
     chosen = encoder(model)
@@ -448,12 +448,15 @@ def embed(
     print(f"{output}: {len(texts):,} vectors of {vectors.shape[1]} by {chosen.name}")
 
 
-def read_texts(text: str | None, file: Path | None = None) -> list[str]:
-    """One text, a file's lines, or those of standard input. Raises InputError for a line that is not UTF-8, or too long."""
+def read_texts(text: str | None, file: Path | None = None, *, blank: bool = False) -> list[str]:
+    """One text, a file's lines, or those of standard input; blank ones too where `blank` says so.
+
+    Raises InputError for a line that is not UTF-8, or too long.
+    """
     if text is not None:
         return [text]
     found = lines(file) if file is not None else lines_of(sys.stdin.buffer, "standard input")
-    return [line for _, line in found if line.strip()]
+    return [line for _, line in found if blank or line.strip()]
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -726,8 +729,9 @@ def sweep(
         fresh: Run again what is done.
     """
     from benchmarks.sweep import run_sweep
+    from core.commands import python_command
 
-    return run_sweep(config, [sys.executable, "-m", "app.cli"], at_once, fresh, check_words)
+    return run_sweep(config, python_command("-m", "app.cli"), at_once, fresh, check_words)
 
 
 def publish(

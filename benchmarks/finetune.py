@@ -51,7 +51,7 @@ from experiments.encoders import Encoder, NotTrained, encoder, model_names, opti
 from experiments.machine import Machine
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
-from kg.pretrained import pretrained
+from kg.pretrained import load
 
 LOG = logging.getLogger(__name__)
 DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named
@@ -127,7 +127,9 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(pretrained(chosen.folder))
+        config = load(AutoConfig, chosen.folder)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(
             f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub; choose from: "

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.commands import child_environment, python_command
 from core.files import read_json, write_json, written
 from core.settings import nearest
 from core.tracking import ROOT, commit, runs_folder
@@ -37,8 +38,10 @@ def tests(file: str) -> Part:
     """The tests marked gpu in a file."""
 
     def run(device: str) -> dict[str, Any]:
-        words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=-q --strict-markers", "-m", "gpu", file]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        words = python_command(
+            "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=-q --strict-markers", "-m", "gpu", file
+        )
+        done = subprocess.run(words, cwd=ROOT, env=child_environment(), capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"pytest, exit status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-1000:]}")
         return {"tests": done.stdout.strip().splitlines()[-1]}
@@ -50,8 +53,8 @@ def speed(name: str) -> Part:
     """A benchmark of benchmarks.speed whose arguments name a device."""
 
     def run(device: str) -> dict[str, Any]:
-        words = [sys.executable, "-m", "benchmarks.speed", name, "--json", "--device", device]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        words = python_command("-m", "benchmarks.speed", name, "--json", "--device", device)
+        done = subprocess.run(words, cwd=ROOT, env=child_environment(), capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{name}, exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -165,14 +168,15 @@ def device_name() -> str | None:
 
 def command(name: str, device: str) -> list[str]:
     """The process of a part."""
-    return [sys.executable, "-m", "benchmarks.gpu", "--one", name, "--device", device]
+    return python_command("-m", "benchmarks.gpu", "--one", name, "--device", device)
 
 
 def finished(words: list[str]) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after LIMIT seconds, when all
     its processes are ended."""
     with subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        words, cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     ) as process:  # fmt: skip
         try:
             printed, said = process.communicate(timeout=LIMIT)

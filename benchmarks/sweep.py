@@ -24,7 +24,6 @@ resumes a killed sweep, and repeats what failed.
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import os
@@ -46,6 +45,7 @@ from core.executor import engine_of
 from core.files import InputError, digest, locked, read_json, write_json, written
 from core.journal import NAME as JOURNAL
 from core.journal import Journal
+from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
 
 #: command -> (its words, the MLflow experiment; both may name the command's own word)
@@ -377,7 +377,7 @@ def run_sweep(
         sweep, codes = searched(sweep, folder, parent, run, at_once) if sweep.search else (sweep, run(sweep))
         lines = table(sweep, results(sweep, parent))
         with written(folder / "sweep.csv") as handle:
-            csv.writer(handle, lineterminator="\n").writerows(lines)
+            CsvWriter(handle).writerows(lines)
         client = MlflowClient(tracking_uri())
         client.log_artifact(parent, str(folder / "sweep.csv"))
         client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")

@@ -13,6 +13,11 @@ from typing import Any, Protocol
 
 from core.executor import LOST, cluster, engine_of
 from core.files import InputError
+from core.tracking import ROOT
+
+#: What children of any kind inherit: they import from this checkout and its environment, and not from the folder they run in.
+#: Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would run.
+SAFE_PATH = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
 
 
 class Running(Protocol):
@@ -23,6 +28,16 @@ class Running(Protocol):
 
     def terminate(self) -> None:
         """Ask it to end; nothing when it has."""
+
+
+def python_command(*words: str) -> list[str]:
+    """The words that start Python with `words` ("-m", a module, its arguments), without the folder it runs in on its path."""
+    return [sys.executable, "-P", *words]
+
+
+def child_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child: that of this process with SAFE_PATH and `changes`."""
+    return os.environ | SAFE_PATH | dict(changes or {})
 
 
 def dies_with_its_parent() -> None:
@@ -48,9 +63,13 @@ def started(
         return _OnRay(list(words), str(cwd), dict(environment), str(log), gpus)
     with open(os.devnull if log is None else log, "wb") as output:
         return subprocess.Popen(
-            words, cwd=cwd, env=dict(environment), stdout=output if log else None, stderr=subprocess.STDOUT if log else None,
+            words,
+            cwd=cwd,
+            env={**environment, **SAFE_PATH},
+            stdout=output if log else None,
+            stderr=subprocess.STDOUT if log else None,
             preexec_fn=dies_with_its_parent,
-        )  # fmt: skip
+        )
 
 
 class _Runner:
@@ -69,7 +88,8 @@ class _OnRay:
         self.ray = cluster()
         Path(log).write_bytes(b"")
         # what it starts itself stays on its node: it would wait for the processor that it has
-        own = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"} | {"ENGINE": "processes"}
+        own = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"}
+        own |= SAFE_PATH | {"ENGINE": "processes"}
         self.given, self.log = (words, cwd, own, log), log
         self.gpus = int(self.ray.cluster_resources().get("GPU", 0) > 0) if gpus is None else gpus
         self.ended = False

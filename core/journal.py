@@ -35,6 +35,7 @@ NAME, KNOWN = "journal.jsonl", "mlflow.json"
 PARENT = "mlflow.parentRunId"
 PAUSE = 10.0  #: seconds between two deliveries in the background
 BATCH = 500  #: metrics in one request
+PARAMETER, TAG = 6_000, 8_000  #: characters of a value that MLflow holds
 
 
 def metric_name(text: str) -> str:
@@ -110,7 +111,7 @@ class Journal:
         for key, value in values.items():
             if (name := metric_name(key)) not in self._params:
                 self._params.add(name)
-                self._write({"param": name, "value": str(value)[:500]})
+                self._write({"param": name, "value": str(value)})
 
     def tags(self, values: Mapping[str, str]) -> None:
         for key, value in values.items():
@@ -241,11 +242,11 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     for begin in range(0, len(lines), BATCH):
         some = [line for line, _ in lines[begin : begin + BATCH]]
         metrics = [Metric(x["metric"], x["value"], x["time"], x["step"]) for x in some if "metric" in x and new(x)]
-        values = [Param(x["param"], x["value"]) for x in some if "param" in x and x["param"] not in params]
+        values = [Param(x["param"], cut(x["value"], PARAMETER)) for x in some if "param" in x and x["param"] not in params]
         tags = {x["tag"]: x["value"] for x in some if "tag" in x}
         for at in range(0, len(values), 100):
             client.log_batch(run_id, params=values[at : at + 100])
-        client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, _tag(k, v)) for k, v in tags.items()])
+        client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, cut(_tag(k, v), TAG)) for k, v in tags.items()])
         for line in some:
             if "artifact" in line and (file := folder / line["artifact"]).is_file():
                 client.log_artifact(run_id, str(file))
@@ -264,9 +265,17 @@ def _run_of(client: MlflowClient, folder: Path) -> str:
     header, _ = next(_lines(folder / NAME))
     experiment = use_experiment(header["experiment"])
     found = client.search_runs([experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1)
-    tags = {key: _tag(key, value) for key, value in header["tags"].items()} | {"kepl.journal": header["key"]}
+    tags = {key: cut(_tag(key, value), TAG) for key, value in header["tags"].items()} | {"kepl.journal": header["key"]}
     run = found[0] if found else client.create_run(experiment, header["time"], tags, header["run"])
     return str(run.info.run_id)
+
+
+def cut(value: str, most: int) -> str:
+    """A value that MLflow can hold; the end of a longer one is left out, which is said at its end."""
+    if len(value) <= most:
+        return value
+    mark = f" … (cut; {len(value):,} characters in the journal)"
+    return value[: most - len(mark)] + mark
 
 
 def _tag(key: str, value: str) -> str:

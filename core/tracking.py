@@ -37,8 +37,12 @@ def tracking_uri() -> str:
     """MLflow store: $MLFLOW_TRACKING_URI, or the sqlite file mlflow.db in the runs folder."""
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return uri
-    runs_folder().mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{runs_folder() / 'mlflow.db'}"
+    store = runs_folder() / "mlflow.db"
+    if not store.exists():  # settings and notes of runs are their user's alone
+        runs_folder().mkdir(parents=True, exist_ok=True)
+        (runs_folder() / "artifacts").mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(store, os.O_CREAT | os.O_WRONLY, 0o600))
+    return f"sqlite:///{store}"
 
 
 def inherited() -> dict[str, str]:

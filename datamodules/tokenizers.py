@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core.executor import Part, parts_folder
 from core.files import InputError, check_files, digest, written
-from kg.pretrained import pretrained
+from kg.pretrained import load
 
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
 BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`byte_level_bpe`
@@ -52,9 +52,10 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
 
     Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or [PAD].
     """
-    folder = pretrained(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = load(AutoTokenizer, name)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         where = (
             "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model of the hub"

@@ -27,7 +27,6 @@ import re
 import shutil
 import sys
 from difflib import get_close_matches
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ import yaml
 
 from core.files import InputError, digest, read_json, sha256, written_folder
 from core.tracking import ROOT, newest_export, runs_folder
-from kg.pretrained import HUB_NAME, PACKAGED, pretrained
+from kg.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 
 PLAIN = "models.encoders.BertEncoder"
 MASKED_LM = "models.probing.masked_lm"
@@ -56,11 +55,16 @@ class Encoder(NamedTuple):
     folder: str  # what `load` accepts: a folder, or a name that the hub or a package resolves
     load: str
     linker: str | None
-    identity: str  # the same for the same weights
+    weights: str | None  # its identity; None: of a hub model, known once its files are here
     small: dict[str, Any]
     paper: str | None = None  # whose export it is
     option_keys: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
     masked_lm: str = MASKED_LM
+
+    @property
+    def identity(self) -> str:
+        """The same for the same weights and tokenizer. Raises InputError for a model that the hub does not have."""
+        return self.weights if self.weights is not None else identity(self.folder)
 
 
 class FineTuned(NamedTuple):
@@ -283,10 +287,9 @@ def _encoder_from_export(name: str, folder: Path) -> Encoder:
 
 
 def _plain(name: str, folder: Path) -> Encoder:
-    weights = sorted(p for p in folder.glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt"))
     if not (folder / "config.json").is_file():
         raise InputError(f"MODEL={folder}: a folder without config.json; expected an export or a Hugging Face folder")
-    return Encoder(name, str(folder), PLAIN, None, digest({p.name: sha256(p) for p in weights}), {})
+    return Encoder(name, str(folder), PLAIN, None, files_identity(folder), {})
 
 
 def _export_in(checkpoint: Path) -> Path:
@@ -322,14 +325,13 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     if is_task(name):
         return _encoder_from_fine_tuning(folder_name(name), _task_export(name))
     if name in PACKAGED:
-        package = PACKAGED[name][0]
-        return Encoder(name, name, PLAIN, None, f"{package} {distribution(package).version}", {})
+        return Encoder(name, name, PLAIN, None, identity(name), {})
     if near := close_names(name):
         hint = f"Did you mean {' or '.join(near)}?"
         raise InputError(f"no model {name!r}. {hint} Choose from: {model_names()}, TASK/encoder or a folder")
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "~")):
         raise InputError(f"no model {name!r}: no such folder; choose from: {model_names()}, TASK/encoder, a folder or a hub name")
-    return Encoder(name.replace("/", "--"), name, PLAIN, None, name, {})
+    return Encoder(name.replace("/", "--"), name, PLAIN, None, None, {})
 
 
 def copied(name: str, out: Path) -> bool:

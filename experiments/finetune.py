@@ -19,7 +19,6 @@ A killed run resumes from its last complete epoch.
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import shutil
@@ -35,6 +34,7 @@ from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
 from core.arrays import save_arrays
+from core.spreadsheets import CsvWriter
 from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
 from core.tracking import inherited
 from experiments.card import CARD, describe
@@ -100,7 +100,7 @@ def write_results(folder: Path, result: dict[str, Any]) -> None:
     table = result["confusion"]
     columns = sorted({c for row in table.values() for c in row} | set(table))
     with written(folder / "confusion.csv") as handle:
-        writer = csv.writer(handle)
+        writer = CsvWriter(handle)
         writer.writerow(["gold \\ predicted", *columns])
         for row in columns:
             writer.writerow([row, *(table.get(row, {}).get(c, 0) for c in columns)])

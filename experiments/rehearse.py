@@ -22,7 +22,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from core.commands import child_environment, python_command
 from core.files import InputError, locked, read_json, write_json, written
 from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
@@ -183,8 +183,8 @@ def overlay(rehearsal: Mapping[str, Any], steps: int, processes: int, on_gpu: bo
 def start_of(module: str, environment: Mapping[str, str]) -> float:
     """Seconds that `python -m module` takes to do nothing."""
     begun = time.monotonic()
-    words = [sys.executable, "-m", module, "--help"]
-    subprocess.run(words, cwd=ROOT, env=os.environ | dict(environment), stdout=subprocess.DEVNULL, check=False)
+    words = python_command("-m", module, "--help")
+    subprocess.run(words, cwd=ROOT, env=child_environment(environment), stdout=subprocess.DEVNULL, check=False)
     return time.monotonic() - begun
 
 
@@ -224,7 +224,8 @@ def rehearse(
         said = read_json(home / "inputs.json")["said"]
         if not (above / "mlflow.db").is_file():  # making its tables is no part of any stage
             program = "import mlflow, sys; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
-            subprocess.run([sys.executable, "-c", program, environment["MLFLOW_TRACKING_URI"]], cwd=ROOT, check=True)
+            words = python_command("-c", program, environment["MLFLOW_TRACKING_URI"])
+            subprocess.run(words, cwd=ROOT, env=child_environment(), check=True)
         processes = (where.devices or max(1, gpus())) * (where.nodes or 1)
         with written(file) as handle:
             yaml.safe_dump(overlay(rehearsal, steps, processes, gpus() > 0, meter), handle)

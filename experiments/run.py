@@ -10,6 +10,7 @@ held-out data before and after training go to MLflow and to ``start.json`` and `
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ import yaml
 from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
+from core.commands import SAFE_PATH
 from core.files import InputError, read_json, write_json, written_folder
 from core.journal import run_id_in
 from core.logs import quiet_libraries, set_up
@@ -200,6 +202,7 @@ def built(cli: type[CLI]) -> Any:
 
 
 def main() -> None:
+    os.environ |= SAFE_PATH  # Lightning starts further processes of this training itself
     try:
         cli = built(CLI)
         try:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.commands import Running, started
+from core.commands import Running, python_command, started
 from core.tracking import ROOT
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
     running: list[Running] = []
     try:
         for stage, log in zip(stages, logs, strict=True):
-            words = [sys.executable, "-m", *stage.words]
+            words = python_command("-m", *stage.words)
             gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
             running.append(started(words, ROOT, environment | (stage.environment or {}), log, engine=engine, gpus=gpus))
         codes = [process.wait() for process in running]

@@ -26,8 +26,11 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
 from core.journal import Journal
 from core.tracking import commit, environment, runs_folder
+from kg.pretrained import HUB_NAME, PACKAGED, identity
 
 LOG = logging.getLogger(__name__)
+#: Settings that name a model: a folder, or a name of the hub, neither of which says which weights are meant.
+MODELS = ("init_args.encoder", "init_args.tokenizer")
 #: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
 #: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
 MACHINE = frozenset(
@@ -53,7 +56,16 @@ def content(value: Any, path: str = "") -> Any:
         return [content(v, f"{path}[]") for v in value]
     if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
         return sha256(Path(value) / "manifest.json")
+    if isinstance(value, str) and path.endswith(MODELS) and value not in PACKAGED:
+        return model_content(value)
     return value
+
+
+def model_content(name: str) -> str:
+    """What decides that two runs start from the same model `name`: its files, whatever folder or hub name they are found by."""
+    if Path(name).is_dir() or HUB_NAME.fullmatch(name):
+        return identity(name)
+    return name
 
 
 def data_folders(value: Any, key: str = "") -> dict[str, Path]:
@@ -66,6 +78,17 @@ def data_folders(value: Any, key: str = "") -> dict[str, Path]:
 def data_hashes(value: Any) -> dict[str, str]:
     """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
     return {key: sha256(folder / "manifest.json") for key, folder in data_folders(value).items()}
+
+
+def model_identities(value: Any, path: str = "") -> dict[str, str]:
+    """{setting: identity} of every setting that names a model to start from."""
+    if isinstance(value, dict):
+        below = f"{path}." if path else ""
+        return {k: v for name, inner in value.items() for k, v in model_identities(inner, f"{below}{name}").items()}
+    if not isinstance(value, str) or not path.endswith(MODELS):
+        return {}
+    known = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)
+    return {path: identity(value)} if known else {}
 
 
 def first_process() -> bool:
@@ -164,13 +187,14 @@ class Run:
             self.journal.close()
 
     def record(self) -> None:
-        """Write config, commit, data hashes and environment into the folder and the journal (first process only)."""
+        """Write config, commit, hashes of data and models and environment into the folder and the journal (first process only)."""
         facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
         with written(self.folder / "config.yaml") as handle:
             yaml.safe_dump(
                 json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True
             )
+        hashes |= model_identities(self.config)
         write_json(self.folder / "environment.json", facts | hashes)
         self.journal.tags(facts | hashes)
         self.journal.artifact(self.folder / "config.yaml")

@@ -8,6 +8,7 @@ differ. A text supports a concept by the share of its string's words that occur 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from kg.graph import KnowledgeGraph, Numbers
 from kg.linking.tokens import words
 
 HEAD = 12  #: words of a definition that are used
+KEPT = 20_000  #: shared names whose strings are kept
 
 
 class Description(NamedTuple):
@@ -61,19 +63,27 @@ def support(string: str, name: str, text_words: Collection[str]) -> float:
 
 
 class Homonyms:
-    """Which of a name's concepts a text supports. `describe` is called once for each shared name."""
+    """Which of a name's concepts a text supports. `describe` is called for a shared name that is not kept."""
 
     def __init__(self, describe: Describe) -> None:
         self.describe = describe
-        self._strings: dict[tuple[str, ...], dict[str, str]] = {}
+        self._strings: OrderedDict[tuple[str, ...], dict[str, str]] = OrderedDict()  # the one used last is the last
 
     def strings(self, name: str, concepts: Sequence[str]) -> dict[str, str]:
-        """{concept: distinguishing string} of the concepts that share `name`."""
-        key = (name, *concepts)
-        if key not in self._strings:
-            described = self.describe(concepts)
-            self._strings[key] = distinguishing(name, {c: described.get(c, Description()) for c in concepts})
-        return self._strings[key]
+        """{concept: distinguishing string} of the concepts that share `name`; of KEPT names they are computed once.
+
+        Names that differ in case and punctuation alone are one: a text may spell a name in any number of ways.
+        """
+        key = (_bare(name), *concepts)
+        if key in self._strings:
+            self._strings.move_to_end(key)
+            return self._strings[key]
+        described = self.describe(concepts)
+        found = distinguishing(name, {c: described.get(c, Description()) for c in concepts})
+        self._strings[key] = found
+        if len(self._strings) > KEPT:
+            self._strings.popitem(last=False)
+        return found
 
     def supports(self, name: str, concepts: Sequence[str], text: str | Collection[str] | None) -> list[float]:
         """How much of each concept's distinguishing string `text`, or its words, contains; zeros without a text."""

@@ -14,6 +14,7 @@ What comes of them
     The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") is replaced by a
     later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2"
     where the id is taken by another.
+    Alternative ids are united, too; the id of a joined entity becomes one of the entity that it is.
     Names, definitions, triples and equivalences are united; rows that exist already are dropped and counted (an
     equivalence in either direction). The preferred name of a joined entity becomes a synonym if it differs.
 """
@@ -31,6 +32,7 @@ from typing import Any
 from core.files import InputError
 from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.ids import alternatives_of
 from kg.linking.matcher import needs_exact_case
 from kg.linking.normal import normal_text
 from kg.linking.tokens import folded, spaced
@@ -174,7 +176,16 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
         part: table(part, {c: [row[i] for row in found] for i, c in enumerate(getattr(first, part).column_names)})
         for part, found in parts.items()
     }
-    return KnowledgeGraph(**tables), counts
+    other_ids: dict[str, dict[str, None]] = defaultdict(dict)
+    for entity, known in alternatives_of(first).items():
+        other_ids[entity].update(dict.fromkeys(known))
+    for entity, known in alternatives_of(other).items():
+        other_ids[ids[entity]].update(dict.fromkeys(known))
+    for entity, target in ids.items():
+        if entity != target and entity not in entities:
+            other_ids[target][entity] = None  # the id that a joined entity had
+    alternatives = {entity: list(known) for entity, known in other_ids.items()}
+    return KnowledgeGraph(**tables, manifest={"alternatives": alternatives} if alternatives else {}), counts
 
 
 def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,7 +209,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
         key: "; ".join(dict.fromkeys(str(graph.manifest.get(key, "not stated")) for _, graph in graphs))
         for key in ("source", "version", "licence")
     }
-    whole.manifest = manifest | {"merged": report}
+    whole.manifest |= manifest | {"merged": report}
     return whole
 
 

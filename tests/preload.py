@@ -104,7 +104,9 @@ def start(
     stdout: IO[Any] | None = None, stderr: IO[Any] | None = None, ends_with_asker: bool = False,
 ) -> Process:  # fmt: skip
     """A process of the server at `address`. Raises OSError when none listens there, ValueError for words it cannot run."""
-    words = [str(word) for number, word in enumerate(words) if number != 1 or word != "-u"]  # -u: torchrun's, for its output
+    words = [str(word) for word in words]
+    while words[1] in ("-u", "-P"):  # -u: torchrun's, for its output; -P: its environment says so, too
+        del words[1]
     if words[1] not in ("-m", "-c"):
         raise ValueError(f"{words}: expected -m or -c")
     connection = socket.socket(socket.AF_UNIX)
@@ -240,7 +242,9 @@ def _become(asked: dict[str, Any]) -> None:
     os.environ.update(asked["env"])
     sys.executable, kind, what, *arguments = asked["words"]
     places = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    sys.path[:0] = [os.getcwd() if kind == "-m" else "", *places]
+    if not os.environ.get("PYTHONSAFEPATH"):
+        places.insert(0, os.getcwd() if kind == "-m" else "")
+    sys.path[:0] = places
     sys.argv[:] = [kind, *arguments]
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))  # as the interpreter has it
     tempfile.tempdir = None  # TMPDIR may be another

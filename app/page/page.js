@@ -148,8 +148,10 @@ const textsOf = (name, content) => {
 };
 
 const COLUMNS = ["start", "end", "text", "type", "entity", "name", "score"];
+// A text that a spreadsheet would read as a formula begins with an apostrophe; a number stays one.
 const cell = (value) => {
-  const text = value == null ? "" : String(value);
+  const own = value == null ? "" : String(value);
+  const text = typeof value !== "number" && /^[=+\-@\t\r]/.test(own) ? `'${own}` : own;
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

@@ -6,7 +6,6 @@ train annotates the same string: where train disagrees with gold no system can b
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from benchmarks.options import Files
 from benchmarks.results import Result, load, stored
 from benchmarks.tasks.linking import task
 from core.files import InputError, lines, written
+from core.spreadsheets import CsvWriter
 from datamodules.linking import Linking
 from kg.names import normaliser
 
@@ -109,7 +109,7 @@ def write_cases(run: Run, top: int = 20) -> str:
     found = cases(run)
     file = Path(run.result.folder) / "cases.csv"
     with written(file) as handle:
-        writer = csv.writer(handle, lineterminator="\n")
+        writer = CsvWriter(handle)
         writer.writerow(Case._fields)
         writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
     wrong, against = sum(c.times for c in found), sum(c.times for c in found if c.in_train)

@@ -4,12 +4,16 @@
     make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert"
 
 The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated mentions of the task (*-EL tasks
-of the same name link them given); a mention of several concepts counts once for each.
+of the same name link them given); a mention of several concepts counts once for each. Every text of the split is scored, also one
+without a mention: what is found there is wrong.
 
     f1          strict: a mention counts with start, end and concept right
     overlap     start and end may differ as long as the two overlap; each gold mention and each found one counts once
     detection   strict, whatever the concept;  detection, overlap  the same for overlaps
-    documents   the set of concepts of each text, as BioCreative V scored disease mentions
+    documents   the set of concepts of each text, as BioCreative V scored disease mentions; each said concept is right once at most
+
+A mention that its source gives no concept (-1, NIL) is a gold span of both measures of detection. Of the others it is no gold
+mention: what is linked there is found and wrong, what is found there and linked to nothing does not count.
 
 A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are is told. Errors are of the
 gold mentions: missed (nothing overlaps), boundaries (found elsewhere with the right concept), linked to nothing, linked to another
@@ -37,8 +41,8 @@ from datamodules.linking import Dictionary, Linking, Mention
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.ids import bare
 from kg.linking.normal import BEST
-from kg.sources.medic import bare
 from models.metrics import score
 
 METRIC = "f1"
@@ -47,7 +51,7 @@ AT_ONCE = 32  # texts
 
 
 class Place(NamedTuple):
-    """A concept at a place of a text; of a gold one any of `concepts` is right."""
+    """A concept at a place of a text; of a gold one any of `concepts` is right, and none where its source gives it none."""
 
     start: int
     end: int
@@ -118,15 +122,14 @@ def matched(found: Sequence[Place], gold: Sequence[Place], overlap: bool, concep
 def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:
     """{measure: (right, found, gold)} of one text."""
     spans, gold_spans = (list({(p.start, p.end): p for p in places}.values()) for places in (found, gold))
-    said, wanted = {c for p in found for c in p.concepts}, {p.concepts for p in gold}
-    right = sum(bool(concepts & said) for concepts in wanted)
-    linked = [p for p in found if p.concepts]
+    linked, known = ([p for p in places if p.concepts] for places in (found, gold))
+    said, wanted = ([Place(0, 1, one) for one in sorted({p.concepts for p in own}, key=sorted)] for own in (linked, known))
     return {
-        METRIC: (matched(linked, gold, False, True), len(linked), len(gold)),
-        "overlap": (matched(linked, gold, True, True), len(linked), len(gold)),
+        METRIC: (matched(linked, known, False, True), len(linked), len(known)),
+        "overlap": (matched(linked, known, True, True), len(linked), len(known)),
         "detection": (matched(spans, gold_spans, False, False), len(spans), len(gold_spans)),
         "detection, overlap": (matched(spans, gold_spans, True, False), len(spans), len(gold_spans)),
-        "documents": (right, len(said), len(wanted)),
+        "documents": (matched(said, wanted, False, True), len(said), len(wanted)),
     }
 
 
@@ -167,9 +170,11 @@ class Annotated(NamedTuple):
 def annotated(name: str, split: str | None, files: Files, graph: Path | None = None) -> Annotated:
     """The texts of an end-to-end task. Raises InputError for a split that there is not, and for files that are missing."""
     split, (fold,) = folds_of(task(END_TO_END[name]), files, split, (), graph)
-    mentions = fold.splits[split]
-    texts = {m.document: fold.documents[m.document] for m in mentions}
-    return Annotated(name, split, fold, texts, gold_places(mentions, fold.dictionary))
+    gold = gold_places(fold.splits[split], fold.dictionary)
+    for document, spans in fold.annotated[split].items():
+        gold[document] += [Place(start, end, frozenset()) for start, end in spans]
+    texts = {document: fold.documents[document] for document in fold.annotated[split]}
+    return Annotated(name, split, fold, texts, {document: gold[document] for document in texts})
 
 
 class Measured(NamedTuple):
@@ -212,11 +217,14 @@ def result_of(
     fold, gold = data.fold, data.gold
     rows = [tallies_of(found[document], gold[document]) for document in data.texts]
     tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
-    errors = Counter(error_of(place, found[document]) for document in data.texts for place in gold[document])
+    known = {document: [p for p in gold[document] if p.concepts] for document in data.texts}
+    errors = Counter(error_of(place, found[document]) for document in data.texts for place in known[document])
     alone = sum(not any(p.start < g.end and g.start < p.end for g in gold[d]) for d in data.texts for p in found[d])
     protocol = {
-        "task": data.task, "split": data.split, "documents": len(data.texts), "gold": sum(map(len, gold.values())),
-        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in gold.values() for p in own),
+        "task": data.task, "split": data.split, "documents": len(data.texts),
+        "documents_without_gold": sum(not own for own in gold.values()), "gold": sum(map(len, known.values())),
+        "gold_without_concept": sum(not p.concepts for own in gold.values() for p in own),
+        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in known.values() for p in own),
         "mentions_digest": digest([[m.document, m.start, m.end, m.gold] for m in fold.splits[data.split]])[:16],
         "dictionary": fold.dictionary.digest[:16], "graph": fingerprint(graph)[:16],
     }  # fmt: skip
@@ -263,7 +271,10 @@ def compute(
 def report(result: Result) -> str:
     """The scores as a table, errors, the protocol, and other chains of the same protocol."""
     mine = grouped([result])[result.label]
-    lines = [f"{result.label} on {result.task}, {result.split}, {result.protocol['documents']:,} texts",
+    protocol = result.protocol
+    lines = [f"{result.label} on {result.task}, {result.split}, {protocol['documents']:,} texts, "
+             f"{protocol.get('documents_without_gold', 0):,} of them without a gold mention; {protocol['gold']:,} gold mentions, "
+             f"{protocol.get('gold_without_concept', 0):,} more without a concept",
              f"{'':<22}{'P':>8}{'R':>8}{'F1':>8}   95 % interval"]  # fmt: skip
     for measure in MEASURES:
         own = result.scores[OVERALL if measure == METRIC else measure]
@@ -275,7 +286,7 @@ def report(result: Result) -> str:
     lines.append(f"gold mentions: {told}")
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
     lines += [f"{result.details['texts_a_second']:g} texts a second, after {result.details['start_seconds']:g} s", "", "protocol"]
-    lines += [f"  {k:<30}{v}" for k, v in result.protocol.items()]
+    lines += [f"  {k:<30}{v}" for k, v in protocol.items()]
     lines.append(f"predictions: {result.folder}/predictions.jsonl")
     pool = [r for r in stored("linking", result.task) if r.folder != result.folder]
     return "\n".join([*lines, *others(mine, pool, METRIC)])

@@ -41,7 +41,7 @@ from experiments.pretrain import machine as machine_words
 from experiments.stages import Stage, run_stages
 from inference.load import linkable_of
 from inference.options import LinkerOptions
-from kg.pretrained import pretrained
+from kg.pretrained import load
 
 LOG = logging.getLogger(__name__)
 RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}
@@ -57,7 +57,9 @@ def recipe_of(chosen: Encoder) -> tuple[Path, dict[str, Any]]:
     from transformers import AutoConfig
 
     try:
-        kind = AutoConfig.from_pretrained(pretrained(chosen.folder)).model_type
+        kind = load(AutoConfig, chosen.folder).model_type
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(
             f"MODEL={chosen.name}: neither a folder with a model nor one that the hub gave ({str(error).splitlines()[0]})"

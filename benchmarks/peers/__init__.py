@@ -10,11 +10,9 @@ and no downloaded model. Peers that this project's environment does not hold are
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,8 +25,10 @@ from benchmarks.linking.ends import METRIC, Annotated, annotated, graph_of, plac
 from benchmarks.options import Files
 from benchmarks.results import OVERALL, STYLES, Group, Model, Result, difference, folder_of, grouped, log_result, save
 from benchmarks.tasks.linking import END_TO_END
+from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
 from core.settings import nearest
+from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, runs_folder
 from datamodules.blurb import sentence_starts
 from experiments.encoders import NotTrained, encoder, folder_name, is_task, trained
@@ -111,10 +111,13 @@ def environment(name: str, peer: Peer) -> str:
         return str(python)
     LOG.info(f"{peer.title}: installed into {folder}, a few minutes, {peer.size}")
     torch = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
-    commands = ([sys.executable, "-m", "venv", "--clear", str(folder)], [str(python), "-m", "pip", "install", "--quiet",
-                "--disable-pip-version-check", *(torch if name == "medcat" else []), *peer.packages])  # fmt: skip
+    packages = [*(torch if name == "medcat" else []), *peer.packages]
+    commands = (
+        python_command("-m", "venv", "--clear", str(folder)),
+        python_command("-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check", *packages),
+    )
     for command in commands:
-        ended = subprocess.run(command, capture_output=True, text=True)
+        ended = subprocess.run(command, capture_output=True, text=True, env=child_environment())
         if ended.returncode:
             raise InputError(f"not installed: {_last(ended.stderr or ended.stdout)}")
     write_json(done, list(peer.packages))
@@ -135,10 +138,10 @@ def in_a_process(python: str, program: str, names: Path, texts: Path, options: M
     write_json(request, {"program": program, "names": str(names), "texts": str(texts), "out": str(out), "at_once": AT_ONCE,
                          "options": dict(options)})  # fmt: skip
     one_thread = {key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    path = {"PYTHONPATH": str(ROOT)} if python == sys.executable else {"PYTHONPATH": ""}
     out.unlink(missing_ok=True)
-    environ = {**os.environ, **one_thread, **path}
-    ended = subprocess.run([python, str(WORKER), str(request)], capture_output=True, text=True, env=environ)
+    own = {} if python == sys.executable else {"PYTHONPATH": ""}
+    words = [python, *python_command(str(WORKER), str(request))[1:]]
+    ended = subprocess.run(words, capture_output=True, text=True, env=child_environment(one_thread | own))
     if ended.returncode or not out.is_file():
         raise InputError(f"failed: {_last(ended.stderr)}")
     return dict(read_json(out))
@@ -277,11 +280,11 @@ def report(data: Annotated, runs: Sequence[Run]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(COLUMNS))
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    CsvWriter(text).writerows(rows)
     out = runs_folder() / "tables" / f"peers_{data.task}_{data.split}.csv"
     out.parent.mkdir(parents=True, exist_ok=True)
     with written(out) as handle:
         handle.write(text.getvalue())
-    gold = sum(map(len, data.gold.values()))
+    gold = sum(bool(place.concepts) for own in data.gold.values() for place in own)
     title = f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one thread"
     return "\n".join([title, "", *lines, "", *comparisons(runs), "", f"written to {out}"])

@@ -22,8 +22,9 @@ from typing import Any
 from benchmarks.scale.picture import draw
 from benchmarks.scale.stages import STAGES, Stage
 from benchmarks.speed._memory import resident
+from core.commands import child_environment, python_command
 from core.files import InputError, read_json, write_json
-from core.tracking import ROOT, runs_folder
+from core.tracking import runs_folder
 
 COLUMNS = ("stage", "items", "CPU s / 1,000", "peak MB", "open files", "MB written")
 UNITS = {"k": 1_000, "M": 1_000_000}
@@ -71,14 +72,14 @@ def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
 
 def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     """The same of a new process, its input prepared by another. Raises RuntimeError when it fails."""
-    environment = dict(os.environ) | {
-        "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(ROOT), "KEPL_RUNS": str(at / "runs"),
+    changes = {
+        "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "KEPL_RUNS": str(at / "runs"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{at / 'mlflow.db'}", "MLFLOW_DISABLE_TELEMETRY": "true",
     }  # fmt: skip
     at.mkdir(parents=True, exist_ok=True)
     for what in ("prepare", "work"):
-        words = [sys.executable, "-m", "benchmarks.scale", "--one", what, stage.name, str(items), str(at)]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        words = python_command("-m", "benchmarks.scale", "--one", what, stage.name, str(items), str(at))
+        done = subprocess.run(words, env=child_environment(changes), capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{stage.name}, {items:,} {stage.unit}: exit status {done.returncode}\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed._memory import forget_peak, resident
+from core.commands import child_environment, python_command
 from models.losses import entity_softmax
 
 ENTITIES, SIZE, CANDIDATES = 477_000, 100, 100
@@ -71,8 +72,8 @@ def _peak(which: str, mentions: int, entities: int, device: str) -> float:
 
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.speed.entity_softmax", which, str(mentions), str(entities), device]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = python_command("-m", "benchmarks.speed.entity_softmax", which, str(mentions), str(entities), device)
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment()).stdout)
 
 
 def seconds(which: str, data: tuple[Tensor, ...], device: str) -> float:

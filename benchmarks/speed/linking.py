@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from benchmarks.made import umls_like
 from benchmarks.speed._memory import forget_peak, resident
+from core.commands import child_environment, python_command
 from kg.graph import KINDS
 from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches, usable_names
@@ -131,8 +132,8 @@ def _compared(name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]],
 
 def memory(names: int = NAMES) -> dict[str, float]:
     """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak of building it."""
-    command = [sys.executable, "-m", "benchmarks.speed.linking", "memory", str(names)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = python_command("-m", "benchmarks.speed.linking", "memory", str(names))
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment()).stdout)
 
 
 def _measured_memory(names: int) -> dict[str, float]:

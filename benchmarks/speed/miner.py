@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.speed._memory import forget_peak, resident
+from core.commands import child_environment, python_command
 from core.files import InputError
 from models.layers import unit_length
 from models.sapbert import hard_pairs, mined_multi_similarity, similarities
@@ -84,9 +84,9 @@ def _peak(which: str, names: int) -> float:
 
 
 def peak(which: str, names: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.speed.miner", which, str(names)]
+    command = python_command("-m", "benchmarks.speed.miner", which, str(names))
     # Both give freed blocks back at once: what is in use counts, not what the allocator happens to keep.
-    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    environment = child_environment({"MALLOC_MMAP_THRESHOLD_": "131072"})
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 

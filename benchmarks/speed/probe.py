@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, PreTrainedModel
 
-from kg.pretrained import pretrained
+from kg.pretrained import load
 from models.probing import Filling, fillings, from_transformers
 
 MASK, FIRST, VOCABULARY = 103, 1000, 30_522
@@ -127,7 +127,7 @@ def run(queries: int = 64, masks: int = 10, beams: int = 5, model: str | None = 
         if model is None:
             setting = measured("tiny", bert(128, 2), synthetic(queries), MASK, masks, beams)
         else:
-            whole: Any = AutoModelForMaskedLM.from_pretrained(pretrained(model), dtype=torch.float32, weights_only=True)
+            whole: Any = load(AutoModelForMaskedLM, model, dtype=torch.float32)
             mask_id = MASK
             setting = measured(model, whole.eval(), synthetic(queries, whole.config.vocab_size), mask_id, masks, beams)
     finally:

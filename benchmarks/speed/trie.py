@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.speed._memory import resident
 from benchmarks.speed._names import EOS, VOCABULARY, nested, synthetic
+from core.commands import child_environment, python_command
 
 
 def dictionaries(count: int) -> dict[str, float]:
@@ -59,8 +60,9 @@ def arrays(count: int, folder: Path) -> dict[str, float]:
 
 
 def child(*given: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.speed.trie", *given]
-    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = python_command("-m", "benchmarks.speed.trie", *given)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment())
+    result: dict[str, float] = json.loads(done.stdout)
     return result
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from core.spreadsheets import CsvWriter
 
 HEADS = (
     "row", "column", "as published", "measured", "sd", "n", "low", "high", "significance", "runs",
@@ -80,7 +81,7 @@ def significance(cells: Sequence[Cell]) -> list[str]:
 def as_csv(cells: Sequence[Cell]) -> str:
     """A line a cell: HEADS."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = CsvWriter(out)
     writer.writerow(HEADS)
     for cell in cells:
         known = cell.values
@@ -104,5 +105,5 @@ def as_csv(cells: Sequence[Cell]) -> str:
 def lines_as_csv(lines: Sequence[Sequence[str]]) -> str:
     """The lines of a table of counts."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(lines)
+    CsvWriter(out).writerows(lines)
     return out.getvalue()

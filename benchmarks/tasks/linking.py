@@ -23,21 +23,22 @@ from typing import Any, NamedTuple
 
 from core.files import InputError, read_json, sha256, write_json
 from core.settings import nearest
-from datamodules.linking import Dictionary, Mention, save_linking
+from datamodules.linking import Dictionary, Mention, Spans, save_linking
 from datamodules.linking import formats as read
 from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then built again.
-READERS = 3
+READERS = 4
 
 
 class Part(NamedTuple):
-    """One fold of a task (most have one): splits, a dictionary for each scored split, texts."""
+    """One fold of a task (most have one): splits, a dictionary for each scored split, texts, and what save_linking says of them."""
 
     splits: dict[str, list[Mention]]
     dictionaries: dict[str, Dictionary]
     documents: dict[str, str]
+    annotated: dict[str, Spans] | None = None
 
 
 class Task(NamedTuple):
@@ -91,7 +92,7 @@ def _texts(data: Path, files: Mapping[str, str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name in files.values():
         if (data / name).is_file():
-            texts |= read.pubtator_mentions(data / name)[1]
+            texts |= read.pubtator_mentions(data / name).documents
     return texts
 
 
@@ -120,16 +121,19 @@ def _pubtator(files: Mapping[str, str], types: tuple[str, ...], dictionary: str 
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         splits: dict[str, list[Mention]] = {}
         texts: dict[str, str] = {}
+        annotated: dict[str, Spans] = {}
         for split, name in files.items():
             if (data / name).is_file():
-                splits[split], documents = read.pubtator_mentions(data / name, types, found)
-                texts |= documents
+                made = read.pubtator_mentions(data / name, types, found)
+                splits[split] = made.mentions
+                texts |= made.documents
+                annotated[split] = {one: made.without_concept.get(one, []) for one in made.documents}
         assert graph is not None or dictionary is not None
         own = graph
         if own is None and dictionary is not None:
             own = (read.medic if "medic" in dictionary else read.mesh)(data / dictionary, found)
         assert own is not None
-        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts)]
+        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts, annotated)]
 
     return parts
 
@@ -290,7 +294,7 @@ def prepared(name: str, data: Path | None, out: Path, graph: Path | None = None)
         for split, dictionary in part.dictionaries.items():
             where = f"fold{number}-{split}" if len(folds) > 1 else split
             splits = {s: m for s, m in part.splits.items() if s in ("train", "dev", split)}
-            manifest = save_linking(out / where, dictionary, splits, part.documents, **made_of, odd=dict(found))
+            manifest = save_linking(out / where, dictionary, splits, part.documents, part.annotated, **made_of, odd=dict(found))
             written[-1][split] = where
             if number == 0:
                 for line in report(definition, split, manifest):

@@ -1,11 +1,14 @@
 """Entity linking on disk, whatever format it came in.
 
-A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``documents.jsonl`` and a manifest.
+A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``documents.jsonl``, ``annotated.jsonl`` and
+a manifest.
 
     dictionary   id, name, alternatives [id, …], broader [id, …], type, definition     one row per name; all but the
                  name are the concept's
     mentions     id, document, start, end, mention, parts, gold, kind
     documents    id, text
+    annotated    split, document, without_concept [[start, end], …]     every document of a split, also one without a mention;
+                 where its mentions without a concept are
 
 `parts` are the strings to link: the mention itself, or what its source made of a composite one ("retinal tumours|pineal
 tumours"). `gold` holds a list of ids for each concept that the mention means, any of which is right. `start` and `end`
@@ -120,14 +123,18 @@ class Dictionary:
         return replace(self, ids=ids, names=names, kinds=kinds)
 
 
+Spans = dict[str, list[tuple[int, int]]]  #: {document: the places of its mentions without a concept}
+
+
 class Linking(NamedTuple):
-    """A linking task as a folder contains it."""
+    """A linking task as a folder contains it. `annotated` names every document of a split, in order."""
 
     folder: Path
     manifest: dict[str, Any]
     dictionary: Dictionary
     splits: dict[str, list[Mention]]
     documents: dict[str, str]
+    annotated: dict[str, Spans]
 
 
 def context_of(mention: Mention, documents: Mapping[str, str]) -> str | None:
@@ -182,9 +189,13 @@ def save_linking(
     dictionary: Dictionary,
     splits: Mapping[str, Sequence[Mention]],
     documents: Mapping[str, str] | None = None,
+    annotated: Mapping[str, Spans] | None = None,
     **manifest: Any,
 ) -> dict[str, Any]:
     """Write a task and return its manifest: `manifest` (at least name) with counts, warnings and sums added.
+
+    annotated: {split: its documents, with the places of their mentions without a concept}; those of a split that it lacks are
+    the documents of its mentions.
 
     Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without gold ids, two of one
     id, and offsets outside their document.
@@ -199,6 +210,7 @@ def save_linking(
             _checked(name, split, mention, documents)
         if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
             raise InputError(f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own.")
+    every = {split: (annotated or {}).get(split) or {m.document: [] for m in mentions} for split, mentions in splits.items()}
     manifest |= {
         "dictionary": {
             "names": len(dictionary.names), "strings": len(set(dictionary.names)),
@@ -219,6 +231,10 @@ def save_linking(
         }
         pq.write_table(pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd")
         records: dict[str, list[dict[str, Any]]] = {s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits}
+        records["annotated"] = [
+            {"split": split, "document": document, "without_concept": spans}
+            for split in SPLITS if split in every for document, spans in every[split].items()
+        ]  # fmt: skip
         records["documents"] = [{"id": i, "text": t} for i, t in documents.items()]
         for part, values in records.items():
             with written(partial / f"{part}.jsonl") as handle:
@@ -249,10 +265,17 @@ def load_linking(folder: str | Path) -> Linking:
                 splits[split].append(Mention(**record))
             except TypeError as error:
                 raise InputError(f"{where}: expected the fields {', '.join(Mention._fields)} ({error})") from error
+    annotated: dict[str, Spans] = {split: {} for split in splits}
+    for where, record in json_lines(folder / "annotated.jsonl", advice="Build the task again."):
+        try:
+            spans = [(int(start), int(end)) for start, end in record["without_concept"]]
+            annotated[record["split"]][record["document"]] = spans
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{where}: expected split, document and without_concept. Build the task again.") from error
     documents: dict[str, str] = {}
     for where, record in json_lines(folder / "documents.jsonl", advice="Build the task again."):
         if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected strings under id and text. Build the task again.")
         documents[record["id"]] = record["text"]
     dictionary = Dictionary(table["id"], table["name"], alternatives, broader, types, definitions)
-    return Linking(folder, manifest, dictionary, splits, documents)
+    return Linking(folder, manifest, dictionary, splits, documents, annotated)

@@ -22,12 +22,12 @@ from typing import NamedTuple
 from core.files import InputError, explained, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.graph import KnowledgeGraph
+from kg.ids import alternatives_of, bare, split_ids
 from kg.linking.documents import pubtator_annotations
 from kg.sources import medic as medic_source
 from kg.sources import mesh as mesh_source
-from kg.sources.medic import bare
 
-NO_ID = "mentions left out: their source gives them no concept"
+NO_ID = "mentions without a concept in their source: not linked, spans of detection alone"
 DUPLICATE_ROWS = "dictionary lines left out: the same id and name occur before"
 TWICE = "documents that occur twice, whose mentions count again"
 OTHER_TYPE = "mentions left out: of another type"
@@ -35,9 +35,8 @@ LARGEST = 1 << 30  # bytes that an archive may unpack to
 
 
 def gold_of(identifiers: str) -> list[list[str]]:
-    """[[id], …] of ids joined by | or +; empty where a source says that there is none (-1, -, CUI-less, nothing)."""
-    ids = [bare(i) for i in identifiers.replace("+", "|").split("|")]
-    return [[i] for i in dict.fromkeys(ids) if i and i not in ("-", "-1") and i.lower() != "cui-less"]
+    """[[id], …] of a field of ids, read as kg.ids does; empty where a source says that there is none (-1, -, CUI-less, nothing)."""
+    return [[one] for one in dict.fromkeys(map(bare, split_ids(identifiers)))]
 
 
 class Rows:
@@ -168,13 +167,20 @@ def biosyn_mentions(
 # other mentions
 
 
-def pubtator_mentions(
-    path: Path, types: Sequence[str] = (), found: Counter[str] | None = None
-) -> tuple[list[Mention], dict[str, str]]:
-    """(mentions, {document: text}) of a PubTator file; only of `types` where some are given."""
+class PubTator(NamedTuple):
+    """A PubTator file: its mentions, the text of every document, and where mentions are that have no concept."""
+
+    mentions: list[Mention]
+    documents: dict[str, str]
+    without_concept: dict[str, list[tuple[int, int]]]
+
+
+def pubtator_mentions(path: Path, types: Sequence[str] = (), found: Counter[str] | None = None) -> PubTator:
+    """A PubTator file; only mentions of `types` where some are given, and all documents, also those without a mention."""
     found = Counter() if found is None else found
     result: list[Mention] = []
     documents: dict[str, str] = {}
+    without: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for where, name, text, given in pubtator_annotations(path, left_out=found):
         if documents.get(name, text) != text:
             raise InputError(f"{where}: document {name} occurred before with another text. Remove one.")
@@ -187,12 +193,13 @@ def pubtator_mentions(
                 found[OTHER_TYPE] += 1
             elif not (gold := gold_of(a.entity)):
                 found[NO_ID] += 1
+                without[name].append((a.start, a.end))
             else:
                 line = a.where.rpartition(":")[2]
                 result.append(Mention(f"{name}:{line}", name, a.start, a.end, a.surface, [a.surface], gold, a.type))
     if not result:
         raise InputError(f"{path}: no mentions with concepts{' of type ' + ', '.join(types) if types else ''}.")
-    return result, documents
+    return PubTator(result, documents, dict(without))
 
 
 COMETA_COLUMNS = ("ID", "Term", "General SNOMED Label", "General SNOMED ID", "Specific SNOMED Label",
@@ -303,12 +310,12 @@ def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
     """
     graph = KnowledgeGraph.load(folder)
     rows = Rows(None)
-    others: dict[str, list[str]] = graph.manifest.get("alternatives", {})
+    others = alternatives_of(graph)
     names = graph.preferred_first()
     columns = [names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):
         if spoken == language:
-            rows.add(str(folder), [bare(identifier), *others.get(identifier, ())], name)
+            rows.add(str(folder), [bare(identifier), *map(bare, others.get(identifier, ()))], name)
     broader: dict[str, list[str]] = defaultdict(list)
     heads, relations, tails = (graph.triples[c].to_pylist() for c in ("head", "relation", "tail"))
     for head, relation, tail in zip(heads, relations, tails, strict=True):

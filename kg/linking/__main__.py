@@ -53,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         f"{given['out']}: {done} {made['documents']} documents, {made['mentions']} mentions "
         f"of {made['entities']} entities"
     )
+    for reason, count in made.get("left_out_mentions", {}).items():
+        print(f"left out: {count:,} mentions {reason}")
     for reason, count in made.get("unread", {}).items():
         print(f"left out: {count:,} {reason}")
     return 0

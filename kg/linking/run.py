@@ -19,13 +19,14 @@ from tqdm import tqdm
 from core.executor import parts_folder
 from core.files import InputError, Span, check_files, json_lines, read_json, written
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.ids import Ids
 from kg.linking.documents import check_options, documents, files_in, format_of, planned, write_documents
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.mentions import Document, Mention
 
 FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
-RULES = 1  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
+RULES = 2  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 LINKERS = ("dictionary", "scispacy", "given")
 PART = 4 << 20  # bytes of input in a part
 AT_ONCE = 256  # documents that are linked together
@@ -36,7 +37,7 @@ def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
     if name == "dictionary":
         return DictionaryLinker.from_graph(graph)
     if name == "given":
-        return GivenLinker(graph.ids.to_pylist(), **options)
+        return GivenLinker(Ids.from_graph(graph), **options)
     from kg.linking.scispacy import ScispacyLinker  # an extra
 
     return ScispacyLinker.from_graph(graph, **options)
@@ -73,16 +74,20 @@ def write_part(
     linker: Any, source: Sequence[Span], path: Path, *, format: str | None, empty: str, encoding: str
 ) -> dict[str, Any]:
     """Link the documents of `source` into the file `path`. Returns the counts of both and what was left out."""
-    count = mentioned = came = 0
+    count = mentioned = 0
+    before = Counter(getattr(linker, "left_out", {}))
     entities: set[str] = set()
     unread: Counter[str] = Counter()
     with written(path) as handle:
         for batch in _batches(documents(source, format, empty, encoding, unread)):
             for document, mentions in zip(batch, _mentions(linker, batch), strict=True):
                 handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
-                count, mentioned, came = count + 1, mentioned + len(mentions), came + len(document.mentions)
+                count, mentioned = count + 1, mentioned + len(mentions)
                 entities.update(m.entity for m in mentions)
-    return {"documents": count, "mentions": mentioned, "came": came, "entities": sorted(entities), "unread": dict(+unread)}
+    left_out = dict(Counter(getattr(linker, "left_out", {})) - before)
+    return {
+        "documents": count, "mentions": mentioned, "left_out": left_out, "entities": sorted(entities), "unread": dict(+unread),
+    }  # fmt: skip
 
 
 def link_corpus(
@@ -133,7 +138,7 @@ def link_corpus(
     paths = files_in(inputs, unread)
     options: dict[str, Any] = {}
     if linker == "given":
-        GivenLinker((), unknown=unknown)  # says at once when there is no such way
+        GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
         options = {"unknown": unknown}
     elif linker == "scispacy":
         if pipeline is None:
@@ -161,11 +166,13 @@ def link_corpus(
                 partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
                 finished=lambda own: bar.update(own["documents"]), each=lambda own: entities.update(own.pop("entities")),
             )  # fmt: skip
-        total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions", "came")}
+        total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions")}
         if not total["documents"]:
             raise InputError(f"{paths[0]}: no document in the input. Check the file and its format.")
+        left_out: Counter[str] = Counter()
         for own in counts:
             unread.update(own["unread"])
+            left_out.update(own["left_out"])
         facts = {
             "format": FORMAT,
             "parts": [own["documents"] for own in counts],
@@ -174,7 +181,8 @@ def link_corpus(
             "entities": len(entities),
         }
         if linker == "given":
-            facts["left_out"] = total["came"] - total["mentions"]  # of an unknown id, or overlapping another
+            facts["left_out"] = left_out.total()
+            facts["left_out_mentions"] = dict(left_out)
         if +unread:
             facts["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
         return folder.finish(todo, facts) | {"new": True}

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from core.files import InputError, lines
 from kg.graph import KnowledgeGraph, table
+from kg.ids import bare
 
 COLUMNS = (
     "DiseaseName", "DiseaseID", "AltDiseaseIDs", "Definition", "ParentIDs", "TreeNumbers", "ParentTreeNumbers", "Synonyms",
@@ -36,12 +37,6 @@ class Concept(NamedTuple):
     names: list[str]
     definition: str = ""
     parents: tuple[str, ...] = ()
-
-
-def bare(identifier: str) -> str:
-    """An id without the name of MeSH, OMIM or UMLS before it: 215600 of OMIM:215600, as BioSyn's files write it."""
-    head, colon, rest = identifier.strip().partition(":")
-    return rest.strip() if colon and head.upper() in ("MESH", "OMIM", "UMLS") else identifier.strip()
 
 
 def _ids(text: str) -> list[str]:

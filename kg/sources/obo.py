@@ -5,6 +5,8 @@ https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are r
 
     names       the label as `preferred`; synonyms by scope (exact, narrow, broad, related) unless their type says more
                 (layperson, abbreviation, plural, uk_spelling, obsolete). A synonym without a scope is `related`
+    alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term with one replaced_by
+    equivalences  xrefs between two terms of the file; other xrefs are counted
     triples     is_a, and each relationship under its id or, in JSON, its predicate's label with blanks as `_`
     left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in the file: counted
                 under `left_out` in the manifest. Logical definitions (intersection_of) are not triples
@@ -46,6 +48,9 @@ class Term:
     names: list[tuple[str, str]] = field(default_factory=list)
     edges: list[tuple[str, str]] = field(default_factory=list)
     obsolete: bool = False
+    alternatives: list[str] = field(default_factory=list)  # other ids of the same term
+    replaced_by: list[str] = field(default_factory=list)  # of an obsolete term
+    xrefs: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -174,6 +179,9 @@ def _from_text(path: Path) -> Ontology:
             term.edges.append(("is_a" if wanted == 1 else words[0], unescaped(words[-1])))
         elif tag == "is_obsolete":
             term.obsolete = value.startswith("true")
+        elif tag in ("alt_id", "replaced_by", "xref") and value:
+            ids = {"alt_id": term.alternatives, "replaced_by": term.replaced_by, "xref": term.xrefs}[tag]
+            ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
     if stanza == "Term" and term is None:
         raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again.")
     if not terms:
@@ -218,9 +226,13 @@ def _required(value: Any, key: str, where: str) -> str:
     return text
 
 
-def _properties(meta: Any, where: str) -> dict[str, str]:
+def _pairs(meta: Any, where: str) -> list[tuple[str, str]]:
     pairs = _part(meta, "basicPropertyValues", list, where)
-    return {curie(_required(pair, "pred", where)): str(pair.get("val", "")) for pair in pairs}
+    return [(curie(_required(pair, "pred", where)), str(pair.get("val", ""))) for pair in pairs]
+
+
+def _properties(meta: Any, where: str) -> dict[str, str]:
+    return dict(_pairs(meta, where))
 
 
 def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
@@ -229,6 +241,12 @@ def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
     term.namespace = _properties(meta, where).get("hasOBONamespace", "")
     term.definition = _part(_part(meta, "definition", dict, where), "val", str, where).strip()
     term.comments = [str(comment).strip() for comment in _part(meta, "comments", list, where)]
+    for predicate, value in _pairs(meta, where):
+        if predicate == "hasAlternativeId":
+            term.alternatives.append(curie(value))
+        elif predicate == "IAO:0100001":  # term replaced by
+            term.replaced_by.append(curie(value))
+    term.xrefs = [_required(xref, "val", where) for xref in _part(meta, "xrefs", list, where)]
     for synonym in _part(meta, "synonyms", list, where):
         predicate = curie(_required(synonym, "pred", where))
         scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
@@ -297,6 +315,34 @@ def parsed(path: str | Path) -> Ontology:
     return _from_text(path) if form == ".obo" else _from_json(path)
 
 
+def alternatives_of(ontology: Ontology) -> dict[str, list[str]]:
+    """{kept term: its other ids}: its alt_ids, and the obsolete terms that it replaces, directly or through others."""
+    kept = {term.id for term in ontology.current_terms()}
+    found: dict[str, dict[str, None]] = {}
+    for term in ontology.terms.values():
+        if term.id in kept:
+            means, ids = term.id, term.alternatives
+        else:
+            means, ids = _replacement(term, ontology, kept), [term.id, *term.alternatives]
+        if means:
+            found.setdefault(means, {}).update((one, None) for one in ids if one not in kept)
+    return {term: list(ids) for term, ids in found.items() if ids}
+
+
+def _replacement(term: Term, ontology: Ontology, kept: set[str]) -> str:
+    """The kept term that an obsolete one is replaced by, or nothing: where there are two, neither is the same."""
+    seen = {term.id}
+    while len(term.replaced_by) == 1:
+        other = term.replaced_by[0]
+        if other in kept:
+            return other
+        if other in seen or other not in ontology.terms:
+            break
+        seen.add(other)
+        term = ontology.terms[other]
+    return ""
+
+
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
     """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace as type, or the
     file's default namespace, or its id's prefix."""
@@ -304,8 +350,14 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
     types = types or {}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}
-    dangling = 0
+    dangling = xrefs = 0
+    same: dict[tuple[str, str], None] = {}
     for term in kept.values():
+        for other in term.xrefs:
+            if other in kept and other != term.id:
+                same[min(term.id, other), max(term.id, other)] = None
+            else:
+                xrefs += 1
         names[term.id, term.label, "preferred"] = None
         names.update(((term.id, name, kind), None) for name, kind in term.names if name)
         for relation, other in term.edges:
@@ -330,9 +382,13 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
         manifest={
             "source": source, "version": ontology.version or "not stated in the file",
             "licence": ontology.licence or "not stated in the file",
+            "alternatives": alternatives_of(ontology),
             "left_out": {
-                "obsolete terms": obsolete, "terms without a label": unnamed, "edges to terms left out": dangling},
+                "obsolete terms": obsolete, "terms without a label": unnamed, "edges to terms left out": dangling,
+                "xrefs to other vocabularies": xrefs},
         },
+        equivalences=table("equivalences", {
+            "head": [one for one, _ in same], "relation": ["xref"] * len(same), "tail": [other for _, other in same]}),
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ a release's META folder; each file may be plain or .gz:
     MRSTY.RRF     entity type: the semantic types' names in TUI order, joined by `|`
     MRREL.RRF     triples. RELA (and REL) say what the SECOND concept is to the FIRST: a row is (CUI2, RELA, CUI1)
     MRDEF.RRF     definitions, of the sources that have names in a kept language
+    MRCUI.RRF     ids of earlier releases, where the folder has it: those that mean the same as a kept concept (REL SY) are
+                  its `alternatives` in the manifest, all others are counted
 
 Everything is streamed: concepts are their numbers and relations small integers until the end, so memory grows with what
 is kept, not with the files. Measured on tests/fakes/umls.py's write_large: 0.3 GB + 150 bytes per name row kept (38
@@ -35,12 +37,14 @@ COLUMNS = {name: tuple(columns.split()) for name, columns in {
     "MRSTY": "CUI TUI STN STY ATUI CVF",
     "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
     "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
+    "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
 }.items()}  # fmt: skip
 USED = {
     "MRCONSO": ("CUI", "LAT", "TS", "STT", "SUI", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"),
     "MRSTY": ("CUI", "TUI", "STY"),
     "MRREL": ("CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"),
     "MRDEF": ("CUI", "SAB", "DEF", "SUPPRESS"),
+    "MRCUI": ("CUI1", "REL", "CUI2"),
 }
 HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
 PATTERNS = {"CUI": r"C\d{7}", "CUI1": r"C\d{7}", "CUI2": r"C\d{7}", "TUI": r"T\d{3}", "SUI": r"S\d{7,8}"}
@@ -88,6 +92,8 @@ def _wrong(path: Path, name: str, cause: str) -> InputError:
 
 def _batches(path: Path, name: str) -> Iterator[pa.RecordBatch]:
     wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
+    if name == "MRCUI":
+        del wanted["CUI2"]  # empty for an id that has gone without another
     with tqdm(desc=path.name, unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
         for batch in batches(path, COLUMNS[name], USED[name], "|", ended=True, wanted=wanted):
             yield batch
@@ -326,6 +332,26 @@ def _version(folder: Path) -> str:
     return "not stated in the folder (release.dat is missing)"
 
 
+def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]], int]:
+    """({concept: ids of earlier releases that mean the same}, how many mean no kept concept)."""
+    earlier: dict[str, str] = {}
+    retired: set[str] = set()
+    for batch in _batches(path, "MRCUI"):
+        for old, relation, new in zip(*(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True):
+            retired.add(old)
+            if relation == "SY" and new and old not in concepts:
+                earlier[old] = new
+    found: dict[str, list[str]] = {}
+    for old, new in sorted(earlier.items()):
+        for _ in range(len(earlier)):  # an id may have been replaced several times
+            if new in concepts or new not in earlier or new == old:
+                break
+            new = earlier[new]
+        if new in concepts:
+            found.setdefault(new, []).append(old)
+    return found, len(retired - concepts) - sum(map(len, found.values()))
+
+
 def read(
     folder: str | Path,
     languages: Sequence[str] = ("ENG",),
@@ -394,6 +420,9 @@ def read(
             "tail": _column(found.packed, lambda part: _strings(concepts[part & mask])),
         }, SCHEMAS["triples"])  # fmt: skip
         del found
-    manifest = {"source": "UMLS Metathesaurus", "version": _version(folder),
+    manifest: dict[str, Any] = {"source": "UMLS Metathesaurus", "version": _version(folder),
                 "licence": "UMLS Metathesaurus License: not to be passed on", "left_out": left_out}  # fmt: skip
+    if (retired := _file(folder, "MRCUI")) is not None:
+        alternatives, others = _alternatives(retired, set(entities["id"].to_pylist()))
+        manifest["alternatives"], left_out["ids of MRCUI that mean no kept concept"] = alternatives, others
     return KnowledgeGraph(entities, name_table, definitions, triples, manifest)

@@ -34,7 +34,7 @@ from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
 from datamodules.steps import places
-from kg.pretrained import pretrained
+from kg.pretrained import load
 from models.base import PaperModule, warmup_linear
 from models.encoders import Layout, attention_mask_4d, layout
 from models.losses import word_loss
@@ -49,17 +49,20 @@ def load_bart(name: str, attention: str = "sdpa", dropout: float | None = None) 
 
     Raises InputError when it cannot be had or is no BART. Reads safetensors, or a .bin file with weights only.
     """
-    folder = pretrained(name)
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = load(AutoConfig, name)
         if not isinstance(config, BartConfig):
             raise InputError(f"encoder {name!r}: a {config.model_type} model; expected a BART (model_type bart)")
         if dropout is not None:
             config.dropout = config.attention_dropout = config.activation_dropout = dropout
-        loaded: Any = BartForConditionalGeneration.from_pretrained(
-            folder, config=config, dtype=torch.float32, attn_implementation=attention, weights_only=True,
+        loaded: Any = load(
+            BartForConditionalGeneration,
+            name,
+            config=config,
+            dtype=torch.float32,
+            attn_implementation=attention,
             output_loading_info=True,
-        )  # fmt: skip
+        )
     except InputError:
         raise
     except (OSError, ValueError) as error:

@@ -100,6 +100,15 @@ def test_vectors_of_texts(fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.
     assert lines[0]["vector"] == pytest.approx(vectors[0].tolist(), abs=1e-5)
 
 
+def test_vectors_are_rows_of_the_input(fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "names.txt").write_text("\nlesion\n  \n\nlesion\n")
+    words = ["embed", "--model", fake_kebiolm.bert, "--input", str(tmp_path / "names.txt"), "--json"]
+    assert main(words) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [x["text"] for x in lines] == ["", "lesion", "  ", "", "lesion"]
+    assert lines[1]["vector"] == lines[4]["vector"] != lines[0]["vector"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -23,8 +23,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.entities import MOST, Entities
-from app.guards import BodyLimit
-from app.serve import PAGE, Limits, create_app
+from app.guards import BodyLimit, TokenCheck
+from app.serve import PAGE, Limits, chain_label, create_app
 from inference.chain import Linked, Pipeline
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
@@ -127,6 +127,110 @@ def test_a_token_is_asked_for(folder: str) -> None:
         right = {"Authorization": "Bearer sésame".encode()}
         assert asked.post("/link", json=body, headers=right).status_code == 200  # type: ignore[arg-type]
         assert asked.get("/health").json()["token"] is True and asked.get("/").status_code == 200
+
+
+def test_a_bearer_in_any_case_and_nothing_else(folder: str) -> None:
+    with TestClient(create_app(Pipeline(folder), token="secret"), BASE) as asked:
+        for given, status in (
+            ("bearer secret", 200), ("BEARER  secret", 200), ("Basic secret", 401), ("secret", 401), ("bearer secre", 401),
+            ("bearer", 401), ("bearersecret", 401),
+        ):  # fmt: skip
+            assert asked.get("/entity?id=foozin", headers={"Authorization": given}).status_code == status, given
+
+
+def test_without_the_token_no_body_is_read(folder: str) -> None:
+    with TestClient(create_app(Pipeline(folder), token="secret"), BASE) as asked:
+        answer = asked.post("/link", content=b"{not JSON")  # with a token it would be 422
+        assert answer.status_code == 401 and answer.headers["connection"] == "close"
+    sent: list[dict[str, object]] = []
+
+    async def receive() -> dict[str, object]:
+        assert sent, "the body was read before the answer"
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-length", b"9")]
+    scope = {"type": "http", "method": "POST", "path": "/link", "headers": headers}
+    asyncio.run(TokenCheck(None, "secret", ["/link"])(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 401
+
+
+def test_every_answer_has_its_headers_and_every_error_is_json(folder: str) -> None:
+    failing = Slow(Pipeline(folder), 0, fails=True)
+    with TestClient(create_app(failing, token="secret"), BASE, raise_server_exceptions=False) as asked:
+        token = {"Authorization": "Bearer secret"}
+        answers = [
+            asked.get("/"), asked.get("/health"), asked.get("/docs"), asked.get("/page/page.js"), asked.get("/openapi.json"),
+            asked.get("/nothing"), asked.delete("/link", headers=token), asked.post("/health"), asked.get("/link"),
+            asked.post("/link", headers=token, content=b"{"), asked.post("/link", headers=token, json={"texts": ["x"]}),
+            asked.get("/health", headers={"Host": "evil.example.org"}),
+            asked.post("/link", headers=token, content=b"x" * (1 << 21)),
+            asked.get("/health", headers={"Content-Length": "0", "Transfer-Encoding": "chunked"}),
+        ]  # fmt: skip
+        for answer in answers:
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            if answer.status_code >= 400:
+                assert set(answer.json()) == {"error"}, answer.request.url
+        assert [a.status_code for a in answers] == [200, 200, 200, 200, 200, 404, 405, 405, 401, 422, 500, 421, 413, 400]
+
+
+def raw_answer(address: str, content: bytes) -> bytes:
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.settimeout(20)
+        raw.sendall(content)
+        return b"".join(iter(lambda: raw.recv(65536), b""))  # until it is closed
+
+
+def test_a_request_of_two_lengths_is_refused_and_what_follows_is_not_read(server: str) -> None:
+    head = b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    two = head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    answer = raw_answer(server, two + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1") == 1 and b'{"error":' in answer
+    for wrong in (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET /\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+        answer = raw_answer(server, wrong)
+        assert answer.startswith(b"HTTP/1.1 400") and b"nosniff" in answer
+        assert set(json.loads(answer.partition(b"\r\n\r\n")[2])) == {"error"}
+
+
+def test_health_names_folders_without_their_places(folder: str) -> None:
+    place = Path(folder).resolve()
+    assert chain_label(("NCBI/minilm + dictionary", str(place), None)) == f"NCBI/minilm + dictionary > {place.name}"
+    assert chain_label(("dictionary", "/nowhere/secretplace/model", "lab/model")) == "dictionary > model > lab/model"
+
+
+def test_what_a_client_left_is_not_linked(folder: str) -> None:
+    """Of a request whose client goes away, what has not begun is dropped."""
+    slow = Slow(Pipeline(folder), 0.2)
+
+    async def go() -> int:
+        app = create_app(slow)
+        sent: list[dict[str, object]] = []
+        body = json.dumps({"texts": ["foozin " * 1000] * 100}).encode()
+        messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+
+        async def receive() -> dict[str, object]:
+            if len(messages) == 1:
+                await asyncio.sleep(0.1)
+            return messages.pop(0)
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http", "method": "POST", "path": "/link", "raw_path": b"/link", "query_string": b"", "headers": headers,
+            "client": ("10.0.0.1", 1), "server": ("localhost", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+            await asyncio.sleep(1)
+        return int(sent[0]["status"])  # type: ignore[call-overload]
+
+    assert asyncio.run(go()) == 499 and sum(slow.asked) < 20
 
 
 class Slow(Pipeline):

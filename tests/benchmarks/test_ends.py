@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.linking.ends import (
     gold_places,
     matched,
     precision_recall,
+    report,
     tallies_of,
 )
 from benchmarks.options import Files
@@ -78,6 +80,65 @@ def test_gold_of_several_concepts_and_of_none_in_the_dictionary() -> None:
     assert gold_places(mentions, dictionary) == {"d": [place(0, 4, "C1"), place(0, 4, "C3"), place(5, 9, "?C9")]}
     with pytest.raises(InputError, match="mention 'p': no place in a text"):
         gold_places([Mention("p", "d", None, None, "x", ["x"], [["C1"]])], dictionary)
+
+
+def test_each_said_concept_is_right_once() -> None:
+    """Two gold mentions of several concepts each, and one concept said that is of both: one of two is right."""
+    gold = [place(0, 5, "A", "B"), place(10, 20, "A", "C")]
+    assert tallies_of([place(0, 5, "A")], gold)["documents"] == (1, 1, 2)
+    assert tallies_of([place(0, 5, "A"), place(1, 2, "B"), place(3, 4, "A")], gold)["documents"] == (2, 2, 2)
+    assert tallies_of([place(0, 5, "A", "B")], [place(0, 5, "A"), place(7, 8, "B")])["documents"] == (1, 1, 2)
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        found, wanted = (
+            [place(0, 5, *rng.choice(list("ABCD"), int(rng.integers(0, 3)))) for _ in range(rng.integers(5))] for _ in range(2)
+        )
+        for right, said, known in tallies_of(found, wanted).values():
+            assert right <= min(said, known)
+
+
+def test_a_mention_without_a_concept_is_a_span_of_detection() -> None:
+    gold = [place(0, 5, "A"), place(10, 20)]
+    right, nothing_said = [place(0, 5, "A"), place(10, 20)], [place(0, 5, "A")]
+    linked = [place(0, 5, "A"), place(10, 20, "B")]
+    assert tallies_of(right, gold) == {
+        "f1": (1, 1, 1), "overlap": (1, 1, 1), "detection": (2, 2, 2), "detection, overlap": (2, 2, 2), "documents": (1, 1, 1),
+    }  # fmt: skip
+    assert tallies_of(nothing_said, gold)["detection"] == (1, 1, 2) and tallies_of(nothing_said, gold)["f1"] == (1, 1, 1)
+    assert tallies_of(linked, gold)["f1"] == (1, 2, 1) and tallies_of(linked, gold)["detection"] == (2, 2, 2)
+
+
+def test_a_text_without_gold_counts_what_is_found_there() -> None:
+    assert tallies_of([place(0, 5, "A"), place(7, 9)], []) == {
+        "f1": (0, 1, 0), "overlap": (0, 1, 0), "detection": (0, 2, 0), "detection, overlap": (0, 2, 0), "documents": (0, 1, 0),
+    }  # fmt: skip
+
+
+def test_every_text_of_a_split_is_scored(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two texts with mentions, one with a mention of no concept, one with none; gout is found in each, once right."""
+    data = tmp_path / "data"
+    (data / "ncbi_pubtator").mkdir(parents=True)
+    texts = {
+        "1": ("Gout and fever.", [(0, 4, "Gout", "D1"), (9, 14, "fever", "MESH:D2")]),
+        "2": ("Gout or lumbago", [(8, 15, "lumbago", "-1")]),
+        "3": ("No gout, no fever", []),
+    }
+    for name in ("train", "develop", "test"):
+        with open(data / "ncbi_pubtator" / f"NCBI{name}set_corpus.txt", "w") as handle:
+            for one, (text, mentions) in texts.items():
+                handle.write(f"{one}|t|{text}\n{one}|a|\n")
+                handle.writelines(f"{one}\t{s}\t{e}\t{m}\tDisease\t{i}\n" for s, e, m, i in mentions)
+                handle.write("\n")
+    with gzip.open(data / "medic_06Jul2012.txt.gz", "wt") as packed:
+        packed.write("D1||Gout\nD2||Fever\nD3||Lumbago\n")
+    result = compute("NCBI-E2E", split="dev", files=Files(data=data))
+    counts = {measure: np.asarray(result.tallies[measure]).sum(0).tolist() for measure in MEASURES}
+    assert counts["f1"] == [2, 6, 2] and counts["detection"] == [3, 6, 3] and counts["documents"] == [2, 6, 2]
+    protocol = result.protocol
+    assert [protocol[k] for k in ("documents", "documents_without_gold", "gold", "gold_without_concept")] == [3, 1, 2, 1]
+    assert result.details["no mention is there"] == 3 and result.details["errors"] == {"right": 2}
+    said = report(result)
+    assert "3 texts, 1 of them without a gold mention; 2 gold mentions, 1 more without a concept" in said
 
 
 @pytest.fixture(scope="module")

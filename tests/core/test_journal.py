@@ -39,7 +39,7 @@ def test_what_a_run_records_arrives_once(runs: Path, tmp_path: Path) -> None:
         own.end()
     run = mlflow.get_run(own.run_id)
     assert run.info.run_name == "seed 0" and run.info.status == "FINISHED"
-    assert run.data.params == {"model.lr": "0.1", "long": "x" * 500}
+    assert run.data.params == {"model.lr": "0.1", "long": "x" * 900}
     assert run.data.tags["seed"] == "0" and run.data.tags["kind"] == "test"
     assert run.data.tags["mlflow.parentRunId"] == module.run_id_in(runs / "above") != ""
     assert points(own.run_id, "dev/f1__strict_") == [(1, 0.5)] and [s for s, _ in points(own.run_id)] == [1, 2]
@@ -192,3 +192,19 @@ def test_a_server_that_is_killed_and_comes_back_has_everything_once(
         ids.append(own.run_id)
     assert points(ids[0]) == points(ids[1]) == [(s, s / 7) for s in range(60)] and waiting() == []
     server.kill()
+
+
+def test_values_that_mlflow_cannot_hold_are_cut_with_a_mark(runs: Path) -> None:
+    with Journal(runs / "a", "paper", "seed 0", {"early": "e" * 9_000}) as own:
+        own.params({"long": "p" * 7_000, "fits": "f" * 6_000})
+        own.tags({"late": "t" * 8_001, "fits": "g" * 8_000})
+        own.end()
+    run = mlflow.get_run(own.run_id)
+    assert run.data.params["fits"] == "f" * 6_000 and run.data.tags["fits"] == "g" * 8_000
+    for value, letter, whole, most in (
+        (run.data.params["long"], "p", "7,000", 6_000), (run.data.tags["late"], "t", "8,001", 8_000),
+        (run.data.tags["early"], "e", "9,000", 8_000),
+    ):  # fmt: skip
+        assert len(value) == most and value.startswith(letter * 5_000)
+        assert value.endswith(f" … (cut; {whole} characters in the journal)")
+    assert "p" * 7_000 in (runs / "a" / "journal.jsonl").read_text()

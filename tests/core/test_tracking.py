@@ -1,8 +1,10 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from core.files import write_json
-from core.tracking import newest_export
+from core.tracking import newest_export, use_experiment
 
 
 def test_the_newest_complete_export(runs: Path) -> None:
@@ -23,3 +25,15 @@ def test_the_newest_complete_export(runs: Path) -> None:
     run("pretrain/ddd/seed0", 400, export=False)
     assert newest_export("zh") == new and newest_export("zh", "pretrain") == old
     assert newest_export("zh", "other") is None and newest_export("other") is None
+
+
+def test_a_new_store_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = os.umask(0)
+    try:
+        use_experiment("private")
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / "runs" / name).stat().st_mode & 0o077 for name in ("mlflow.db", "artifacts")}
+    assert modes == {"mlflow.db": 0, "artifacts": 0}

@@ -96,14 +96,14 @@ def test_no_archive(tmp_path):
 def test_pubtator(tmp_path):
     path = fakes.pubtator(tmp_path / "dev.txt", fakes.DEV)
     found: Counter[str] = Counter()
-    mentions, texts = read.pubtator_mentions(path, (), found)
+    mentions, texts, _ = read.pubtator_mentions(path, (), found)
     assert [m.gold for m in mentions] == [[["600001"]], [["D999"]]] and found[NO_ID] == 1
     assert all(texts[m.document][m.start : m.end] == m.mention for m in mentions)
-    chemicals, _ = read.pubtator_mentions(fakes.pubtator(tmp_path / "t.txt", fakes.TRAIN), ("Chemical",), found)
+    chemicals, *_ = read.pubtator_mentions(fakes.pubtator(tmp_path / "t.txt", fakes.TRAIN), ("Chemical",), found)
     assert [m.mention for m in chemicals] == ["aspirin"] and found[read.OTHER_TYPE] == 2
     twice = tmp_path / "twice.txt"
     twice.write_text(path.read_text() * 2)
-    mentions, _ = read.pubtator_mentions(twice, (), found)
+    mentions, *_ = read.pubtator_mentions(twice, (), found)
     assert len(mentions) == len({m.id for m in mentions}) == 4 and found[read.TWICE] == 1
     twice.write_text(path.read_text() + path.read_text().replace("unknown", "another"))
     with pytest.raises(InputError, match=r"twice\.txt:7: document 21 occurred before with another text"):

@@ -83,3 +83,21 @@ def test_descriptions_of_a_graph(graph: KnowledgeGraph) -> None:
         "C1": Description("disease", "Infection", "Of the nose.", ("Common cold", "cold")),
         "C9": Description(),
     }
+
+
+def test_what_is_kept_is_bounded_and_no_spelling_is_kept_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def describe(concepts: Collection[str]) -> dict[str, Description]:
+        asked.append(tuple(concepts))
+        return {c: Description(type=c) for c in concepts}
+
+    monkeypatch.setattr("kg.homonyms.KEPT", 3)
+    homonyms = Homonyms(describe)
+    for name in ("cold", "Cold", "COLD", "co-ld", "Co-Ld"):
+        assert homonyms.strings(name, ["a", "b"]) == {"a": "a", "b": "b"}
+    assert len(asked) == 2
+    for number in range(50):
+        homonyms.strings(f"name {number}", ["a", "b"])
+        homonyms.strings("cold", ["a", "b"])  # what is used stays
+    assert len(homonyms._strings) == 3 and len(asked) == 52

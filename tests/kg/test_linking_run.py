@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError, locked
+from kg.ids import Ids
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
 from kg.linking import documents as reading
 from kg.linking import run as runs
@@ -254,11 +255,12 @@ def test_given_linker(graph, tmp_path):
     assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made["left_out"] == 0
     where = Document("7", "a cat sat", (Mention(2, 5, "C04"), Mention(2, 9, "C01"), Mention(0, 1, "X9")), "f.jsonl:7")
     with pytest.raises(InputError, match=r"f\.jsonl:7: document '7', mention \[0, 1\): entity id 'X9' is not in"):
-        GivenLinker(["C01", "C04"]).link_document(where)
-    dropping = GivenLinker(["C01", "C04"], unknown="drop")
-    assert dropping.link_document(where) == [Mention(2, 9, "C01")] and dropping.dropped == 1
+        GivenLinker(Ids(["C01", "C04"])).link_document(where)
+    dropping = GivenLinker(Ids(["C01", "C04"]), unknown="drop")
+    assert dropping.link_document(where) == [Mention(2, 9, "C01")]
+    assert dropping.left_out == {"of an unknown id": 1, "inside or across another": 1}
     with pytest.raises(InputError, match=r"\[2, 50\) is outside its text"):
-        GivenLinker(["C01"]).link_document(Document("7", "a cat", (Mention(2, 50, "C01"),)))
+        GivenLinker(Ids(["C01"])).link_document(Document("7", "a cat", (Mention(2, 50, "C01"),)))
 
 
 scispacy = pytest.mark.skipif(

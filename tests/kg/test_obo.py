@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def test_text(tmp_path, end):
                                        ("X:0000003", "A whole, in one line.")]  # fmt: skip
     assert rows(graph.triples) == [("X:0000002", "is_a", "X:0000001"), ("X:0000002", "part_of", "X:0000003"),
                                    ("X:0000003", "is_a", "X:0000001")]  # fmt: skip
-    assert graph.manifest["left_out"] == {"obsolete terms": 1, "terms without a label": 1, "edges to terms left out": 2}
+    assert graph.manifest["left_out"] == {
+        "obsolete terms": 1, "terms without a label": 1, "edges to terms left out": 2, "xrefs to other vocabularies": 0,
+    }  # fmt: skip
     assert graph.manifest["version"] == "fake/2099-01-01" and graph.manifest["licence"] == "https://example.org/licence"
 
 
@@ -144,3 +147,74 @@ def test_real(name):
     assert not [
         name for name, kind in Counter(graph.names["name"].to_pylist()).items() if not name.strip() or "\\" in name
     ]
+
+
+ALTERNATIVES = """format-version: 1.2
+[Term]
+id: A:1
+name: fever
+alt_id: A:9 {source="x"}
+alt_id: A:2
+xref: A:3 ! chill
+xref: UMLS:C0015967 "Fever"
+
+[Term]
+id: A:2
+name: cold
+
+[Term]
+id: A:3
+name: chill
+xref: A:1
+
+[Term]
+id: A:4
+name: pyrexia
+is_obsolete: true
+replaced_by: A:5
+alt_id: A:40
+
+[Term]
+id: A:5
+name: old fever
+is_obsolete: true
+replaced_by: A:1
+
+[Term]
+id: A:6
+name: two things
+is_obsolete: true
+replaced_by: A:1
+replaced_by: A:2
+
+[Term]
+id: A:7
+name: a circle
+is_obsolete: true
+replaced_by: A:7
+"""
+
+
+def test_alternative_ids_and_xrefs(tmp_path):
+    (tmp_path / "a.obo").write_text(ALTERNATIVES)
+    graph = obo.read(tmp_path / "a.obo")
+    # A:2 is a term of its own; A:6 is split, which makes it neither
+    assert graph.manifest["alternatives"] == {"A:1": ["A:9", "A:4", "A:40", "A:5"]}
+    assert rows(graph.equivalences) == [("A:1", "xref", "A:3")]
+    assert graph.manifest["left_out"]["xrefs to other vocabularies"] == 1
+
+
+def test_alternative_ids_in_json(tmp_path):
+    place = "http://purl.obolibrary.org/obo/"
+    kept = {"id": f"{place}A_1", "lbl": "fever", "type": "CLASS", "meta": {
+        "xrefs": [{"val": "UMLS:C0015967"}],
+        "basicPropertyValues": [{"pred": "http://www.geneontology.org/formats/oboInOwl#hasAlternativeId", "val": one}
+                                for one in ("A:9", f"{place}A_8")],
+    }}  # fmt: skip
+    gone = {"id": f"{place}A_4", "lbl": "pyrexia", "type": "CLASS", "meta": {
+        "deprecated": True, "basicPropertyValues": [{"pred": f"{place}IAO_0100001", "val": f"{place}A_1"}],
+    }}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps({"graphs": [{"nodes": [kept, gone]}]}))
+    graph = obo.read(tmp_path / "a.json")
+    assert graph.manifest["alternatives"] == {"A:1": ["A:9", "A:8", "A:4"]}
+    assert graph.manifest["left_out"]["xrefs to other vocabularies"] == 1

@@ -205,3 +205,22 @@ def test_memory(tmp_path):
     assert (entities, kept) == (500_000, names)
     fixed = 350 << 20  # Python and Arrow, the tables by CUI number, the blocks being read
     assert peak < fixed + 180 * names + 60 * relations
+
+
+def test_ids_of_earlier_releases(tmp_path):
+    """Those that mean a kept concept, through others too, are its alternatives; the rest is counted."""
+    folder = fake.write(tmp_path / "META")
+    kept = umls.read(folder).ids.to_pylist()
+    rows = [
+        ("C9999991", "SY", kept[0]), ("C9999992", "SY", "C9999991"), ("C9999993", "RB", kept[0]), ("C9999994", "DEL", ""),
+        ("C9999995", "SY", "C9999996"), (kept[1], "SY", kept[0]),
+    ]  # fmt: skip
+    (folder / "MRCUI.RRF").write_text("".join(f"{old}|2001AA|{relation}|||{new}|Y|\n" for old, relation, new in rows))
+    manifest = umls.read(folder).manifest
+    assert manifest["alternatives"] == {kept[0]: ["C9999991", "C9999992"]}
+    assert manifest["left_out"]["ids of MRCUI that mean no kept concept"] == 3
+    (folder / "MRCUI.RRF").write_text("C9999991|2001AA|SY|||X|Y|\n")
+    assert umls.read(folder).manifest["alternatives"] == {}
+    (folder / "MRCUI.RRF").write_text("C9999991|SY|C0000001|\n")
+    with pytest.raises(InputError, match=r"MRCUI\.RRF:1: expected 7 columns"):
+        umls.read(folder)

@@ -17,7 +17,6 @@ sentences, which are of different entities.
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
 from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
 from core.files import InputError, write_json, written
+from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
 from inference.options import checked_device
@@ -154,7 +154,7 @@ def figure2(
             d: {k: difference(gains[1][d][k], gains[0][d][k]) for k in LIKENESS} for d in DIRECTIONS
         }
     with written(out / "figure2.csv") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
+        writer = CsvWriter(handle)
         columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
         writer.writerow(["row", "document", "entity", *NAMES, "shared characters", "encoder", "direction", *columns])
         for i, s in enumerate(sentences):
@@ -278,7 +278,7 @@ def figure3(
             for name in names if not name.endswith(", even")
         }  # fmt: skip
     with written(out / "figure3.csv") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
+        writer = CsvWriter(handle)
         writer.writerow(["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names])
         for row, i in enumerate(whole):
             for one, own, own_shares in zip(readers, texts, shares, strict=True):

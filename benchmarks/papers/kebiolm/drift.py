@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from core.files import InputError, written
 from core.journal import history
+from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
 
 LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
         LOG.warning(f"without such a curve, so not drawn: {', '.join(without)}")
     out = out or runs_folder() / "figures" / "kebiolm"
     with written(out / "cosine_to_start.csv") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
+        writer = CsvWriter(handle)
         writer.writerows([COLUMNS, *((*row[:3], f"{row[3]:.6f}") for row in rows)])
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)

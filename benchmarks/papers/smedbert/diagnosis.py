@@ -17,7 +17,6 @@ Every encoder whose export links mentions can be asked: MODEL=ernie, MODEL=knowb
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from torch import Tensor
 from core.arrays import read_table
 from core.dotted import imported
 from core.files import InputError, written
+from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
@@ -149,7 +149,7 @@ def diagnose(model: str, ckpt: str | None, names: int, seed: int, out: Path | No
     print(table(rows, model, count))
     file = (out or runs_folder() / "figures" / "diagnosis") / "diagnosis.csv"
     with written(file) as handle:
-        writer = csv.writer(handle, lineterminator="\n")
+        writer = CsvWriter(handle)
         writer.writerow(["model", "names", "layer", *MEASURES])
         writer.writerows([model, count, row.layer, *(f"{row.values[name]:.6f}" for name in MEASURES)] for row in rows)
     print(file)

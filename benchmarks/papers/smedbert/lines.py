@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchmarks.results import folder_name
 from benchmarks.tables.measured import System, fine_tuned
 from benchmarks.tasks import task
 from core.files import InputError, written
+from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
 
 LOG = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
         if not found:
             continue
         with written(out / f"{file}.csv") as handle:
-            writer = csv.writer(handle, lineterminator="\n")
+            writer = CsvWriter(handle)
             writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
             for p in found:
                 ends = p.interval or (min(p.scores), max(p.scores))
