@@ -27,6 +27,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 PARTIAL = ".partial"
+LONGEST_NAME = 255  #: bytes of a file's name
 
 
 class InputError(ValueError):
@@ -91,10 +93,21 @@ def _began(process: int) -> str:
     return "" if state in "ZX" else fields[18]  # Z: it has ended, and its parent has not asked how
 
 
+def name_beside(path: Path, ending: str) -> Path:
+    """`path` with `ending` behind its name, which is cut where the whole would be too long for a file's name."""
+    name = os.fsencode(path.name)
+    room = LONGEST_NAME - len(ending.encode())
+    if len(name) > room:
+        checksum = hashlib.sha256(name).hexdigest()[:8]
+        start = name[: room - len(checksum) - 1].decode("utf-8", "ignore")
+        return path.with_name(f"{start}~{checksum}{ending}")
+    return path.with_name(f"{path.name}{ending}")
+
+
 def _target(path: Path, kind: str = "") -> Path:
     """A temporary name beside `path` that no other process, thread or machine uses."""
     process = f"{os.getpid()}-{_began(os.getpid())}"  # numbers of processes come again
-    return path.with_name(f"{path.name}.{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
+    return name_beside(path, f".{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
@@ -166,10 +179,32 @@ def _explaining(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (found := _system_error(error)) is None:
+        if isinstance(error, BrokenPipeError) or (found := _system_error(error)) is None:
             raise
         elsewhere = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
         raise explained(found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path) from error
+
+
+DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def descriptor_of(path: str | Path) -> int | None:
+    """The number of the open file that `path` names (/dev/stdout, /dev/fd/63); None for other names."""
+    name = str(path)
+    if name in DESCRIPTORS:
+        return DESCRIPTORS[name]
+    numbered = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(numbered[1]) if numbered else None
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether `path` is written and read in order alone: a device, a FIFO, a socket, or a file that is open already."""
+    if descriptor_of(path) is not None:
+        return True
+    try:
+        return not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode)
+    except (OSError, ValueError):
+        return False
 
 
 def check_writable(path: str | Path) -> None:
@@ -177,6 +212,13 @@ def check_writable(path: str | Path) -> None:
     path = Path(path)
     if path.is_dir():
         raise explained(IsADirectoryError(errno.EISDIR, ""), path)
+    if is_stream(path):
+        return
+    path = Path(os.path.realpath(path))
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise explained(OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)), path)
+    if path.is_symlink():
+        raise explained(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
         raise explained(NotADirectoryError(errno.ENOTDIR, ""), above)
@@ -185,29 +227,55 @@ def check_writable(path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+def written(path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it when it fails.
 
-    A name that ends in .gz is written compressed. Raises InputError, before the block, for a folder of that name or a missing
-    permission, and for a full disk.
+    A name that ends in .gz, .bz2 or .xz is written compressed. Of a link its target is written. A device or a FIFO is written
+    as it is (:func:`is_stream`). `whole` is given the temporary file once it is complete, before it is renamed. Raises InputError,
+    before the block, for a folder of that name or a missing permission, and for a full disk.
     """
     path = Path(path)
     check_writable(path)
-    partial = _target(path)
+    if is_stream(path):
+        with _streamed(path, mode) as handle:
+            yield handle
+        return
+    target = Path(os.path.realpath(path))
+    partial = _target(target)
     with _explaining(path):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _tidied(str(path.parent.absolute()))
-            text = None if "b" in mode else "utf-8"
-            if path.suffix == ".gz":
-                handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
-            else:
-                handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
-            with handle:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _tidied(str(target.parent.absolute()))
+            with _packed(partial, path.suffix.lower(), mode) as handle:
                 yield handle
-            renamed(partial, path)
+            if whole:
+                whole(partial)
+            renamed(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
+    """`partial`, opened for writing, compressed where `ending` says so; the same content makes the same bytes."""
+    with open(partial, "wb") as file:
+        packed: IO[Any] = file
+        if ending == ".gz":
+            packed = cast(IO[Any], gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        elif ending in PACKED:
+            packed = PACKED[ending](file, "wb")
+        with packed, packed if "b" in mode else io.TextIOWrapper(packed, "utf-8") as handle:
+            yield handle
+
+
+@contextlib.contextmanager
+def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
+    """A device, a FIFO or an open file, which is written from where it is; nobody replaces it."""
+    number = descriptor_of(path)
+    with _explaining(path):
+        file = os.dup(number) if number is not None else os.open(path, os.O_WRONLY)
+        with open(file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8") as handle:
+            yield handle
 
 
 @contextlib.contextmanager
@@ -338,7 +406,7 @@ def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
 
 MEBIBYTE = 1 << 20
 WHOLE = 1 << 30  #: bytes, decompressed, of a file that its format only allows to be read as a whole
-PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _largest = 16 * MEBIBYTE
 _SAMPLE = '\t\n\r 09AZaz|{}":,'
 

@@ -260,7 +260,7 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
     counts: Counter[str] = Counter(documents=0, sentences=0)
     with written(out) as handle:
         for file in input:
-            for document in documents([Path(file)]):
+            for document in documents([Path(file)], used=False):
                 kept = []
                 for sentence in sentences(document.text):
                     counts["sentences"] += 1

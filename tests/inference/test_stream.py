@@ -77,7 +77,7 @@ def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path)
         assert [(m["start"], m["end"], m["entity"]) for m in line["mentions"]] == [
             (m.start, m.end, m.entity) for m in pipeline.link([document.text])[0]
         ]
-    assert [p.name for p in tmp_path.glob("out*")] == ["out.jsonl"]
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl", "out.jsonl.manifest.json"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -96,7 +96,7 @@ def test_a_stopped_run_resumes_to_the_same_result(
     resumed = Stops(pipeline, 3 - after, AssertionError)  # what is there is not linked again
     assert run(resumed, texts, out).documents == COUNT
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl"]
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl", "out.jsonl.manifest.json"]
 
 
 def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
