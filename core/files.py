@@ -210,7 +210,7 @@ def is_stream(path: str | Path) -> bool:
 def check_writable(path: str | Path) -> None:
     """Raise InputError, before any work, where the file `path` could not be written: a folder, or no permission for its folder."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise explained(IsADirectoryError(errno.EISDIR, ""), path)
     if is_stream(path):
         return

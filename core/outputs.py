@@ -32,6 +32,7 @@ from core.files import (
 )
 
 MANIFEST = ".manifest.json"
+KEYS = {"settings", "facts", "sha256"}  #: of a manifest
 STANDARD_OUTPUT = Path("/dev/stdout")
 
 
@@ -47,6 +48,18 @@ def check_ending(path: str | Path, endings: Sequence[str], option: str = "") -> 
     raise InputError(f"{path}: no format has this ending; expected a name that ends in {', '.join(endings)}. {advice}")
 
 
+def check_no_input(path: Path, inputs: Sequence[str | Path]) -> None:
+    """Raise InputError where an output, a file or a folder, is one of `inputs`, or inside a folder of them."""
+    places = [Path(os.path.realpath(path)), Path(os.path.abspath(path))]
+    for given in map(Path, inputs):
+        if not os.path.exists(given):
+            continue
+        if any(_same(place, given) for place in places):
+            raise InputError(f"{path}: an input of the command. Choose another output.")
+        if os.path.isdir(given) and any(_same(above, given) for place in places for above in place.parents):
+            raise InputError(f"{path}: inside the folder {given}, which is an input of the command. Choose another output.")
+
+
 class Output:
     """A file that a command writes for its user. `file` is what is written: of a link, its target."""
 
@@ -58,6 +71,8 @@ class Output:
         self.file = self.path if self.stream else Path(os.path.realpath(self.path))
         self.manifest = name_beside(self.file, MANIFEST)
         self.existed = self.file.exists()
+        if not self.stream and self.manifest.exists() and read_object(self.manifest).keys() != KEYS:
+            raise InputError(f"{self.manifest}: no manifest of an output; it is left alone. Choose another output.")
         self.check_inputs(inputs)
 
     def beside(self, ending: str) -> Path:
@@ -66,20 +81,8 @@ class Output:
 
     def check_inputs(self, inputs: Sequence[str | Path]) -> None:
         """Raise InputError where the output is one of `inputs`, or inside a folder of them."""
-        if self.stream:
-            return
-        places = [self.file, Path(os.path.abspath(self.path))]
-        for given in map(Path, inputs):
-            if not given.exists():
-                continue
-            if given.is_dir():
-                inside = any(_same(above, given) for place in places for above in place.parents)
-                if inside:
-                    raise InputError(
-                        f"{self.path}: inside the folder {given}, which is an input of the command. Choose another output."
-                    )
-            elif any(_same(place, given) for place in places):
-                raise InputError(f"{self.path}: an input of the command. Choose another output.")
+        if not self.stream:
+            check_no_input(self.path, inputs)
 
     def _known(self) -> dict[str, Any] | None:
         """The manifest of the output, where it is the file that the manifest describes."""
@@ -127,7 +130,7 @@ class Output:
 
 def _same(one: Path, other: Path) -> bool:
     """Whether two paths are one file or folder, by whatever names."""
-    return one == other or (one.exists() and os.path.samefile(one, other))
+    return one == other or (os.path.exists(one) and os.path.samefile(one, other))
 
 
 def _difference(before: object, now: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ from typing import Any
 
 from core.executor import Part, parts_folder
 from core.files import InputError, Span, check_files, check_writable, lines, written
+from core.outputs import check_no_input
 from kg.linking.documents import OTHER_FILES, check_options, documents, files_below, files_in, format_of, planned
 from kg.linking.tokens import IDEOGRAPHS
 
@@ -282,6 +283,7 @@ def cleaned(
     if workers < 1 or part_size < 1:
         raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
     check_writable(out)
+    check_no_input(out, inputs)
     paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
     reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
     lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
