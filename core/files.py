@@ -451,6 +451,17 @@ def check_encoding(encoding: str) -> None:
         raise InputError(f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to UTF-8.")
 
 
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def no_text(where: str, raw: bytes) -> InputError:
+    """The error for bytes that begin with the mark of UTF-16, or contain NULs, as UTF-16 without a mark does."""
+    what = "UTF-16 text" if raw.startswith(UTF_16_MARKS) else "NUL characters: UTF-16 or UTF-32 without a mark, or no text"
+    return InputError(
+        f"{where}: {what}. Convert the file to UTF-8 (iconv -f UTF-16 -t UTF-8); other encodings can be named with --encoding."
+    )
+
+
 def opened(path: str | Path | Span) -> IO[bytes]:
     """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises InputError when it is missing.
 
@@ -554,6 +565,8 @@ def lines_of(
         for number, raw in enumerate(found, name.line if isinstance(name, Span) else 1):
             if len(raw) > _largest:
                 raise too_large(f"{name}:{number}", "a line")
+            if b"\0" in raw or (number == 1 and raw.startswith(UTF_16_MARKS)):
+                raise no_text(f"{name}:{number}", raw)
             line = raw.decode(encoding).rstrip("\r\n")
             if number == 1 and not mark:
                 line = line.removeprefix("\ufeff")
@@ -602,6 +615,8 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
     """The text of the bytes of a whole file, without a byte order mark. Raises InputError as :func:`read_text` does."""
+    if raw.startswith(UTF_16_MARKS) or b"\0" in raw:
+        raise no_text(name, raw)
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
         text.encode()
@@ -689,6 +704,8 @@ class _Values:
         self.text, self.at = self.text[self.at :], 0
         raw = self.handle.read(max(1 << 16, len(self.text)))
         self.ended = not raw
+        if b"\0" in raw or (not self.text and raw.startswith(UTF_16_MARKS)):
+            raise no_text(self.where, raw)
         try:
             self.text += self.decoder.decode(raw, final=self.ended)
         except UnicodeError as error:

@@ -39,6 +39,9 @@ from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
 from kg.linking.xml import Events, read, root_of
 
+LABELS = "labels of the sections of abstracts"
+OTHER_ABSTRACTS = "other abstracts (OtherAbstract)"
+DELETED = "citations to delete (DeleteCitation)"
 EMPTY = "documents without text"
 NO_DOCUMENT = "files without a document"
 HIDDEN = "hidden files"
@@ -199,8 +202,9 @@ def pubtator_documents(
 class _PubMed(Events[Document]):
     """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText of Abstract."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left_out: Counter[str]) -> None:
         super().__init__(path)
+        self.left_out = left_out
         self.open: list[str] = []
         self.begun, self.inside = 0, False
         self.fields: dict[str, list[str]] = {}
@@ -209,6 +213,7 @@ class _PubMed(Events[Document]):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.open.append(name)
+        self.count(name, attributes)
         if name in ("PubmedArticle", "PubmedBookArticle"):
             if self.inside:
                 raise InputError(f"{self.where}: a {name} inside another article. The file may be cut; fetch it again.")
@@ -224,6 +229,13 @@ class _PubMed(Events[Document]):
                 # Sections of an abstract are joined by a space, like the words within one.
                 self.field, self.depth = self.fields.setdefault(name, []), len(self.open)
                 self.field.append(" ")
+
+    def count(self, name: str, attributes: dict[str, str]) -> None:
+        """Count what is not used: labels of an abstract's sections, other abstracts, citations to delete."""
+        parent = self.open[-2] if len(self.open) > 1 else ""
+        self.left_out[LABELS] += name == "AbstractText" and parent == "Abstract" and "Label" in attributes
+        self.left_out[OTHER_ABSTRACTS] += name == "OtherAbstract"
+        self.left_out[DELETED] += name == "PMID" and parent == "DeleteCitation"
 
     def characters(self, text: str) -> None:
         if self.field is not None:
@@ -251,7 +263,7 @@ def pubmed_documents(
 
     Memory stays that of a few articles. Raises InputError as :func:`kg.linking.xml.read` does.
     """
-    return read(_PubMed(path), encoding)
+    return read(_PubMed(path, Counter() if left_out is None else left_out), encoding)
 
 
 def xml_documents(
