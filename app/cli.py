@@ -40,6 +40,8 @@ CHAINS = """Chains:
 A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""
 
 
+NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")  #: words of torch, and of the loader
+
 # --- dispatch ---------------------------------------------------------------------------------------------------------
 
 
@@ -289,10 +291,10 @@ def failure_message(error: BaseException) -> str | None:
     """One line for a failure of the input or of the machine; None for an internal error."""
     if isinstance(error, InputError):
         return str(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
         return "not enough memory. Use fewer workers or smaller batches, or a machine with more memory; the same command resumes."
     if isinstance(error, OSError) and error.errno is not None:
-        return str(explained(error, Path(os.fsdecode(error.filename or "standard output"))))
+        return str(explained(error, Path(os.fsdecode(error.filename or "output"))))
     return None
 
 

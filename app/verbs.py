@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.options import Choices, Files, Protocol
-from core.files import InputError, digest, limit_documents, lines, lines_of
+from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Work, check_device
@@ -335,6 +335,9 @@ def link(
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
+    if record["output"] == "-" or descriptor_of(record["output"]) == 1:  # the records are there
+        LOG.info(shown)
+        return
     if json:
         print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
         return

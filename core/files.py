@@ -174,7 +174,7 @@ def _number_in(error: BaseException) -> int | None:
 
 
 @contextlib.contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def explaining(path: Path) -> Iterator[None]:
     """Failures of writing `path` as InputError; others as they are."""
     try:
         yield
@@ -242,7 +242,7 @@ def written(path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | No
         return
     target = Path(os.path.realpath(path))
     partial = _target(target)
-    with _explaining(path):
+    with explaining(path):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             _tidied(str(target.parent.absolute()))
@@ -272,7 +272,7 @@ def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
 def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
     """A device, a FIFO or an open file, which is written from where it is; nobody replaces it."""
     number = descriptor_of(path)
-    with _explaining(path):
+    with explaining(path):
         file = os.dup(number) if number is not None else os.open(path, os.O_WRONLY)
         with open(file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8") as handle:
             yield handle
@@ -289,7 +289,7 @@ def written_folder(path: str | Path) -> Iterator[Path]:
         raise explained(NotADirectoryError(errno.ENOTDIR, ""), path)
     check_writable(path / "content")
     partial, old = _target(path), _target(path, ".old")
-    with _explaining(path):
+    with explaining(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _tidied(str(path.parent.absolute()))

@@ -64,7 +64,8 @@ def bio(
     """A unit and its tag on each line, a blank line between texts.
 
     Unit and tag are split at the last blank or tab of the line, because a unit may itself be a space of any kind
-    (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the last its tag. Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
+    (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the last its tag.
+    Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
     also B and I. An I after O or after another type opens an entity, as in conlleval, and is counted in `found`.
     tokens: True for words, joined by one blank, with their offsets as `words`; False for single characters.
     A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.

@@ -132,8 +132,8 @@ class Pipeline:
     """
 
     def __init__(
-        self, graph: str | Path | KnowledgeGraph, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
-        types: Sequence[str] = (), negation: bool = False, **options: Unpack[Options],
+        self, graph: str | Path | KnowledgeGraph, chain: str = DICTIONARY, nil: float | None = None, top: int = 5,
+        work: Work | None = None, types: Sequence[str] = (), negation: bool = False, **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")

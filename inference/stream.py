@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from tqdm import tqdm
 
 from core.executor import PartsFolder, parts_folder
-from core.files import InputError, Span, check_files, digest, json_lines, locked, renamed, unpacked_name
+from core.files import InputError, Span, check_files, digest, explaining, json_lines, locked, renamed, unpacked_name
 from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
@@ -180,7 +180,8 @@ Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
 def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: Source) -> dict[str, Any]:
     """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
-    with locked(begun, "ab+", f"{begun}: another process is writing it. Wait for it, or give another output.") as handle:
+    taken = f"{begun}: another process is writing it. Wait for it, or give another output."
+    with explaining(path), locked(begun, "ab+", taken) as handle:
         size, done = _complete_batches(begun)
         handle.truncate(size)
         for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):

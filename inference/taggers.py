@@ -140,8 +140,8 @@ class Tagger(FineTunedModel):
         """The entities of each text, in order; `texts`: one, or any iterable of them.
 
         words: of each text, the places [start, end) of the words that get a label, where the source has them; None: words and
-        signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are. Raises TypeError, with its position,
-        for what is no text.
+        signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are.
+        Raises TypeError, with its position, for what is no text.
         """
         texts = checked_texts(texts)
         result: list[list[Span]] = [[] for _ in texts]

@@ -244,7 +244,8 @@ TAIL = "</collection>\n"
 
 def bioc_document(name: str, text: str, mentions: list[tuple[int, int, dict[str, str]]]) -> str:
     """A document as BioC XML: one passage, and of each mention (start, end, infons) an annotation."""
-    parts = [f"<document><id>{_xml(name)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"]
+    shown = name if _FORBIDDEN.sub(" ", name).strip() else "-"  # an id of blanks would be read as none
+    parts = [f"<document><id>{_xml(shown)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"]
     for number, (start, end, infons) in enumerate(mentions, start=1):
         said = "".join(f"<infon key={quoteattr(_xml(k))}>{_xml(v)}</infon>" for k, v in infons.items())
         parts.append(

@@ -46,6 +46,7 @@ EMPTY = "documents without text"
 NO_DOCUMENT = "files without a document"
 HIDDEN = "hidden files"
 MANIFESTS = "manifests of outputs"
+NO_FILES = "devices, FIFOs and links to nothing in folders"
 LINKS = "links to folders, which are not followed"
 RELATIONS = "relation lines"
 INPUTS = "inputs.json"  # the name of a plan
@@ -367,7 +368,10 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
         folders[:] = [name for name in folders if name not in hidden and name not in links]
         for name in names:
             file = Path(place, name)
-            if name.startswith(".") or not file.is_file():
+            if name.startswith("."):
+                continue
+            if not file.is_file():
+                left_out[NO_FILES] += 1
                 continue
             if name.endswith(MANIFEST):
                 left_out[MANIFESTS] += 1

@@ -4,12 +4,12 @@
     definitions  id, text                                   triples   head, relation, tail
     equivalences head, tail [, relation]                    pairs that mean the same; they never become triples
 
-Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`; in TSV a field that is in quotes as a whole is. The
-kind of a name is one of kg.graph.KINDS, its language a code or an English word; both in upper or lower case. A folder is searched for
-entities.csv, names.tsv.gz, … or, where a part has no such file, one of another usual name (FILES: relations.csv, synonyms.tsv);
-a single file holds triples. Names of files and columns may be in upper or lower case, in the singular or the plural; columns
-that may be left out have other usual names too (COLUMNS: lang). Further files and columns are counted in the manifest. PyKEEN's
-and Hetionet's triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
+Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`; in TSV a field that is in quotes as a
+whole is. The kind of a name is one of kg.graph.KINDS, its language a code or an English word; both in upper or lower case. A
+folder is searched for entities.csv, names.tsv.gz, … or, where a part has no such file, one of another usual name (FILES:
+relations.csv, synonyms.tsv); a single file holds triples. Names of files and columns may be in upper or lower case, in the
+singular or the plural; columns that may be left out have other usual names too (COLUMNS: lang). Further files and columns are
+counted in the manifest. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
 """
 
 from __future__ import annotations

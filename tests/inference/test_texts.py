@@ -49,6 +49,6 @@ def test_a_chain_over_a_graph_in_memory(tmp_path: Path) -> None:
     text = "renal failure"
     assert inside.link(text) == saved.link([text]) != [[]]
     assert graph.fingerprint == fingerprint(folder) and inside.settings == saved.settings
-    assert pickle.loads(pickle.dumps(inside)).link(pd.Series([text])) == saved.link(text)
+    assert pickle.loads(pickle.dumps(inside)).link(pd.Series([text])) == saved.link(text)  # noqa: S301
     with pytest.raises(TypeError, match="position 1"):
         saved.link([text, None])  # type: ignore[list-item]

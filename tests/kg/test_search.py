@@ -264,7 +264,7 @@ def test_flat_searches_in_blocks(monkeypatch, block):
 
 @pytest.mark.parametrize("rows", [1, 2, 255, 256])
 @pytest.mark.parametrize("backend", ["ivf", "ivf-sq8", "ivf-pq", "hnsw"])
-def test_every_backend_has_an_answer_over_few_rows(tmp_path: Path, rows: int, backend: str) -> None:
+def test_every_backend_has_an_answer_over_few_rows(tmp_path, rows, backend):
     vectors = torch.eye(256, 16)[:rows] + torch.linspace(0, 1, rows)[:, None]
     write(tmp_path / "index", [vectors], (rows, 16), {}, backend, cells=300)
     index = Index.load(tmp_path / "index", {}, backend=backend)
