@@ -9,7 +9,6 @@ Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -251,8 +250,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
 def open_standard_streams() -> None:
     """Open what is closed of standard input, output and error, so that no other file has their numbers.
 
-    Reading such an input finds nothing to read; writing such an output fails, instead of being lost in silence. What cannot be
-    printed in the terminal's encoding is printed as an escape.
+    Reading such an input finds nothing to read; writing such an output fails, instead of being lost in silence.
     """
     for number in (0, 1, 2):
         try:
@@ -266,9 +264,6 @@ def open_standard_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  for as long as the process lasts
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def drop_output() -> None:

@@ -426,7 +426,7 @@ def embed(
         pooling: Vector of a text. Default: the model's own.
         max_length: Tokens of a text.
         device: cpu or cuda.
-        fresh: Write over a file that is there already.
+        fresh: Replace an existing file.
         json: Print JSON lines instead of writing a file.
 
     Examples:

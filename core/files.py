@@ -93,7 +93,7 @@ def _began(process: int) -> str:
     return "" if state in "ZX" else fields[18]  # Z: it has ended, and its parent has not asked how
 
 
-def name_beside(path: Path, ending: str) -> Path:
+def extend_name(path: Path, ending: str) -> Path:
     """`path` with `ending` behind its name, which is cut where the whole would be too long for a file's name."""
     name = os.fsencode(path.name)
     room = LONGEST_NAME - len(ending.encode())
@@ -107,7 +107,7 @@ def name_beside(path: Path, ending: str) -> Path:
 def _target(path: Path, kind: str = "") -> Path:
     """A temporary name beside `path` that no other process, thread or machine uses."""
     process = f"{os.getpid()}-{_began(os.getpid())}"  # numbers of processes come again
-    return name_beside(path, f".{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
+    return extend_name(path, f".{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:

@@ -22,8 +22,8 @@ from typing import IO, Any
 from core.files import (
     InputError,
     check_writable,
+    extend_name,
     is_stream,
-    name_beside,
     read_object,
     sha256,
     unpacked_name,
@@ -69,22 +69,22 @@ class Output:
         check_writable(self.path)
         self.stream = is_stream(self.path)
         self.file = self.path if self.stream else Path(os.path.realpath(self.path))
-        self.manifest = name_beside(self.file, MANIFEST)
+        self.manifest = extend_name(self.file, MANIFEST)
         self.existed = self.file.exists()
         if not self.stream and self.manifest.exists() and read_object(self.manifest).keys() != KEYS:
             raise InputError(f"{self.manifest}: no manifest of an output; it is left alone. Choose another output.")
         self.check_inputs(inputs)
 
-    def beside(self, ending: str) -> Path:
+    def sibling_path(self, ending: str) -> Path:
         """A name for what is kept beside the output while it is made."""
-        return name_beside(self.file, ending)
+        return extend_name(self.file, ending)
 
     def check_inputs(self, inputs: Sequence[str | Path]) -> None:
         """Raise InputError where the output is one of `inputs`, or inside a folder of them."""
         if not self.stream:
             check_no_input(self.path, inputs)
 
-    def _known(self) -> dict[str, Any] | None:
+    def _read_manifest(self) -> dict[str, Any] | None:
         """The manifest of the output, where it is the file that the manifest describes."""
         if not self.manifest.is_file():
             return None
@@ -98,7 +98,7 @@ class Output:
         """
         if self.stream or fresh or not self.existed:
             return None
-        manifest = self._known()
+        manifest = self._read_manifest()
         if manifest is None:
             raise InputError(
                 f"{self.path}: exists, and is not a file that this command wrote and nobody changed. "
@@ -138,9 +138,9 @@ def _difference(before: object, now: Mapping[str, Any]) -> str:
     if not isinstance(before, dict):
         return "unknown ones"
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    return ", ".join(f"{name} ({_shown(before.get(name))} before, {_shown(now.get(name))} now)" for name in names)
+    return ", ".join(f"{name} ({_shorten_json(before.get(name))} before, {_shorten_json(now.get(name))} now)" for name in names)
 
 
-def _shown(value: object) -> str:
+def _shorten_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:20]}…{text[-18:]}"

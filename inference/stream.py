@@ -249,7 +249,7 @@ def process_files(
 def _parts_place(target: Output) -> Iterator[Path]:
     """The folder of an output's parts: beside a file; of a stream a temporary one."""
     if not target.stream:
-        yield target.beside(".parts")
+        yield target.sibling_path(".parts")
         return
     with tempfile.TemporaryDirectory(prefix="kepl-parts-") as folder:
         yield Path(folder) / "parts"

@@ -386,20 +386,20 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
 def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
     """(`inputs`, the folder of copies, "" without any): FIFOs, devices and open files (-, /dev/stdin) as copies, for the block.
 
-    Such an input can be read once; a copy can be hashed, and cut into parts. Errors name the input, not its copy.
+    Such an input is gone once it is read; a copy can be hashed, and cut into parts. Errors name the input, not its copy.
     """
     paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
-    if not any(_is_read_once(path) for path in paths):
+    if not any(_is_consumed(path) for path in paths):
         yield paths, ""
         return
     with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
         try:
-            yield [_copied(path, Path(folder)) if _is_read_once(path) else path for path in paths], f"{folder}/"
+            yield [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths], f"{folder}/"
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", "")) from error
 
 
-def _is_read_once(path: Path) -> bool:
+def _is_consumed(path: Path) -> bool:
     return is_stream(path) and not path.is_file()
 
 

@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(place: Path) -> Run:
-    """`kepl link --graph graph WORDS` in a shell, with what stands before and behind it."""
+    """`kepl link --graph graph WORDS` in a shell, with words before and behind it."""
 
     def ran(words: str, before: str = "", behind: str = "") -> subprocess.CompletedProcess[str]:
         command = f"{before} {sys.executable} -m app.cli link --graph graph {words} {behind}"

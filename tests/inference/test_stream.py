@@ -337,8 +337,8 @@ def test_several_workers_link_to_the_same_bytes(
             (tmp_path / f"process-{os.getpid()}").touch()
             return super().link(texts)
 
-    counts = run(Pipeline(pipeline.folder, chain), texts, tmp_path / "one.jsonl")
-    pipeline = Seen(pipeline.folder, chain)
+    counts = run(Pipeline(pipeline.source, chain), texts, tmp_path / "one.jsonl")
+    pipeline = Seen(pipeline.source, chain)
     assert run(pipeline, texts, tmp_path / "two.jsonl", work=Work(workers=2)) == counts
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == COUNT
