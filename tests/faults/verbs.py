@@ -30,7 +30,7 @@ def write_verb_sources(folder: Path) -> None:
     (folder / "few.jsonl").write_text("".join(f"{line}\n" for line in lines[:300]))
     (folder / "names.txt").write_text("".join(f"{text} {n}\n" for n, text in enumerate(texts * 100)))
     command = {"command": "evaluate NCBI-EL", "settings": {"DATA": str(folder / "linking" / "NCBI-EL"), "SPLIT": "dev"}}
-    write_json(folder / "sweep.yaml", command | {"grid": {"MODEL": ["exact", "tfidf"]}, "at_once": 1, "report": []})
+    write_json(folder / "sweep.yaml", command | {"grid": {"MODEL": ["exact", "tfidf"]}, "at_once": 1, "report": ["dev/acc_1"]})
 
 
 class VerbStep(Step):
