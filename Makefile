@@ -111,7 +111,7 @@ soak: $(INSTALLED)  ## a server under 16 clients, half of them slow or broken (M
 mutants: $(INSTALLED)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
 	@$(VENV_PYTHON) -P -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
 
-faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage of every pipeline (KILLS=20 PAPERS="kebiolm zh" SEED=0 JOBS=2)
+faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage of every pipeline and every command (KILLS=20 PAPERS="kebiolm verbs" SEED=0 JOBS=2)
 	@$(VENV_PYTHON) -P -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))
 
 nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes

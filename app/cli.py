@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from app import verbs
 from core.commands import SAFE_PATH, dies_with_its_parent
-from core.files import InputError
+from core.files import InputError, explained
 from core.settings import (
     ENVIRONMENT,
     FROM_MAKE,
@@ -39,6 +39,8 @@ CHAINS = """Chains:
   kebiolm > sapbert > genbioel    detect, find candidates, rank them again
 A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""
 
+
+NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")  #: words of torch, and of the loader
 
 # --- dispatch ---------------------------------------------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     ignored: Sequence[str] = ()
+    open_standard_streams()
     if FROM_MAKE in words:
         ignored, words = MAKE, [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
         dies_with_its_parent()
@@ -203,30 +206,90 @@ def main(words: Sequence[str] | None = None) -> int:
     words = [w for w in words if w not in ("--verbose", "--quiet")]
     set_up(verbose, quiet)
     try:
-        if not words or words[0] in ("-h", "--help", "help"):
-            print(general_help())
-            return 0 if words else 2
-        verb, rest = words[0], words[1:]
-        if verb == "graph" and rest[:1] == ["build"]:
-            from kg.build import run
-
-            return run(rest[1:], "kepl graph build")
-        if "--help" in rest or "-h" in rest:
-            print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
-            return 0
-        command, parsed = arguments(verb, rest, ignored)
-        more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
-        if verb == "sweep":
-            more["check_words"] = lambda words: arguments(words[0], words[1:])
-        return int(command.function(**parsed.arguments, **more) or 0)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        check_words_are_text(words)
+        code = run_command(words, ignored)
+        sys.stdout.flush()  # here, where a failure is explained
+        return code
     except BrokenPipeError:
+        drop_output()
         return 1
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         return 130
+    except Exception as error:
+        message = failure_message(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        if isinstance(error, OSError):
+            drop_output()
+        return 2
+
+
+def run_command(words: list[str], ignored: Sequence[str]) -> int:
+    """Run a command, or print its help. Returns the exit code."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(general_help())
+        return 0 if words else 2
+    verb, rest = words[0], words[1:]
+    if verb == "graph" and rest[:1] == ["build"]:
+        from kg.build import run
+
+        return run(rest[1:], "kepl graph build")
+    if "--help" in rest or "-h" in rest:
+        print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
+        return 0
+    command, parsed = arguments(verb, rest, ignored)
+    more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
+    if verb == "sweep":
+        more["check_words"] = lambda words: arguments(words[0], words[1:])
+    return int(command.function(**parsed.arguments, **more) or 0)
+
+
+def open_standard_streams() -> None:
+    """Open what is closed of standard input, output and error, so that no other file has their numbers.
+
+    Reading such an input finds nothing to read; writing such an output fails, instead of being lost in silence.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  for as long as the process lasts
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def drop_output() -> None:
+    """Send standard output nowhere: Python would report a second time, at its end, that it cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def check_words_are_text(words: Sequence[str]) -> None:
+    """Raise InputError for a word that is not UTF-8, such as a file's name: settings and manifests hold such words."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{word}: not UTF-8. Give another name; rename the file if it is one.") from error
+
+
+def failure_message(error: BaseException) -> str | None:
+    """One line for a failure of the input or of the machine; None for an internal error."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+        return "not enough memory. Use fewer workers or smaller batches, or a machine with more memory; the same command resumes."
+    if isinstance(error, OSError) and error.errno is not None:
+        return str(explained(error, Path(os.fsdecode(error.filename or "output"))))
+    return None
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.options import Choices, Files, Protocol
-from core.files import InputError, limit_documents, lines, lines_of
+from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
+from core.outputs import Output, check_ending
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
 
@@ -220,18 +221,24 @@ def predict(
         raise InputError("--text, --input and --task: expected one of the three")
     if bool(input or task) != bool(output):
         raise InputError("--input and --task go together with --output; the answer to --text goes to standard output")
-    for name in (model, *tagger):
-        finetuned(name)
-    from inference.stream import predict_files, predict_task
+    folders = [finetuned(name).folder for name in (model, *tagger)]
+    from inference.stream import format_of, predict_files, predict_task
     from inference.taggers import Tagger, load
 
+    if output:
+        format_of(output, to)
+        Output(output, [*input, *folders])
     own = load(model, device=device, precision=precision)
     left_out: Counter[str] = Counter()
     if output:
+        if task and to not in (None, "jsonl"):
+            raise InputError(f"--to {to}: the predictions for a task's examples are JSON lines")
         if task:
             from benchmarks.tasks import split_examples
 
-            counts = predict_task(own, split_examples(task, split, files), output)
+            counts = predict_task(
+                own, split_examples(task, split, files), output, fresh=fresh, report=LOG.info
+            )
         else:
             loaded = [load(name, device=device, precision=precision) for name in tagger]
             taggers = [one for one in loaded if isinstance(one, Tagger)]
@@ -303,6 +310,7 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
+        Output(output, [*input, graph])
     pipeline = Pipeline(graph, chain, nil, top, work, types, negation, matching, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
@@ -329,6 +337,9 @@ def link(
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
+    if record["output"] == "-" or descriptor_of(record["output"]) == 1:  # the records are there
+        LOG.info(shown)
+        return
     if json:
         print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
         return
@@ -405,7 +416,8 @@ def demo(
 
 def embed(
     model: str, text: str | None = None, input: Path | None = None, output: Path | None = None,
-    pooling: Literal["cls", "mean", "text"] | None = None, max_length: int = 25, device: str = "cpu", json: bool = False,
+    pooling: Literal["cls", "mean", "text"] | None = None, max_length: int = 25, device: str = "cpu",
+    fresh: bool = False, json: bool = False,
 ) -> None:  # fmt: skip
     """Vectors of names or short texts. Without --text and --input, the lines of standard input are texts.
 
@@ -417,6 +429,7 @@ def embed(
         pooling: Vector of a text. Default: the model's own.
         max_length: Tokens of a text.
         device: cpu or cuda.
+        fresh: Replace an existing file.
         json: Print JSON lines instead of writing a file.
 
     Examples:
@@ -427,36 +440,47 @@ def embed(
 
     if bool(output) == json:
         raise InputError("--output FILE or --json: expected one of the two")
-    texts = read_texts(text, input, blank=True)  # a vector for each line
-    if not texts:
-        raise InputError("no text; give --text, --input, or lines on standard input")
     chosen = encoder(model)
-    from core.files import written
+    if output is not None:
+        check_ending(output, (".safetensors",))
+        target = Output(output, [path for path in (input, Path(model)) if path is not None])
+    texts = read_texts(text, input)
     from inference.encoders import embedder
 
     own = embedder(chosen, LinkerOptions(pooling=pooling, max_length=max_length, device=device))
-    vectors = own(texts)
-    if json:
-        for one, vector in zip(texts, vectors.tolist(), strict=True):
+    if output is None:
+        for one, vector in zip(texts, own(texts).tolist(), strict=True):
             print(jsons.dumps({"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False))
         return
     from safetensors.torch import save
 
-    assert output is not None
-    with written(output, "wb") as handle:
-        handle.write(save({"vectors": vectors.contiguous()}, metadata={k: str(v) for k, v in own.settings.items()}))
-    print(f"{output}: {len(texts):,} vectors of {vectors.shape[1]} by {chosen.name}")
+    settings = {name: str(value) for name, value in own.settings.items()}
+    made_of = settings | {"texts": digest(texts)}
+    facts = target.finished(made_of, fresh)
+    if facts is None:
+        vectors = own(texts)
+        facts = {"vectors": len(texts), "size": vectors.shape[1]}
+        with target.written(made_of, facts, "wb") as handle:
+            handle.write(save({"vectors": vectors.contiguous()}, metadata=settings))
+    else:
+        LOG.info(f"{output}: already complete; --fresh makes it again")
+    print(f"{output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
 
 
-def read_texts(text: str | None, file: Path | None = None, *, blank: bool = False) -> list[str]:
-    """One text, a file's lines, or those of standard input; blank ones too where `blank` says so.
+def read_texts(text: str | None, file: Path | None = None) -> list[str]:
+    """One text, a file's lines, or those of standard input, blank ones included.
 
-    Raises InputError for a line that is not UTF-8, or too long.
+    Raises InputError for a line that is not UTF-8, or too long, and where there is none.
     """
     if text is not None:
         return [text]
-    found = lines(file) if file is not None else lines_of(sys.stdin.buffer, "standard input")
-    return [line for _, line in found if blank or line.strip()]
+    if file is None and sys.stdin is None:
+        raise InputError("standard input is closed; give --text, --input, or lines on standard input")
+    found = lines_of(sys.stdin.buffer, "standard input") if file is None or str(file) == "-" else lines(file)
+    texts = [line for _, line in found]
+    if not texts:
+        raise InputError(f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input")
+    return texts
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

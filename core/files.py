@@ -27,6 +27,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 PARTIAL = ".partial"
+LONGEST_NAME = 255  #: bytes of a file's name
 
 
 class InputError(ValueError):
@@ -91,10 +93,21 @@ def _began(process: int) -> str:
     return "" if state in "ZX" else fields[18]  # Z: it has ended, and its parent has not asked how
 
 
+def extend_name(path: Path, ending: str) -> Path:
+    """`path` with `ending` behind its name, which is cut where the whole would be too long for a file's name."""
+    name = os.fsencode(path.name)
+    room = LONGEST_NAME - len(ending.encode())
+    if len(name) > room:
+        checksum = hashlib.sha256(name).hexdigest()[:8]
+        start = name[: room - len(checksum) - 1].decode("utf-8", "ignore")
+        return path.with_name(f"{start}~{checksum}{ending}")
+    return path.with_name(f"{path.name}{ending}")
+
+
 def _target(path: Path, kind: str = "") -> Path:
     """A temporary name beside `path` that no other process, thread or machine uses."""
     process = f"{os.getpid()}-{_began(os.getpid())}"  # numbers of processes come again
-    return path.with_name(f"{path.name}.{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
+    return extend_name(path, f".{_machine()}-{process}-{secrets.token_hex(4)}{kind}{PARTIAL}")
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
@@ -161,22 +174,51 @@ def _number_in(error: BaseException) -> int | None:
 
 
 @contextlib.contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def explaining(path: Path) -> Iterator[None]:
     """Failures of writing `path` as InputError; others as they are."""
     try:
         yield
     except Exception as error:
-        if (found := _system_error(error)) is None:
+        if isinstance(error, BrokenPipeError) or (found := _system_error(error)) is None:
             raise
         elsewhere = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
         raise explained(found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path) from error
 
 
+DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def descriptor_of(path: str | Path) -> int | None:
+    """The number of the open file that `path` names (/dev/stdout, /dev/fd/63); None for other names."""
+    name = str(path)
+    if name in DESCRIPTORS:
+        return DESCRIPTORS[name]
+    numbered = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", name)
+    return int(numbered[1]) if numbered else None
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether `path` is written and read in order alone: a device, a FIFO, a socket, or a file that is open already."""
+    if descriptor_of(path) is not None:
+        return True
+    try:
+        return not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode)
+    except (OSError, ValueError):
+        return False
+
+
 def check_writable(path: str | Path) -> None:
     """Raise InputError, before any work, where the file `path` could not be written: a folder, or no permission for its folder."""
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise explained(IsADirectoryError(errno.EISDIR, ""), path)
+    if is_stream(path):
+        return
+    path = Path(os.path.realpath(path))
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise explained(OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)), path)
+    if path.is_symlink():
+        raise explained(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
         raise explained(NotADirectoryError(errno.ENOTDIR, ""), above)
@@ -185,29 +227,55 @@ def check_writable(path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def written(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+def written(path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | None = None) -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it when it fails.
 
-    A name that ends in .gz is written compressed. Raises InputError, before the block, for a folder of that name or a missing
-    permission, and for a full disk.
+    A name that ends in .gz, .bz2 or .xz is written compressed. Of a link its target is written. A device or a FIFO is written
+    as it is (:func:`is_stream`). `whole` is given the temporary file once it is complete, before it is renamed. Raises InputError,
+    before the block, for a folder of that name or a missing permission, and for a full disk.
     """
     path = Path(path)
     check_writable(path)
-    partial = _target(path)
-    with _explaining(path):
+    if is_stream(path):
+        with _streamed(path, mode) as handle:
+            yield handle
+        return
+    target = Path(os.path.realpath(path))
+    partial = _target(target)
+    with explaining(path):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _tidied(str(path.parent.absolute()))
-            text = None if "b" in mode else "utf-8"
-            if path.suffix == ".gz":
-                handle = cast(IO[Any], gzip.open(partial, mode if "b" in mode else mode + "t", encoding=text))  # noqa: SIM115
-            else:
-                handle = open(partial, mode, encoding=text)  # noqa: SIM115  closed by the block below
-            with handle:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _tidied(str(target.parent.absolute()))
+            with _packed(partial, path.suffix.lower(), mode) as handle:
                 yield handle
-            renamed(partial, path)
+            if whole:
+                whole(partial)
+            renamed(partial, target)
         finally:
             partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
+    """`partial`, opened for writing, compressed where `ending` says so; the same content makes the same bytes."""
+    with open(partial, "wb") as file:
+        packed: IO[Any] = file
+        if ending == ".gz":
+            packed = cast(IO[Any], gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        elif ending in PACKED:
+            packed = PACKED[ending](file, "wb")
+        with packed, packed if "b" in mode else io.TextIOWrapper(packed, "utf-8") as handle:
+            yield handle
+
+
+@contextlib.contextmanager
+def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
+    """A device, a FIFO or an open file, which is written from where it is; nobody replaces it."""
+    number = descriptor_of(path)
+    with explaining(path):
+        file = os.dup(number) if number is not None else os.open(path, os.O_WRONLY)
+        with open(file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8") as handle:
+            yield handle
 
 
 @contextlib.contextmanager
@@ -221,7 +289,7 @@ def written_folder(path: str | Path) -> Iterator[Path]:
         raise explained(NotADirectoryError(errno.ENOTDIR, ""), path)
     check_writable(path / "content")
     partial, old = _target(path), _target(path, ".old")
-    with _explaining(path):
+    with explaining(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _tidied(str(path.parent.absolute()))
@@ -338,7 +406,7 @@ def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
 
 MEBIBYTE = 1 << 20
 WHOLE = 1 << 30  #: bytes, decompressed, of a file that its format only allows to be read as a whole
-PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _largest = 16 * MEBIBYTE
 _SAMPLE = '\t\n\r 09AZaz|{}":,'
 
@@ -381,6 +449,17 @@ def check_encoding(encoding: str) -> None:
         raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
     if not plain:
         raise InputError(f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to UTF-8.")
+
+
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def no_text(where: str, raw: bytes) -> InputError:
+    """The error for bytes that begin with the mark of UTF-16, or contain NULs, as UTF-16 without a mark does."""
+    what = "UTF-16 text" if raw.startswith(UTF_16_MARKS) else "NUL characters: UTF-16 or UTF-32 without a mark, or no text"
+    return InputError(
+        f"{where}: {what}. Convert the file to UTF-8 (iconv -f UTF-16 -t UTF-8); other encodings can be named with --encoding."
+    )
 
 
 def opened(path: str | Path | Span) -> IO[bytes]:
@@ -486,6 +565,8 @@ def lines_of(
         for number, raw in enumerate(found, name.line if isinstance(name, Span) else 1):
             if len(raw) > _largest:
                 raise too_large(f"{name}:{number}", "a line")
+            if b"\0" in raw or (number == 1 and raw.startswith(UTF_16_MARKS)):
+                raise no_text(f"{name}:{number}", raw)
             line = raw.decode(encoding).rstrip("\r\n")
             if number == 1 and not mark:
                 line = line.removeprefix("\ufeff")
@@ -534,6 +615,8 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
     """The text of the bytes of a whole file, without a byte order mark. Raises InputError as :func:`read_text` does."""
+    if raw.startswith(UTF_16_MARKS) or b"\0" in raw:
+        raise no_text(name, raw)
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
         text.encode()
@@ -621,6 +704,8 @@ class _Values:
         self.text, self.at = self.text[self.at :], 0
         raw = self.handle.read(max(1 << 16, len(self.text)))
         self.ended = not raw
+        if b"\0" in raw or (not self.text and raw.startswith(UTF_16_MARKS)):
+            raise no_text(self.where, raw)
         try:
             self.text += self.decoder.decode(raw, final=self.ended)
         except UnicodeError as error:

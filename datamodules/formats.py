@@ -19,6 +19,7 @@ from datamodules.tasks import Pair, Tagged, overlapping
 from kg.linking.documents import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
+COLUMNS = "lines with more columns than a unit and its tag, of which the first and the last are taken"
 OVERLAP = "entities that overlap one before them"
 OTHER_LINES = "relations, events, attributes and notes of BRAT, left out"
 DISCONTINUOUS = "discontinuous entities, taken from their first to their last character"
@@ -63,7 +64,8 @@ def bio(
     """A unit and its tag on each line, a blank line between texts.
 
     Unit and tag are split at the last blank or tab of the line, because a unit may itself be a space of any kind
-    (U+3000, NBSP). Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
+    (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the last its tag.
+    Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
     also B and I. An I after O or after another type opens an entity, as in conlleval, and is counted in `found`.
     tokens: True for words, joined by one blank, with their offsets as `words`; False for single characters.
     A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.
@@ -89,6 +91,10 @@ def bio(
             continue
         cut = max(line.rfind(" "), line.rfind("\t"))
         unit, tag = line[:cut], line[cut + 1 :]
+        columns = line.split("\t" if "\t" in line else " ")
+        if len(columns) > 2 and all(columns):
+            unit = columns[0]
+            found[COLUMNS] += 1
         match = re.fullmatch(r"(O)|([BI])(?:[-_](.+))?", tag)
         if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
             raise InputError(f"{path}:{number}: expected {kind}, a {'tab' if tokens else 'blank'} and its tag, "

@@ -33,6 +33,7 @@ from tqdm import tqdm
 
 from core.arrays import read_table
 from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
+from core.outputs import check_no_input
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.documents import documents
 
@@ -256,11 +257,12 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
 
     A document of which nothing is left is dropped. What was dropped is printed. Raises InputError for broken input.
     """
+    check_no_input(Path(out), [synonyms, *input])
     pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load(synonyms))
     counts: Counter[str] = Counter(documents=0, sentences=0)
     with written(out) as handle:
         for file in input:
-            for document in documents([Path(file)]):
+            for document in documents([Path(file)], used=False):
                 kept = []
                 for sentence in sentences(document.text):
                     counts["sentences"] += 1

@@ -161,7 +161,7 @@ def build(graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: boo
             f"{out}: there is something here that is no vocabulary; it is left alone. Choose another --out."
         )
     every = tqdm(
-        documents([Path(t) for t in texts], None, "skip"), unit=" texts", desc="vocabulary", dynamic_ncols=True
+        documents([Path(t) for t in texts], None, "skip", used=False), unit=" texts", desc="vocabulary", dynamic_ncols=True
     )
     tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
     with written_folder(folder) as partial:

@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.run import CLI, built
+from experiments.run import CLI, built, fit
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
@@ -188,9 +188,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     newest = run.newest_checkpoint()
     if newest:
         LOG.info(f"resuming from {newest}")
-    trainer.fit(cli.model, data, ckpt_path=str(newest) if newest else None, weights_only=True)
-    if trainer.interrupted:
-        sys.exit(130)
+    fit(trainer, cli.model, data, newest)
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
     if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's, which recorded it

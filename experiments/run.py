@@ -21,6 +21,7 @@ import torch
 import yaml
 from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from core.commands import SAFE_PATH
 from core.files import InputError, read_json, write_json, written_folder
@@ -140,6 +141,25 @@ def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
     return results
 
 
+def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: Path | None) -> None:
+    """Train from a checkpoint, or from the start. Ends the process, with the step, where a signal stopped the training."""
+    stopped = 0
+    try:
+        trainer.fit(model, data, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
+    except SIGTERMException:  # Lightning would end the process with 0
+        stopped = 143
+    except SystemExit:  # Lightning's, with 1
+        if not trainer.interrupted:
+            raise
+    if trainer.interrupted and not stopped:
+        stopped = 130
+    if stopped:
+        reason = "SIGTERM" if stopped == 143 else "an interrupt"
+        if trainer.is_global_zero:
+            LOG.error(f"training stopped by {reason} at step {trainer.global_step:,}; the same command resumes")
+        sys.exit(stopped)
+
+
 def train(cli: CLI) -> dict[str, Any]:
     """Train what `cli` describes, from its last checkpoint. Returns the run's folder, MLflow run and scores."""
     run, trainer = cli.run, cli.trainer
@@ -150,9 +170,7 @@ def train(cli: CLI) -> dict[str, Any]:
         checkpoint = run.newest_checkpoint()
         if checkpoint and trainer.is_global_zero:
             LOG.info(f"resuming from {checkpoint}")
-        trainer.fit(cli.model, cli.datamodule, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
-        if trainer.interrupted:
-            sys.exit(130)
+        fit(trainer, cli.model, cli.datamodule, checkpoint)
         last = run.checkpoints / f"step={trainer.global_step}.ckpt"
         if not trainer.strategy.broadcast(
             last.is_file()

@@ -16,7 +16,7 @@ names, cosines of vectors, mean log probabilities of generated names, dot produc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import accumulate
@@ -28,7 +28,7 @@ from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.attributes import Attributes, find_attributes
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
-from inference.options import LinkerOptions, Matching, Options, Work, check_nil
+from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.homonyms import Homonyms, graph_descriptions
 from kg.linking.composites import parts_of, widen
@@ -145,7 +145,7 @@ def steps_of(chain: str) -> Steps:
 class Pipeline:
     """A chain over a graph.
 
-    graph       folder of the graph
+    graph       a graph, or the folder of one
     chain       see the module
     nil         the least score of a linked mention; None: every mention is linked that has a candidate
     top         candidates that are kept for each mention
@@ -161,15 +161,17 @@ class Pipeline:
     """
 
     def __init__(
-        self, graph: str | Path, chain: str = DICTIONARY, nil: float | None = None, top: int = 5, work: Work | None = None,
-        types: Sequence[str] = (), negation: bool = False, matching: Matching | None = None, **options: Unpack[Options],
+        self, graph: str | Path | KnowledgeGraph, chain: str = DICTIONARY, nil: float | None = None, top: int = 5,
+        work: Work | None = None, types: Sequence[str] = (), negation: bool = False, matching: Matching | None = None,
+        **options: Unpack[Options],
     ) -> None:  # fmt: skip
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
         self.steps, self.nil, self.top, self.options = steps_of(chain), nil, top, LinkerOptions(**options)
-        self.folder, self.chain, self.work = Path(graph), chain, work or Work()
-        self.graph = KnowledgeGraph.load(graph)
+        self.chain, self.work = chain, work or Work()
+        self.source = graph if isinstance(graph, KnowledgeGraph) else Path(graph)
+        self.graph = self.source if isinstance(self.source, KnowledgeGraph) else KnowledgeGraph.load(self.source)
         self.types = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True))
         self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
         self.matching = matching or Matching()
@@ -178,7 +180,7 @@ class Pipeline:
         known = sorted({*self.types.values()} - {""})
         if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
             near = nearest(unknown[0], known)
-            raise InputError(f"types: no entity of {self.folder} is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
+            raise InputError(f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
         self.negation = negation
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
@@ -188,15 +190,18 @@ class Pipeline:
     def settings(self) -> dict[str, Any]:
         """Everything that decides what is linked: an output is only resumed with the same."""
         return {
-            "graph": fingerprint(self.folder), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
+            "graph": self._fingerprint(), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
             **self.matching.settings(),
             **({"types": sorted(self.only)} if self.only else {}), **({"negation": True} if self.negation else {}),
             "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
         }  # fmt: skip
 
+    def _fingerprint(self) -> str:
+        return fingerprint(self.source) if isinstance(self.source, Path) else self.source.fingerprint
+
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        made_of = (self.folder, self.chain, self.nil, self.top, self.work, self.only, self.negation, self.matching)
+        made_of = (self.source, self.chain, self.nil, self.top, self.work, self.only, self.negation, self.matching)
         return _read_again, (*made_of, self.options, self.settings)
 
     @cached_property
@@ -299,8 +304,12 @@ class Pipeline:
         ends = accumulate((mention.end for mention in result), max, initial=0)
         return [mention for mention, end in zip(result, ends, strict=False) if mention.end > end or mention.start >= end]
 
-    def link(self, texts: Sequence[str]) -> list[list[Linked]]:
-        """The mentions of each text, in order, with what they mean."""
+    def link(self, texts: str | Iterable[str]) -> list[list[Linked]]:
+        """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable of them.
+
+        Raises TypeError, with its position, for what is no text.
+        """
+        texts = checked_texts(texts)
         passages = [Passage(text, self.matching.forms) for text in texts]
         asked = [one for number, own in enumerate(self.detect(passages)) for one in self._questions(number, passages[number], own)]
         found: list[list[Linked]] = [[] for _ in texts]
@@ -391,7 +400,7 @@ class Pipeline:
 
 
 def _read_again(
-    graph: Path, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], negation: bool,
+    graph: Path | KnowledgeGraph, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], negation: bool,
     matching: Matching, options: LinkerOptions, settings: dict[str, Any],
 ) -> Pipeline:  # fmt: skip
     """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""

@@ -20,7 +20,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import Encoder
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device
-from kg.search import EXACT, Index, backend_for, backends_in, extend, write
+from kg.search import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 PART = 65_536  #: names that are encoded together: a dictionary of more is encoded in parts, which a later run does not make again
@@ -142,8 +142,7 @@ def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None,
     """The nearest-name linker; its index is read from `folder`, and made there first where it is missing."""
     made_of = index_made_of(names, embedder)
     folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
-    if backend == "auto":
-        backend = backend_for(len(names.strings), embedder.encoder.hidden_size)
+    backend = checked_backend(backend, len(names.strings), embedder.encoder.hidden_size)
     if not (folder / "manifest.json").is_file():
         write_index(names.strings, embedder, folder, made_of, backend, work or Work())
     elif backend not in (*EXACT, *backends_in(folder)):

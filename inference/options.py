@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -141,6 +141,23 @@ def check_nil(nil: float | None) -> None:
     """Raise InputError for a least score that no score can be compared with."""
     if nil is not None and not math.isfinite(nil):
         raise InputError(f"nil {nil}: expected a number")
+
+
+def checked_texts(texts: str | Iterable[str]) -> list[str]:
+    """One text, or any iterable of texts (a generator, a pandas Series, a NumPy array), as a list.
+
+    Raises TypeError, with the position, for what is no text.
+    """
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, (bytes, bytearray, Mapping)) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
+        raise TypeError(f"texts: expected a string or an iterable of strings, got {type(texts).__name__}")
+    found = []
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"texts: expected a string at position {number}, got {type(text).__name__} ({text!r:.40})")
+        found.append(str(text))
+    return found
 
 
 def check_device(device: str) -> None:

@@ -14,8 +14,10 @@ refused. At the end the lines become the format of OUTPUT, and the folder is rem
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -25,23 +27,24 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from core.executor import parts_folder
-from core.files import (
-    InputError,
-    Span,
-    check_files,
-    check_writable,
-    json_lines,
-    locked,
-    renamed,
-    unpacked_name,
-    written,
-)
+from core.executor import PartsFolder, parts_folder
+from core.files import InputError, Span, check_files, digest, explaining, json_lines, locked, renamed, unpacked_name
+from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.options import Work
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import Document, check_options, documents, files_in, planned, pubtator_annotations
+from kg.linking.documents import (
+    INPUTS,
+    Document,
+    Plan,
+    check_options,
+    documents,
+    files_in,
+    planned,
+    pubtator_annotations,
+    spooled,
+)
 from kg.linking.documents import format_of as input_format_of
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
+ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")  #: of outputs, whose names may also end in .gz, .bz2 or .xz
 SMALLEST, MOST_PARTS = 256 << 10, 1000  #: bytes of a part of small inputs; parts, about, of large ones
 T = TypeVar("T")
 
@@ -65,17 +69,27 @@ class Counts(NamedTuple):
 
 
 def format_of(output: str | Path, format: str | None) -> str:
-    """The format of an output file: as given, else by its name. Raises InputError."""
+    """The format of an output file: as given, else by its name. Raises InputError, also for a name of another ending."""
     if format is None:
         name = unpacked_name(output).lower()
         ending = Path(name).suffix
         if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
-            format = "pubtator"
-        else:
-            format = "bioc" if ending == ".xml" else "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
+            return "pubtator"
+        ending = check_ending(output, ENDINGS, f"give --to: one of {', '.join(FORMATS)}")
+        return "bioc" if ending == ".xml" else "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
     if format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     return format
+
+
+#: no text of PubTator: what parts its lines and columns, for other programs too; each becomes a blank, so that offsets hold
+_SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\ufeff"), " ")
+
+
+def _plain(value: Any) -> str:
+    """A value without what parts lines and columns of PubTator; - where nothing is left."""
+    text = str(value).translate(_SEPARATORS)
+    return text if text.strip() else "-"
 
 
 def pubtator(line: dict[str, Any]) -> str:
@@ -83,12 +97,14 @@ def pubtator(line: dict[str, Any]) -> str:
 
     A mention that is linked to nothing has the id -.
     """
-    text = line["text"].replace("\n", " ").replace("\r", " ").replace("\t", " ").replace("|", " ")
-    name = str(line["id"]).replace("|", " ").replace("\t", " ")
+    text = line["text"].translate(_SEPARATORS)
+    name = _plain(line["id"])
     rows = [f"{name}|t|{text}", f"{name}|a|"]
     for m in line["mentions"]:
-        own = text[m["start"] : m["end"]]
-        rows.append("\t".join([name, str(m["start"]), str(m["end"]), own, m["type"] or "-", m.get("entity") or "-"]))
+        surface = text[m["start"] : m["end"]]
+        entity = m.get("entity")
+        described = [_plain(m["type"] or "-"), _plain("-" if entity is None else entity)]
+        rows.append("\t".join([name, str(m["start"]), str(m["end"]), surface, *described]))
     return "\n".join(rows) + "\n\n"
 
 
@@ -164,7 +180,8 @@ Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
 def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: Source) -> dict[str, Any]:
     """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
-    with locked(begun, "ab+", f"{begun}: another process is writing it. Wait for it, or give another output.") as handle:
+    taken = f"{begun}: another process is writing it. Wait for it, or give another output."
+    with explaining(path), locked(begun, "ab+", taken) as handle:
         size, done = _complete_batches(begun)
         handle.truncate(size)
         for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):
@@ -193,36 +210,87 @@ def process_files(
     Raises InputError for an input that cannot be read, an output that another process writes, and one that was begun with other
     settings or of other files.
     """
-    output, wanted, workers = Path(output), format_of(output, output_format), (work or Work()).settings(device)
-    check_writable(output)
-    left_out = Counter() if left_out is None else left_out
-    files = [file.resolve() for file in files_in(inputs, left_out)]
-    place = output.with_name(f"{output.name}.parts")
-    plan = planned(place, files, input_format, max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS))
-    made_of = settings | {"inputs": [[str(file), checksum] for file, checksum in zip(files, plan.checksums, strict=True)]}
-    with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
-        todo = plan.save(place)
-        if there := sum(own["documents"] for own in folder.done(todo)):
-            report(f"{output}: resuming after {there:,} documents")
-        with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
-            counts = folder.map(
-                partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"]),
-                **workers,
-            )  # fmt: skip
-        check_files(place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again.")
-        paths = [place / part.name for part in todo]
-        if wanted == "jsonl":
-            with written(output, "wb") as out:
-                for path in paths:
-                    with open(path, "rb") as part:
-                        shutil.copyfileobj(part, out)
+    wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
+    target = Output(output, inputs)
+    with spooled(inputs) as (given, copies), _parts_place(target) as place:
+        unused = Counter[str]()
+        files = [file.resolve() for file in files_in(given, unused)]
+        target.check_inputs(files)
+        size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
+        plan = planned(place, files, input_format, size)
+        names = [str(file).removeprefix(copies) for file in files]
+        made_of = settings | {"inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]}
+        finished = target.finished(made_of | {"output_format": wanted}, fresh)
+        if finished is None:
+            with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
+                facts = _write_parts(process, source, folder, plan, workers, description, lambda there: report(
+                    f"{target.path}: resuming after {there:,} documents"
+                ))  # fmt: skip
+                for own in facts:
+                    unused.update(own.pop("left_out"))
+                counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
+                finished = {"counts": counts._asdict(), "left_out": dict(+unused)}
+                if counts.documents:
+                    paths = [place / part.name for part in plan.make_parts()]
+                    _write_output(target, paths, wanted, made_of | {"output_format": wanted}, finished)
         else:
-            with written(output) as out:
-                out.writelines(formatted((record for path in paths for _, record in json_lines(path)), wanted))
-    shutil.rmtree(place)
-    for own in counts:
-        left_out.update(own.pop("left_out"))
-    return Counts(*(sum(own[key] for own in counts) for key in Counts._fields))
+            report(f"{target.path}: already complete; --fresh makes it again")
+        if (place / INPUTS).is_file():  # the parts of this output, which are needed no more
+            shutil.rmtree(place)
+    if left_out is not None:
+        left_out.update(finished["left_out"])
+    counts = Counts(**finished["counts"])
+    if not counts.documents:
+        raise InputError(f"{inputs[0]}: no document in the input. Check the files and their format.")
+    return counts
+
+
+@contextlib.contextmanager
+def _parts_place(target: Output) -> Iterator[Path]:
+    """The folder of an output's parts: beside a file; of a stream a temporary one."""
+    if not target.stream:
+        yield target.sibling_path(".parts")
+        return
+    with tempfile.TemporaryDirectory(prefix="kepl-parts-") as folder:
+        yield Path(folder) / "parts"
+
+
+def _write_parts(
+    process: Process, source: Source, folder: PartsFolder, plan: Plan, workers: Any, description: str,
+    resumed: Callable[[int], None],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Write what is missing of an output's parts; returns the counts of all. Raises InputError for an input that changed."""
+    todo = plan.save(folder.out)
+    if there := sum(own["documents"] for own in folder.done(todo)):
+        resumed(there)
+    with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
+        counts = folder.map(
+            partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"]),
+            **workers,
+        )  # fmt: skip
+    try:
+        plan.check_unchanged()
+    except InputError:
+        shutil.rmtree(folder.out)  # no part may be used again: which of them the change is in is not known
+        raise
+    checksums = folder.finish(todo, {})["sha256"]
+    check_files(folder.out, checksums, f"Remove {folder.out} and run the command again.")
+    return counts
+
+
+def _write_output(
+    target: Output, parts: Sequence[Path], format: str, settings: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    """Put the parts of an output together, in its format."""
+    if format == "jsonl":
+        with target.written(settings, facts, "wb") as out:
+            for path in parts:
+                with open(path, "rb") as part:
+                    shutil.copyfileobj(part, out)
+        return
+    records = (record for path in parts for _, record in json_lines(path))
+    with target.written(settings, facts) as out:
+        out.writelines(formatted(records, format))
 
 
 def link_files(
@@ -260,7 +328,7 @@ def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
 def _documents(
     spans: Sequence[Span], left_out: Counter[str], *, format: InputFormat | None, empty: str, encoding: str
 ) -> Iterable[Document]:  # fmt: skip
-    return documents(spans, format, empty, encoding, left_out)
+    return documents(spans, format, empty, encoding, left_out, False)
 
 
 class Typed(NamedTuple):
@@ -281,7 +349,7 @@ def typed_documents(
     other formats than jsonl and pubtator, and for a broken line.
     """
     if not given:
-        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding, left_out))
+        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding, left_out, False))
         return
     for path in files:
         kind = format or input_format_of(path)
@@ -425,10 +493,19 @@ def predict_examples(
 
 
 def predict_task(
-    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any], output: str | Path
-) -> Counts:
-    """Write :func:`predict_examples` to `output` as JSON lines."""
+    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any], output: str | Path, *,
+    fresh: bool = False, report: Callable[[str], None] = print,
+) -> Counts:  # fmt: skip
+    """Write :func:`predict_examples` to `output` as JSON lines. Raises InputError as :func:`process_files` does."""
+    if format_of(output, None) != "jsonl":
+        raise InputError(f"{output}: the predictions for a task's examples are JSON lines; expected a name that ends in .jsonl")
+    target, settings = Output(output), {"model": model.identity, "examples": digest([repr(one) for one in examples])}
+    finished = target.finished(settings, fresh)
+    if finished is not None:
+        report(f"{target.path}: already complete; --fresh makes it again")
+        return Counts(**finished["counts"])
     records = predict_examples(model, examples)
-    with written(output) as handle:
+    counts = _counted(records)
+    with target.written(settings, {"counts": counts._asdict()}) as handle:
         handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    return _counted(records)
+    return counts

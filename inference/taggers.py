@@ -20,7 +20,7 @@ the head's score in (0, 1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,7 +37,7 @@ from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decod
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.encoders import FineTuned, finetuned
-from inference.options import checked_device
+from inference.options import checked_device, checked_texts
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
 SPLIT = "new"  # of FinetuneData, which holds the sequences of one call
@@ -135,13 +135,15 @@ class Tagger(FineTunedModel):
     """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
 
     def predict(
-        self, texts: Sequence[str], words: Sequence[Sequence[tuple[int, int]] | None] | None = None
+        self, texts: str | Iterable[str], words: Sequence[Sequence[tuple[int, int]] | None] | None = None
     ) -> list[list[Span]]:
-        """The entities of each text, in order.
+        """The entities of each text, in order; `texts`: one, or any iterable of them.
 
         words: of each text, the places [start, end) of the words that get a label, where the source has them; None: words and
         signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are.
+        Raises TypeError, with its position, for what is no text.
         """
+        texts = checked_texts(texts)
         result: list[list[Span]] = [[] for _ in texts]
         examples, places = [], []
         for number, (text, own) in enumerate(zip(texts, words or [None] * len(texts), strict=True)):

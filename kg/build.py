@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from core.files import InputError, limit_documents, read_object, sha256
+from core.outputs import check_no_input
 from core.settings import help_text, nearest, options_of, parse
 from kg.graph import KnowledgeGraph
 
@@ -97,6 +98,12 @@ def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | N
         return None
     try:
         manifest = read_object(folder / "manifest.json")
+    except InputError as error:
+        print(f"{error} Building it again.", file=sys.stderr)
+        return None
+    if "entities.parquet" not in (manifest.get("sha256") or ()):
+        raise InputError(f"{folder}: there is something here that is no graph; it is left alone. Choose another --out.")
+    try:
         if any(manifest.get(key) != value for key, value in recipe.items()):
             return None
         return KnowledgeGraph.load(folder)
@@ -108,6 +115,7 @@ def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | N
 def build(name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any) -> tuple[KnowledgeGraph, bool]:
     """(the graph of source `name` saved in `out`, whether it was there already). Raises InputError."""
     module = source_module(name)
+    check_no_input(out, [path] if path is not None else [])
     recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
     kept = load_built_graph(out, recipe)
     if kept is not None and not fresh:

@@ -43,7 +43,8 @@ from typing import Any
 
 from core.executor import Part, parts_folder
 from core.files import InputError, Span, check_files, check_writable, lines, written
-from kg.linking.documents import OTHER_FILES, check_options, documents, files_in, format_of, planned
+from core.outputs import check_no_input
+from kg.linking.documents import OTHER_FILES, check_options, documents, files_below, files_in, format_of, planned
 from kg.linking.tokens import IDEOGRAPHS
 
 PART = 4 << 20  #: bytes of input in a part
@@ -198,7 +199,7 @@ def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) ->
     """
     found: list[Path] = []
     for path in map(Path, inputs):
-        tables = sorted(p for p in path.rglob("*") if p.is_file() and _is_table(p)) if path.is_dir() else []
+        tables = [p for p in files_below(path, Counter()) if _is_table(p)] if path.is_dir() else []
         others: Counter[str] = Counter()
         try:
             found += sorted([*tables, *files_in([path], others)])
@@ -230,7 +231,7 @@ def texts(
         elif kind == "whole":
             yield path.name.removesuffix(".gz").rpartition(".")[0], "\n".join(line for _, line in lines(path, encoding))
         else:
-            yield from ((document.id, document.text) for document in documents([source], None, "skip", encoding, left_out))
+            yield from ((document.id, document.text) for document in documents([source], None, "skip", encoding, left_out, False))
 
 
 def _key(text: str) -> bytes:
@@ -282,6 +283,7 @@ def cleaned(
     if workers < 1 or part_size < 1:
         raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
     check_writable(out)
+    check_no_input(out, inputs)
     paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
     reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
     lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}

@@ -14,6 +14,7 @@ Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -167,10 +168,25 @@ class KnowledgeGraph:
         equivalences = parts.pop("equivalences")
         return parts | {"relations": len(self.relations), "equivalences": equivalences}
 
+    @property
+    def saved_parts(self) -> list[str]:
+        """The parts that a saved graph has a file of."""
+        return [part for part in SCHEMAS if part != "equivalences" or len(self.equivalences)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What :func:`fingerprint` says of the graph once it is saved."""
+        checksums = {}
+        for part in self.saved_parts:
+            content = pa.BufferOutputStream()
+            pq.write_table(getattr(self, part), content, compression="zstd")
+            checksums[f"{part}.parquet"] = hashlib.sha256(content.getvalue()).hexdigest()
+        return digest(checksums)
+
     def save(self, folder: str | Path) -> Path:
         """Write the graph to `folder`, whole or not at all. Returns the folder."""
         folder = Path(folder)
-        parts = [part for part in SCHEMAS if part != "equivalences" or len(self.equivalences)]
+        parts = self.saved_parts
         with written_folder(folder) as partial:
             for part in parts:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")

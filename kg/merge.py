@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
+from core.outputs import check_no_input
 from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.ids import alternatives_of
@@ -245,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     started = time.monotonic()
     try:
+        check_no_input(Path(given.out), given.graphs)
         graph, was_there = merge(given.graphs, given.out, given.fresh)
     except InputError as error:
         print(error, file=sys.stderr)

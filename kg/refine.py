@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
+from core.outputs import check_no_input
 from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.tokens import words
@@ -415,6 +416,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(arguments))
     started = time.monotonic()
     try:
+        check_no_input(Path(given["out"]), [given["graph"], *given["types"]])
         graph, was_there = refine(given.pop("graph"), out := given.pop("out"), **given)
     except InputError as error:
         print(error, file=sys.stderr)

@@ -60,6 +60,7 @@ NEIGHBOURS, BUILDING, SEARCHING = 16, 80, 256  #: hnsw: M, efConstruction, and t
 RECALL, QUERIES = 20, 256  #: recall@RECALL is measured with as many queries
 CELL = 40  #: rows that train a cell of ivf*, a little above the least that faiss asks for
 TRAINING = 1 << 14  #: rows that train a product code: 64 for each of its 256 values
+LEAST_ROWS = {"ivf-pq": 256}  #: that train a backend: one for each value of a code's byte
 SEED = 0
 
 
@@ -136,10 +137,17 @@ def _faiss() -> Any:
     return faiss
 
 
-def _checked_backend(backend: str, rows: int, size: int) -> str:
-    """`backend`, or what `auto` means. Raises InputError for one that does not exist."""
+def checked_backend(backend: str, rows: int, size: int) -> str:
+    """`backend`, or what `auto` means; exact search where there are too few rows to train an approximate one.
+
+    Raises InputError for one that does not exist.
+    """
     if backend == "auto":
         return backend_for(rows, size)
+    least = LEAST_ROWS.get(backend, 1)
+    if backend in BACKENDS and backend not in EXACT and rows < least:
+        LOG.info(f"{rows:,} vectors are searched exactly: {backend} needs {least:,}")
+        return "torch"
     if backend not in BACKENDS:
         raise InputError(f"no search backend {backend!r}; choose from: {', '.join(BACKENDS)}, auto")
     return backend
@@ -149,7 +157,7 @@ def _described(backend: str, rows: int, size: int, cells: int | None) -> str:
     """The approximate index in the words of faiss's index_factory."""
     if backend == "hnsw":
         return f"HNSW{NEIGHBOURS},SQ8"
-    cells = cells or max(1, min(rows // CELL, round(rows**0.5)))
+    cells = min(cells, rows) if cells else max(1, min(rows // CELL, round(rows**0.5)))
     bytes_ = max(m for m in range(1, max(1, size // DIMENSIONS) + 1) if size % m == 0)
     return f"IVF{cells}," + {"ivf": "Flat", "ivf-sq8": "SQ8", "ivf-pq": f"PQ{bytes_}np"}[backend]
 
@@ -175,7 +183,7 @@ class Index:
         if self.vectors.ndim != 2 or self.vectors.dtype not in (torch.float32, torch.float16):
             raise InputError(f"index: expected float32 or float16 vectors (n, d), got {tuple(self.vectors.shape)} "
                              f"{self.vectors.dtype}")  # fmt: skip
-        self.backend = _checked_backend(self.backend, *self.vectors.shape)
+        self.backend = checked_backend(self.backend, *self.vectors.shape)
         self._faiss: Any = None
         self._resources: Any = None
         if self.backend not in EXACT:
@@ -337,7 +345,7 @@ class Index:
                                  "Build it again, or search with what it was built with.")  # fmt: skip
         _check(folder, manifest, VECTORS)
         index = cls(_read_vectors(folder / VECTORS), manifest["made_of"], **settings | {"backend": "torch"})
-        backend = _checked_backend(settings.get("backend", "torch"), *index.vectors.shape)
+        backend = checked_backend(settings.get("backend", "torch"), *index.vectors.shape)
         if backend in EXACT:
             return replace(index, backend=backend)
         if backend not in manifest["backends"]:

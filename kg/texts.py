@@ -10,8 +10,10 @@ import hashlib
 import inspect
 import json
 import sys
+from pathlib import Path
 
 from core.files import InputError, written
+from core.outputs import check_no_input
 from kg.build import source_module
 
 
@@ -39,6 +41,7 @@ def main() -> None:
         without = frozenset(filter(None, options.without.split(",")))
         if without and "without" not in inspect.signature(module.texts).parameters:
             raise InputError(f"--without: the texts of {options.source!r} are not made from relations")
+        check_no_input(Path(options.out), [options.path] if options.path else [])
         settings = {"without": without} if without else {}
         count = 0
         with written(options.out) as handle:

@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from core.files import InputError, json_records, largest_document, whole_number
-from kg.linking.mentions import Document, Mention, checked_mention
+from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
 from kg.linking.xml import Events, read
 
 IDENTIFIERS = ("identifier", "MESH", "mesh", "UMLS", "umls", "CUI", "cui", "OMIM", "NCBI Gene", "concept_id", "id")
@@ -28,10 +28,13 @@ GAP = 64  #: the share of a document's largest size that a gap between two passa
 
 
 class Text:
-    """A document's passages, put together; `left_out` counts its annotations without an entity."""
+    """A document's passages, put together; `left_out` counts its annotations without an entity.
 
-    def __init__(self, where: str, name: str, left_out: Counter[str]) -> None:
-        self.where, self.name, self.left_out = where, name, left_out
+    used: whether somebody uses the annotations; else those that do not fit the text are counted, too.
+    """
+
+    def __init__(self, where: str, name: str, left_out: Counter[str], used: bool) -> None:
+        self.where, self.name, self.left_out, self.used = where, name, left_out, used
         self.text, self.mentions = "", []  # type: str, list[Mention]
 
     def add(self, where: str, offset: Any, text: str) -> None:
@@ -55,7 +58,16 @@ class Text:
     def mark(
         self, where: str, infons: dict[str, str], places: list[tuple[Any, Any]], surface: str | None
     ) -> None:
-        """An annotation of (offset, length) places, left out without an entity. Raises InputError for one beside the text."""
+        """An annotation of (offset, length) places, left out without an entity.
+
+        Raises InputError for one that does not fit the text, where annotations are used.
+        """
+        with counted_unless_used(self.left_out, self.used):
+            self._mark(where, infons, places, surface)
+
+    def _mark(
+        self, where: str, infons: dict[str, str], places: list[tuple[Any, Any]], surface: str | None
+    ) -> None:
         entity = next((infons[key] for key in IDENTIFIERS if infons.get(key)), "")
         if not places:
             raise InputError(f"{where}: document {self.name}: an annotation without a location. Add one.")
@@ -77,9 +89,9 @@ class _Collection(Events[Document]):
 
     FIELDS = ("id", "offset", "text", "infon")
 
-    def __init__(self, path: Path, left_out: Counter[str]) -> None:
+    def __init__(self, path: Path, left_out: Counter[str], used: bool) -> None:
         super().__init__(path)
-        self.left_out = left_out
+        self.left_out, self.used = left_out, used
         self.open: list[str] = []
         self.field: list[str] | None = None
         self.document: Text | None = None
@@ -96,7 +108,7 @@ class _Collection(Events[Document]):
             inside = "inside another one" if name == "document" else "outside of a document"
             raise InputError(f"{self.where}: a {name} {inside}. Fix the file's elements.")
         if name == "document":
-            self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "", self.left_out)
+            self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "", self.left_out, self.used)
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
         elif self.document is None:
             return
@@ -159,13 +171,19 @@ class _Collection(Events[Document]):
         self.document = None
 
 
-def bioc_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
-    """A BioC collection in XML, a document at a time. Raises InputError as :func:`kg.linking.xml.read` does, and for
-    annotations that do not fit the text."""
-    return read(_Collection(path, Counter() if left_out is None else left_out), encoding)
+def bioc_documents(
+    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """A BioC collection in XML, a document at a time. `used`: whether the annotations are.
+
+    Raises InputError as :func:`kg.linking.xml.read` does, and for annotations that do not fit the text.
+    """
+    return read(_Collection(path, Counter() if left_out is None else left_out, used), encoding)
 
 
-def biocjson_documents(path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None) -> Iterator[Document]:
+def biocjson_documents(
+    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
     """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or a list of documents."""
     left_out = Counter() if left_out is None else left_out
     for number, (_, one) in enumerate(json_records(path, encoding, ("documents", "PubTator3")), start=1):
@@ -173,25 +191,39 @@ def biocjson_documents(path: Path, encoding: str = "utf-8", left_out: Counter[st
         name = one.get("id")
         if type(name) not in (str, int) or name == "" or not isinstance(one.get("passages"), list):
             raise InputError(f"{where}: expected an object with an id and a list under passages.")
-        made = Text(where, str(name), left_out)
+        made = Text(where, str(name), left_out, used)
         try:
             for passage in one["passages"]:
                 for part in passage.get("sentences") or [passage]:
                     if part.get("text"):
                         made.add(where, part.get("offset"), part["text"])
-            for passage in one["passages"]:
-                for part in (passage, *(passage.get("sentences") or ())):
-                    left_out[RELATIONS] += len(part.get("relations") or ())
-                    for note in part.get("annotations") or ():
-                        infons = {k: str(v) for k, v in (note.get("infons") or {}).items() if v is not None}
-                        places = [(p.get("offset"), p.get("length")) for p in note.get("locations") or ()]
-                        made.mark(where, infons, places, note.get("text"))
-            left_out[RELATIONS] += len(one.get("relations") or ())
         except (AttributeError, TypeError) as error:
-            raise InputError(
-                f"{where} ({name}): not as BioC has it ({error}). Expected passages with offset, text and annotations."
-            ) from error
+            raise _not_bioc(where, str(name), error) from error
+        try:
+            _mark_json(made, where, one)
+        except (AttributeError, TypeError) as error:
+            if used:
+                raise _not_bioc(where, str(name), error) from error
+            left_out[NOT_FITTING] += 1
         yield made.document()
+
+
+def _not_bioc(where: str, name: str, error: Exception) -> InputError:
+    return InputError(
+        f"{where} ({name}): not as BioC has it ({error}). Expected passages with offset, text and annotations."
+    )
+
+
+def _mark_json(made: Text, where: str, one: dict[str, Any]) -> None:
+    """The annotations of a document, and a count of its relations."""
+    for passage in one["passages"]:
+        for part in (passage, *(passage.get("sentences") or ())):
+            made.left_out[RELATIONS] += len(part.get("relations") or ())
+            for note in part.get("annotations") or ():
+                infons = {k: str(v) for k, v in (note.get("infons") or {}).items() if v is not None}
+                places = [(p.get("offset"), p.get("length")) for p in note.get("locations") or ()]
+                made.mark(where, infons, places, note.get("text"))
+    made.left_out[RELATIONS] += len(one.get("relations") or ())
 
 
 # what XML 1.0 has no way to write
@@ -212,7 +244,8 @@ TAIL = "</collection>\n"
 
 def bioc_document(name: str, text: str, mentions: list[tuple[int, int, dict[str, str]]]) -> str:
     """A document as BioC XML: one passage, and of each mention (start, end, infons) an annotation."""
-    parts = [f"<document><id>{_xml(name)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"]
+    shown = name if _FORBIDDEN.sub(" ", name).strip() else "-"  # an id of blanks would be read as none
+    parts = [f"<document><id>{_xml(shown)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"]
     for number, (start, end, infons) in enumerate(mentions, start=1):
         said = "".join(f"<infon key={quoteattr(_xml(k))}>{_xml(v)}</infon>" for k, v in infons.items())
         parts.append(

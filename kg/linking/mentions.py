@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from core.files import InputError
+
+NOT_FITTING = "annotations that do not fit the text"
 
 
 class Mention(NamedTuple):
@@ -23,6 +28,17 @@ class Document(NamedTuple):
     text: str
     mentions: tuple[Mention, ...] = ()
     where: str = ""
+
+
+@contextlib.contextmanager
+def counted_unless_used(left_out: Counter[str], used: bool) -> Iterator[None]:
+    """A block that reads an annotation: its InputError is raised where annotations are `used`, else counted in `left_out`."""
+    try:
+        yield
+    except InputError:
+        if used:
+            raise
+        left_out[NOT_FITTING] += 1
 
 
 def checked_mention(

@@ -79,7 +79,8 @@ def write_part(
     entities: set[str] = set()
     unread: Counter[str] = Counter()
     with written(path) as handle:
-        for batch in _batches(documents(source, format, empty, encoding, unread)):
+        used = isinstance(linker, GivenLinker)
+        for batch in _batches(documents(source, format, empty, encoding, unread, used)):
             for document, mentions in zip(batch, _mentions(linker, batch), strict=True):
                 handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
                 count, mentioned = count + 1, mentioned + len(mentions)
@@ -166,6 +167,7 @@ def link_corpus(
                 partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
                 finished=lambda own: bar.update(own["documents"]), each=lambda own: entities.update(own.pop("entities")),
             )  # fmt: skip
+        plan.check_unchanged()
         total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions")}
         if not total["documents"]:
             raise InputError(f"{paths[0]}: no document in the input. Check the file and its format.")

@@ -90,7 +90,15 @@ class ScispacyLinker:
         return cls(_pipeline(pipeline), NearestNames.from_graph(graph, **options))
 
     def link(self, text: str) -> list[Mention]:
-        """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity."""
+        """Mentions in `text` in order, with character offsets (end exclusive); score is the similarity.
+
+        Raises InputError for a text that is longer than the pipeline reads.
+        """
+        most = getattr(self._pipeline, "max_length", len(text))
+        if len(text) > most:
+            raise InputError(
+                f"a text of {len(text):,} characters that begins with {text[:40]!r}: spaCy reads at most {most:,}. Split it."
+            )
         spans = [span for span in self._pipeline(text).ents if span.text.strip()]
         found = zip(spans, self.names.best([s.text for s in spans]), strict=True)
         return [Mention(span.start_char, span.end_char, *one) for span, one in found if one is not None]

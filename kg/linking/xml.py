@@ -13,16 +13,24 @@ Made = TypeVar("Made")
 BLOCK = 1 << 16
 
 
+def local_name(name: str) -> str:
+    """A name of XML without the prefix of its namespace."""
+    return name.rpartition(":")[2]
+
+
 class Events(Generic[Made]):
-    """What is made of a file's elements; a format overrides `start`, `end` and `characters` and appends to `ready`."""
+    """What is made of a file's elements; a format overrides `start`, `end` and `characters` and appends to `ready`.
+
+    Names of elements and attributes come without the prefix of a namespace.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.ready: list[Made] = []
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
-        self.parser.StartElementHandler = self.start
-        self.parser.EndElementHandler = self.end
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self.characters
         self.parser.EntityDeclHandler = self._entity
         self.parser.SkippedEntityHandler = self._skipped
@@ -41,6 +49,14 @@ class Events(Generic[Made]):
 
     def _skipped(self, name: str, _: bool) -> None:
         raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if ":" in name or any(":" in key for key in attributes):
+            attributes = {local_name(key): value for key, value in attributes.items()}
+        self.start(local_name(name), attributes)
+
+    def _end(self, name: str) -> None:
+        self.end(local_name(name))
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         raise NotImplementedError

@@ -114,7 +114,7 @@ def build(
     own = [word for path in dictionaries for word in read_dictionary(path)]
     names = list(dict.fromkeys(given.names["name"].to_pylist()))
     paths = files_in(inputs)
-    mined = mine((document.text for document in documents(paths, format, "skip", encoding)), names,
+    mined = mine((document.text for document in documents(paths, format, "skip", encoding, used=False)), names,
                  longest=longest, least=least, most=most, held_out=held_out, seed=seed)  # fmt: skip
     model = PhraseModel.from_counts(mined.phrases, mined.total)
     whole, added = vocabulary(given, [text for text, _, score in mined.phrases if score >= quality])

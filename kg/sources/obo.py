@@ -8,13 +8,17 @@ https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are r
     alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term with one replaced_by
     equivalences  xrefs between two terms of the file; other xrefs are counted
     triples     is_a, and each relationship under its id or, in JSON, its predicate's label with blanks as `_`
-    left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in the file: counted
-                under `left_out` in the manifest. Logical definitions (intersection_of) are not triples
+    left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in the file, and every line
+                or value of a kind that is not read (xref, subset, intersection_of, …): counted under `left_out` in the manifest
+
+A line may end with a comment that begins with an unescaped `!` outside of quotes. A term is obsolete by `is_obsolete: true` or by
+the property owl:deprecated. A synonym of another scope or predicate (hasAbbreviation) is `related`, and counted.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +35,12 @@ TYPES = {
     "omo:0003000": "abbreviation", "omo:0003003": "layperson", "omo:0003004": "plural", "omo:0003005": "uk_spelling",
     "omo:0003012": "abbreviation",
 }  # fmt: skip
+UNKNOWN_SCOPE = "synonyms of an unknown scope, taken as related ({})"
+UNKNOWN_TYPE = "types of synonyms that are not used ({})"
 ESCAPES = {"n": "\n", "W": " ", "t": "\t"}
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
+SAID = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\\.|[^!])*')  # a line without its comment
+DEPRECATED = re.compile(r'(?:owl:deprecated|\S*owl#deprecated)\s+"?true\b', re.I)  # a property_value
 MODIFIERS = re.compile(r'(?<!\\)\{\s*[\w:.-]+="(?:[^"\\]|\\.)*"[^{}]*\}\s*$')
 
 
@@ -61,6 +69,7 @@ class Ontology:
     version: str
     licence: str
     namespace: str = ""
+    left_out: Counter[str] = field(default_factory=Counter)  # lines and values that are not read
 
     def current_terms(self) -> Iterator[Term]:
         """The terms that become entities: labelled and not obsolete."""
@@ -92,16 +101,23 @@ def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
     return unescaped(match[1]).strip(), value[match.end() :]
 
 
-def _synonym(value: str, where: str, scope: str | None) -> tuple[str, str]:
+def _synonym(value: str, where: str, scope: str | None, left_out: Counter[str]) -> tuple[str, str]:
     text, rest = _quoted(value, where, "synonym")
-    words = rest.split("[", 1)[0].split()
+    words = MODIFIERS.sub("", rest.split("[", 1)[0]).split()
     if scope is None:
         scope = "related"  # the format's default
-        if words:
-            if words[0] not in SCOPES:
-                raise InputError(f"{where}: expected a scope ({', '.join(SCOPES)}), got {words[0]!r}. Fix the line.")
-            scope = SCOPES[words.pop(0)]
+        if words and words[0].upper() in SCOPES:
+            scope = SCOPES[words.pop(0).upper()]
+        elif words and words[0].lower() not in TYPES:
+            left_out[UNKNOWN_SCOPE.format(words.pop(0))] += 1
+    if words and words[0].lower() not in TYPES:
+        left_out[UNKNOWN_TYPE.format(words[0])] += 1
     return one_line(text), kind_of(scope, words[0] if words else "")
+
+
+def _without_comment(line: str) -> str:
+    match = SAID.match(line) if "!" in line else None
+    return match[0] if match else line
 
 
 def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -123,11 +139,12 @@ def _from_text(path: Path) -> Ontology:
     header: dict[str, str] = {}
     terms: dict[str, Term] = {}
     licence = ""
+    left_out: Counter[str] = Counter()
     stanza, opened_at = "header", 0
     term: Term | None = None  # None inside [Term] until its id has been read
     for number, line in _logical_lines(path):
-        line = line.strip()
-        if not line or line.startswith("!"):
+        line = _without_comment(line).strip()
+        if not line:
             continue
         where = f"{path}:{number}"
         if line.startswith("[") and stanza == "Term" and term is None:
@@ -136,6 +153,7 @@ def _from_text(path: Path) -> Ontology:
             if not line.endswith("]"):
                 raise InputError(f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line.")
             stanza, opened_at, term = line[1:-1], number, None
+            left_out[f"[{stanza}] stanzas"] += stanza != "Term"
             continue
         tag, colon, value = line.partition(":")
         value = value.strip()
@@ -167,9 +185,9 @@ def _from_text(path: Path) -> Ontology:
         elif tag == "comment":
             term.comments.append(unescaped(MODIFIERS.sub("", value)).strip())
         elif tag == "synonym":
-            term.names.append(_synonym(value, where, None))
+            term.names.append(_synonym(value, where, None, left_out))
         elif tag in ("exact_synonym", "narrow_synonym", "broad_synonym", "related_synonym"):
-            term.names.append(_synonym(value, where, tag.split("_")[0]))
+            term.names.append(_synonym(value, where, tag.split("_")[0], left_out))
         elif tag in ("is_a", "relationship"):
             wanted = 1 if tag == "is_a" else 2
             words = re.split(r"(?<!\\)[!{]", value)[0].split()
@@ -178,20 +196,26 @@ def _from_text(path: Path) -> Ontology:
                 raise InputError(f"{where}: expected `{shape}`, got {line[:60]!r}. Fix the line.")
             term.edges.append(("is_a" if wanted == 1 else words[0], unescaped(words[-1])))
         elif tag == "is_obsolete":
-            term.obsolete = value.startswith("true")
+            term.obsolete |= value.lower().startswith("true")
+        elif tag == "property_value" and DEPRECATED.match(value):
+            term.obsolete = True
         elif tag in ("alt_id", "replaced_by", "xref") and value:
             ids = {"alt_id": term.alternatives, "replaced_by": term.replaced_by, "xref": term.xrefs}[tag]
             ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
+        else:
+            left_out[f"{tag} lines"] += 1
     if stanza == "Term" and term is None:
         raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again.")
     if not terms:
         raise InputError(f"{path}:1: no [Term] stanza in the file. Give an ontology in OBO format.")
     version = header.get("data-version") or header.get("date", "")
-    return Ontology(terms, version, licence, header.get("default-namespace", ""))
+    return Ontology(terms, version, licence, header.get("default-namespace", ""), left_out)
 
 
 # OBO-graph JSON
 
+#: parts of a graph that are not read
+AXIOMS = ("equivalentNodesSets", "logicalDefinitionAxioms", "domainRangeAxioms", "propertyChainAxioms")
 
 def curie(iri: str) -> str:
     """http://purl.obolibrary.org/obo/HP_0000001 -> HP:0000001; …/doid#has_symptom -> has_symptom; else unchanged."""
@@ -235,10 +259,14 @@ def _properties(meta: Any, where: str) -> dict[str, str]:
     return dict(_pairs(meta, where))
 
 
-def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
+def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]) -> Term:
     meta = _part(node, "meta", dict, where)
     term = Term(name, one_line(_part(node, "lbl", str, where)), obsolete=_part(meta, "deprecated", bool, where))
-    term.namespace = _properties(meta, where).get("hasOBONamespace", "")
+    properties = _properties(meta, where)
+    term.namespace = properties.pop("hasOBONamespace", "")
+    term.obsolete |= properties.pop("deprecated", "").lower() == "true"
+    left_out["properties of terms"] += len(properties.keys() - {"hasAlternativeId", "IAO:0100001"})
+    left_out["subsets of terms"] += len(_part(meta, "subsets", list, where))
     term.definition = _part(_part(meta, "definition", dict, where), "val", str, where).strip()
     term.comments = [str(comment).strip() for comment in _part(meta, "comments", list, where)]
     for predicate, value in _pairs(meta, where):
@@ -251,8 +279,11 @@ def _term_of(node: dict[str, Any], name: str, where: str) -> Term:
         predicate = curie(_required(synonym, "pred", where))
         scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
         if scope is None:
-            raise InputError(f"{where}: expected hasExactSynonym, hasRelatedSynonym …, got {predicate!r}. Fix it.")
+            scope = "related"
+            left_out[UNKNOWN_SCOPE.format(predicate)] += 1
         synonym_type = curie(_part(synonym, "synonymType", str, where))
+        if synonym_type and synonym_type.lower() not in TYPES:
+            left_out[UNKNOWN_TYPE.format(synonym_type)] += 1
         term.names.append((one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type)))
     return term
 
@@ -264,6 +295,7 @@ def _from_json(path: Path) -> Ontology:
     terms: dict[str, Term] = {}
     predicates: dict[str, str] = {}
     edges: list[tuple[str, str, str]] = []
+    left_out: Counter[str] = Counter()
     for number, graph in enumerate(graphs):
         here = f"{path}: graphs[{number}]"
         own = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get("default-namespace", "")
@@ -281,8 +313,12 @@ def _from_json(path: Path) -> Ontology:
                 name = curie(iri)
                 # A term that several graphs of the file name is taken from the first that labels it.
                 if name not in terms or not terms[name].label:
-                    terms[name] = _term_of(node, name, where)
+                    terms[name] = _term_of(node, name, where, left_out)
                     terms[name].namespace = terms[name].namespace or own
+            else:
+                left_out[f"nodes of type {kind}"] += 1
+        for key in AXIOMS:
+            left_out[key] += len(_part(graph, key, list, here))
         for place, edge in enumerate(_part(graph, "edges", list, here)):
             where = f"{here}.edges[{place}]"
             edges.append((_required(edge, "sub", where), _required(edge, "pred", where), _required(edge, "obj", where)))
@@ -290,14 +326,15 @@ def _from_json(path: Path) -> Ontology:
         raise InputError(f"{path}: no CLASS nodes in the file. Give an ontology in OBO-graph JSON.")
     for head, predicate, tail in edges:
         if head in predicates or predicate == "subPropertyOf":
-            continue  # between relations, not between terms
+            left_out["edges between relations"] += 1
+            continue
         label = "_".join(predicates.get(predicate, "").split()) or curie(predicate)
         terms.setdefault(curie(head), Term(curie(head))).edges.append((label, curie(tail)))
     meta = _part(graphs[0], "meta", dict, f"{path}: graphs[0]")
     said = _properties(meta, f"{path}: graphs[0].meta")
     version = said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
     licence = said.get("license") or next((v for v in said.values() if "licen" in v.lower()), "")
-    return Ontology(terms, version, licence)
+    return Ontology(terms, version, licence, left_out=left_out)
 
 
 # KnowledgeGraph
@@ -385,7 +422,8 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
             "alternatives": alternatives_of(ontology),
             "left_out": {
                 "obsolete terms": obsolete, "terms without a label": unnamed, "edges to terms left out": dangling,
-                "xrefs to other vocabularies": xrefs},
+                "xrefs to other vocabularies": xrefs}
+            | dict(+ontology.left_out),
         },
         equivalences=table("equivalences", {
             "head": [one for one, _ in same], "relation": ["xref"] * len(same), "tail": [other for _, other in same]}),

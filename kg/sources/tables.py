@@ -4,23 +4,27 @@
     definitions  id, text                                   triples   head, relation, tail
     equivalences head, tail [, relation]                    pairs that mean the same; they never become triples
 
-Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`, TSV is not quoted. A folder is searched for
-entities.csv, names.tsv.gz, … or, where a part has no such file, one of another usual name (FILES: relations.csv, synonyms.tsv);
-a single file holds triples. Names of files and columns may be in upper or lower case, in the singular or the plural; columns
-that may be left out have other usual names too (COLUMNS: lang). Further files and columns are counted in the manifest. PyKEEN's
-and Hetionet's triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
+Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`; in TSV a field that is in quotes as a
+whole is. The kind of a name is one of kg.graph.KINDS, its language a code or an English word; both in upper or lower case. A
+folder is searched for entities.csv, names.tsv.gz, … or, where a part has no such file, one of another usual name (FILES:
+relations.csv, synonyms.tsv); a single file holds triples. Names of files and columns may be in upper or lower case, in the
+singular or the plural; columns that may be left out have other usual names too (COLUMNS: lang). Further files and columns are
+counted in the manifest. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t` without a header, are read with headerless.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from core.files import InputError, check_encoding, json_lines, lines, unpacked_name
-from kg.graph import SCHEMAS, KnowledgeGraph, table
+from core.settings import nearest
+from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
+from kg.sources.umls import LANGUAGES as ISO_LANGUAGES
 
 FORMS = (".csv", ".tsv", ".jsonl")
 REQUIRED = {
@@ -46,6 +50,8 @@ COLUMNS = {
     "source": ("vocabulary", "sab"),
     "relation": ("predicate",),
 }
+#: codes of languages by their other codes and words
+LANGUAGES = ISO_LANGUAGES | {"ENGLISH": "en", "ZHO": "zh", "CHINESE": "zh", "FRA": "fr", "DEU": "de", "中文": "zh", "英文": "en"}
 SAME = "equivalent"  #: the relation of an equivalence that names none
 
 Row = tuple[str, dict[str, str]]  # (path:line, values)
@@ -87,7 +93,9 @@ def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
 
 
 def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -> Iterator[Row]:
-    comma = _form(path) == ".csv"
+    if _form(path) != ".csv":
+        yield from _tab_rows(path, encoding, header)
+        return
     number = 0
 
     def text() -> Iterator[str]:
@@ -95,25 +103,54 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
         for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
-    reader = csv.reader(text(), delimiter="," if comma else "\t", strict=comma,
-                        quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE)  # fmt: skip
+    reader = csv.reader(text(), strict=True)
     columns = header
     start = 1
     try:
         for values in reader:
             where, start = f"{path}:{start}", number + 1
             if columns is None:
-                columns = tuple(value.strip() for value in values)
-                twice = next((column for column, times in Counter(columns).items() if column and times > 1), None)
-                if twice is not None:
-                    raise InputError(f"{where}: the column {twice!r} occurs twice. Rename one of the two.")
-                continue
-            if len(values) != len(columns):
-                raise InputError(f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}. "
-                                 "Fix the line.")  # fmt: skip
-            yield where, dict(zip(columns, values, strict=True))
+                columns = _header(where, values)
+            else:
+                yield where, _row(where, columns, values)
     except csv.Error as error:
         raise InputError(f"{path}:{start}: not valid CSV ({error}). Fix the line.") from error
+
+
+def _tab_rows(path: Path, encoding: str, columns: tuple[str, ...] | None) -> Iterator[Row]:
+    for number, line in lines(path, encoding):
+        where, values = f"{path}:{number}", _fields(line)
+        if columns is None:
+            columns = _header(where, values)
+        else:
+            yield where, _row(where, columns, values)
+
+
+def _fields(line: str) -> list[str]:
+    """The fields between tabs; one that is in quotes as a whole loses them. Other quotes are characters."""
+    if '"' not in line:
+        return line.split("\t")
+    try:
+        return next(csv.reader([line], delimiter="\t", strict=True))
+    except csv.Error:  # a quotation mark that is a character of its field
+        return line.split("\t")
+
+
+def _header(where: str, values: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a header line. Raises InputError for a name that occurs twice."""
+    columns = tuple(value.strip() for value in values)
+    twice = next((column for column, times in Counter(columns).items() if column and times > 1), None)
+    if twice is not None:
+        raise InputError(f"{where}: the column {twice!r} occurs twice. Rename one of the two.")
+    return columns
+
+
+def _row(where: str, columns: tuple[str, ...], values: Sequence[str]) -> dict[str, str]:
+    if len(values) != len(columns):
+        raise InputError(
+            f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}. Fix the line."
+        )
+    return dict(zip(columns, values, strict=True))
 
 
 def _rows(
@@ -162,6 +199,22 @@ def _places(
             raise InputError(f"{where}: expected the columns {', '.join(REQUIRED[part])}, got {', '.join(header):.200}. "
                              "Rename them, say --columns head=source,…, or use --headerless.")  # fmt: skip
     return found
+
+
+def _kind(where: str, value: str) -> str:
+    """A name's kind in lower case, "synonym" where there is none. Raises InputError for one that no graph has."""
+    kind = "_".join(value.lower().split()) or "synonym"
+    if kind not in KINDS:
+        raise InputError(f"{where}: no kind of name {value!r}; {nearest(kind, KINDS)}Choose from: {', '.join(KINDS)}")
+    return kind
+
+
+def _language(where: str, value: str) -> str:
+    """A language's code in lower case: en for en, EN, eng and English. Raises InputError for what is no code."""
+    code = LANGUAGES.get(value.upper(), value.lower())
+    if code and not re.fullmatch(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", code):
+        raise InputError(f"{where}: expected the code of a language, such as en or zh, got {value!r:.40}. Fix the line.")
+    return code
 
 
 def files(path: str | Path) -> list[Path]:
@@ -266,8 +319,8 @@ def read(
             name_rows[row["id"], row["name"], "preferred", language, source] = None
     for file in found["names"]:
         for where, row in _rows(file, "names", encoding, False, renamed, ("kind", "language", "source"), left_out):
-            add(name_rows, "names", require_entity(row["id"], where), row["name"], row["kind"] or "synonym",
-                row["language"] or language, row["source"] or source)  # fmt: skip
+            kind, own_language = _kind(where, row["kind"]), _language(where, row["language"]) or language
+            add(name_rows, "names", require_entity(row["id"], where), row["name"], kind, own_language, row["source"] or source)
     for file in found["definitions"]:
         for where, row in _rows(file, "definitions", encoding, False, renamed, (), left_out):
             add(definition_rows, "definitions", require_entity(row["id"], where), row["text"].strip())

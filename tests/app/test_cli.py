@@ -49,7 +49,7 @@ def test_lines_of_standard_input_are_texts(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"foozin\n\nnothing\n")))
     assert main(["link", "--graph", folder, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(x["text"], len(x["mentions"])) for x in lines] == [("foozin", 1), ("nothing", 0)]
+    assert [(x["text"], len(x["mentions"])) for x in lines] == [("foozin", 1), ("", 0), ("nothing", 0)]
 
 
 def test_files_are_linked(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError, json_records
 from datamodules import chineseblue, formats
-from datamodules.formats import NoLabels, bio, brat, marked, pairs, pubtator
+from datamodules.formats import COLUMNS, NoLabels, bio, brat, marked, pairs, pubtator
 from datamodules.tasks import Tagged
 from kg.linking.documents import RELATIONS
 from tests.fakes import chineseblue as fakes
@@ -100,9 +100,14 @@ def test_a_broken_bio_line_is_named(tmp_path, rows, message):
         bio(text_file(tmp_path / "x.txt", rows), tokens=False)
 
 
-def test_more_columns_than_token_and_tag_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r":1: expected a token, a tab and its tag"):
-        bio(text_file(tmp_path / "x.tsv", "a\tNN\tB-x\n"), tokens=True)
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_of_more_columns_the_first_and_the_last_are_taken_and_counted(tmp_path, separator):
+    rows = ["-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O", "", "call NN I-NP O"]
+    found = Counter()
+    text = "\n".join(row.replace(" ", separator) for row in rows) + "\n"
+    read = bio(text_file(tmp_path / "x.tsv", text), tokens=True, found=found)
+    assert [(e.text, e.entities) for e in read] == [("EU rejects", [(0, 2, "ORG")]), ("call", [])]
+    assert found[COLUMNS] == 3
 
 
 def test_the_encoding_is_what_is_asked_for(tmp_path):

@@ -20,7 +20,7 @@ comment: A comment. {xref="PMID:1"}
 
 [Term]
 id: X:0000002
-name: small thing ! not a remark
+name: small thing \! not a remark
 namespace: branch
 def: "Called \"small\"\, with a\nsecond line." [PMID:2, url:http\://example.org]
 comment: First.

@@ -10,6 +10,11 @@ no value of a JSON file or line of a page. Then, each time from what the stages 
     process  of two DDP processes one is killed (trainings of language models)
     disk     a disk that fills up while the stage writes: a small tmpfs where mounting is allowed, else a limit of file sizes
     server   the tracking server is killed at a random moment, comes back after the stage, and `kepl sync` delivers
+    two      the command is started a second time while the first one works (commands)
+    input    the input becomes another file of the same size and time at a random moment, and then what it was (commands)
+
+"verbs" among the papers are the commands link, predict, embed, evaluate, rerank, sweep and serve; of serve, a server is killed and
+started again.
 
 A fault is survived when the same command then ends with 0 (and, on a full disk, has first ended with one error instead of a
 traceback); it is identical when all that is left is what an undisturbed run leaves, the metrics in MLflow's store included.
@@ -20,17 +25,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +51,9 @@ from tests import preload
 from tests.fakes.tracking import Server
 from tests.faults.outcome import STORE, differing, outcome
 from tests.faults.pipelines import Step, papers, steps, write_sources
+from tests.faults.verbs import VERBS, VerbStep, verb_steps, write_verb_sources
 
-KINDS = ("kill", "process", "disk", "server")
+KINDS = ("kill", "process", "disk", "server", "two", "input")
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 LIMIT = 300.0  # seconds; a stage that takes longer hangs
 Act = Callable[[preload.Process], Any]
@@ -83,7 +94,8 @@ class Pipeline:
         self.place.mkdir(parents=True)
         (self.place / "work").mkdir()
         shutil.copyfile(store, self.place / STORE)
-        self.steps = steps(paper, self.place / "work", sources)
+        self.sources = sources
+        self.steps = (verb_steps if paper == VERBS else partial(steps, paper))(self.place / "work", sources)
         self.random = random.Random(f"{seed} {paper}")
 
     def environment(self, tracking: str | None = None) -> dict[str, str]:
@@ -132,10 +144,15 @@ class Pipeline:
         found: list[Trial] = []
         for step in self.steps:
             shutil.rmtree(self.kept, ignore_errors=True)
+            if isinstance(step, VerbStep):
+                step.prepare()
             shutil.copytree(self.place, self.kept)
-            found += self.run_stage(step, kills, set(kinds))
+            if self.paper != VERBS or isinstance(step, VerbStep):
+                found += self.run_stage(step, kills, set(kinds))
             self.restored()
             self.needed(step.words)
+        if self.paper == VERBS and "kill" in kinds:
+            found += [self.served(moment) for moment in range(max(1, kills // 5))]
         return found
 
     def needed(self, words: list[str], tracking: str | None = None) -> Ended:
@@ -158,6 +175,10 @@ class Pipeline:
             found += [self.killed(step, two, both, of_two=number % 2 + 1) for number in range(few)]
         if step.training and "server" in kinds:
             found += [self.server_away(step, words, plain) for _ in range(max(1, few // 2))]
+        if isinstance(step, VerbStep) and "two" in kinds:
+            found += [self.two_at_once(step, words, plain) for _ in range(few)]
+        if isinstance(step, VerbStep) and step.input and "input" in kinds:
+            found += [self.changed_input(step, words, plain) for _ in range(few)]
         told = Counter((t.kind, t.survived, not t.differs) for t in found)
         print(f"{self.paper:<9}{step.title[:48]:<50}" + "; ".join(
             f"{kind}: {sum(n for (k, s, _), n in told.items() if k == kind and s)} of "
@@ -182,7 +203,10 @@ class Pipeline:
         return left[0], always, seconds
 
     def compared(self, plain: Left) -> list[str]:
-        return [name for name in differing(plain[0], outcome(self.place)) if name not in plain[1]]
+        names = [name for name in differing(plain[0], outcome(self.place)) if name not in plain[1]]
+        if self.paper == VERBS:  # a command that scores takes its time, and records each of its runs
+            names = [name for name in names if not name.endswith((" times more)", "seconds"))]
+        return names
 
     def again(self, step: Step, kind: str, words: list[str], plain: Left, detail: str, before: bool = True) -> Trial:
         ended = self.run(words)
@@ -258,6 +282,85 @@ class Pipeline:
         return Trial(self.paper, step.title, "server", survived, differs, f"killed at {moment:.2f} s {said}".strip())
 
 
+    def two_at_once(self, step: Step, words: list[str], plain: Left) -> Trial:
+        """A second process of the same command: both end, none with more than one error, and what is left is whole."""
+        self.restored()
+        moment = self.random.uniform(0.0, plain[2])
+        seconds: list[Ended] = []
+        second = threading.Thread(target=lambda: (time.sleep(moment), seconds.append(self.run(words))))
+        second.start()
+        first = self.run(words)
+        second.join()
+        ended = [first, *seconds]
+        well = all(_one_error(one) for one in ended) and any(one.code == 0 for one in ended)
+        said = "; ".join(_error_line(one) for one in ended if one.code)
+        return self.again(step, "two", words, plain, f"again at {moment:.2f} s: {said}", well)
+
+    def changed_input(self, step: VerbStep, words: list[str], plain: Left) -> Trial:
+        """Another content at equal size and time; a result is only accepted of one of the two, and never of a mixture."""
+        self.restored()
+        assert step.input is not None
+        before, times = step.input.read_bytes(), os.stat(step.input)
+        moment = self.random.uniform(0.05, plain[2])
+        file = step.input
+
+        def put(content: bytes) -> None:
+            file.write_bytes(content)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+        timer = threading.Timer(moment, lambda: put(before.replace(b"heart", b"heard")))
+        timer.start()
+        ended = self.run(words)
+        timer.join()
+        put(before)
+        detail = f"changed at {moment:.2f} s: {ended.code} {_error_line(ended) if ended.code else ''}"
+        well = _one_error(ended)
+        if ended.code == 0:  # of what the input was before, or of what it was then, which the next command notices
+            second = self.run(words)
+            well = _one_error(second) and not (second.code == 0 and self.compared(plain))
+        return self.again(step, "input", [*words, "--fresh"], plain, detail, well)
+
+    def served(self, number: int) -> Trial:
+        """A server is killed under its requests and started again at the same port: it answers as before."""
+        self.restored()
+        words = ["app.cli", "serve", "--graph", str(self.sources / "graph"), "--port", str(free_port())]
+        answers: list[Any] = []
+        survived = True
+        for kill in (True, False):
+            with tempfile.TemporaryFile("w+") as log:
+                process = self.begin(words, log)
+                try:
+                    answers.append(_answer(int(words[-1])))
+                    survived &= _one_error(second := self.run(words)) and second.code != 0  # the port is taken
+                except OSError as error:
+                    survived, answers = False, [*answers, str(error)]
+                process.kill() if kill else process.end_session()
+                process.end_session()
+        same = len(answers) == 2 and answers[0] == answers[1]
+        return Trial(self.paper, "serve", "kill", survived, [] if same else ["answer"], f"{number}: {answers}"[:300])
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _answer(port: int, seconds: float = 60.0) -> Any:
+    """What a server answers, once it does."""
+    body = json.dumps({"texts": ["a heart attack"]}).encode()
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/link", body, {"Content-Type": "application/json"})
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return json.load(answer)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 def _error_line(ended: Ended) -> str:
     lines = [line for line in ended.said.splitlines() if line.startswith("error:")]
     return lines[-1] if lines else ended.said[-300:]
@@ -281,7 +384,8 @@ def summary(trials: list[Trial]) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.faults", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--kills", type=int, default=20, help="kills of each stage; a fifth of them of the other faults")
-    parser.add_argument("--papers", nargs="*", choices=papers(), default=papers(), metavar="PAPER", help=", ".join(papers()))
+    known = [*papers(), VERBS]
+    parser.add_argument("--papers", nargs="*", choices=known, default=known, metavar="PAPER", help=", ".join(known))
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="kinds of faults")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="pipelines at the same time")
@@ -292,10 +396,12 @@ def main(argv: list[str] | None = None) -> int:
         mlflow.MlflowClient(f"sqlite:///{folder / 'first.db'}").search_experiments()
         shutil.copyfile(folder / "first.db", folder / STORE)  # an empty store: making its tables takes seconds
         write_sources(folder / "sources")
+        write_verb_sources(folder / "sources" / VERBS)
         server = preload.serve(address=f"{folder}/server")
 
         def pipeline(paper: str) -> list[Trial]:
-            made = Pipeline(paper, folder / paper, folder / "sources", folder / STORE, server, given.seed, tmpfs)
+            sources = folder / "sources" / VERBS if paper == VERBS else folder / "sources"
+            made = Pipeline(paper, folder / paper, sources, folder / STORE, server, given.seed, tmpfs)
             try:
                 return made.trials(given.kills, given.kinds)
             except Exception as error:  # noqa: BLE001  the other pipelines continue; it counts as a fault that is not survived
@@ -303,7 +409,7 @@ def main(argv: list[str] | None = None) -> int:
                 return [Trial(paper, "", "kill", False, [], str(error))]
 
         with ThreadPoolExecutor(given.jobs) as threads:
-            trials = [trial for own in threads.map(pipeline, given.papers or papers()) for trial in own]
+            trials = [trial for own in threads.map(pipeline, given.papers or known) for trial in own]
     print(f"disk: {'a small tmpfs' if tmpfs else 'a limit of file sizes'}; {time.monotonic() - started:.0f} s\n{summary(trials)}")
     return 1 if any(not t.survived or t.differs for t in trials) else 0
 

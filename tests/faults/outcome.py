@@ -61,12 +61,14 @@ def outcome(place: Path) -> dict[str, Any]:
     runs = names_of_runs(place / STORE)
     for file in sorted(p for p in place.rglob("*") if p.is_file()):
         name = str(file.relative_to(place))
-        if artifact := re.search(r"artifacts/\w+/([0-9a-f]{32})/artifacts/(.*)", name):  # where depends on the kind of store
+        if artifact := re.search(r"artifacts/[^/]+/([0-9a-f]{32})/artifacts/(.*)", name):  # where depends on the kind of store
             name = f"artifact of {runs.get(artifact[1])}: {artifact[2]}"
         if name.endswith(BY_PRODUCTS) or "/checkpoints/" in f"/{name}":
             continue
         if file.suffix == ".json":
             found |= _leaves(json.loads(file.read_text()), f"{name}:")
+        elif file.suffix == ".csv":  # without the ids of MLflow's runs
+            found[name] = re.sub(r"\b[0-9a-f]{32}\b", "", file.read_text())
         elif file.suffix in (".md", ".yaml"):
             found |= {f"{name}:{number}": line for number, line in enumerate(file.read_text().splitlines())}
         else:

@@ -13,6 +13,7 @@ from core.tracking import ROOT
 from tests.faults.__main__ import Ended, Trial, _one_error, main, summary
 from tests.faults.outcome import STORE, differing, outcome
 from tests.faults.pipelines import papers, steps, write_sources
+from tests.faults.verbs import VerbStep, verb_steps, write_verb_sources
 
 
 def test_every_pipeline_ends_in_a_fine_tuning(tmp_path: Path) -> None:
@@ -66,3 +67,21 @@ def test_one_pipeline_survives(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert (tmp_path / "cmekg" / "cmekg.pkl").is_file()
     assert main(["--papers", "sapbert", "--kills", "1", "--kinds", "kill", "disk"]) == 0
     assert "kill     survived 5 of 5, identical 5 of 5" in capsys.readouterr().out
+
+
+def test_every_command_that_reads_or_writes_files_is_disturbed(tmp_path: Path) -> None:
+    write_verb_sources(tmp_path / "sources")
+    found = verb_steps(tmp_path / "work", tmp_path / "sources")
+    commands = [step.words[1] for step in found if isinstance(step, VerbStep)]
+    assert sorted({*commands}) == ["embed", "evaluate", "link", "predict", "rerank", "sweep"]
+    for step in found:
+        if isinstance(step, VerbStep) and step.input:
+            step.prepare()
+            assert step.input.is_file() and str(step.input) in step.words
+
+
+@pytest.mark.slow
+def test_the_commands_survive(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--papers", "verbs", "--kills", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "kill     survived 8 of 8, identical 8 of 8" in said and "input    survived 4 of 4, identical 4 of 4" in said

@@ -19,7 +19,7 @@ from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
 from inference.options import LinkerOptions, Work
-from inference.stream import Counts, link_files, predict_examples, predict_files, predict_task, pubtator
+from inference.stream import Counts, formatted, link_files, predict_examples, predict_files, predict_task, pubtator
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
 from kg.linking.documents import documents, write_documents
 from tests.fakes.graphs import graph
@@ -77,7 +77,7 @@ def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path)
         assert [(m["start"], m["end"], m["entity"]) for m in line["mentions"]] == [
             (m.start, m.end, m.entity) for m in pipeline.link([document.text])[0]
         ]
-    assert [p.name for p in tmp_path.glob("out*")] == ["out.jsonl"]
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl", "out.jsonl.manifest.json"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -96,7 +96,7 @@ def test_a_stopped_run_resumes_to_the_same_result(
     resumed = Stops(pipeline, 3 - after, AssertionError)  # what is there is not linked again
     assert run(resumed, texts, out).documents == COUNT
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl"]
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.jsonl", "out.jsonl.manifest.json"]
 
 
 def test_a_batch_that_was_cut_is_linked_again(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -337,8 +337,8 @@ def test_several_workers_link_to_the_same_bytes(
             (tmp_path / f"process-{os.getpid()}").touch()
             return super().link(texts)
 
-    counts = run(Pipeline(pipeline.folder, chain), texts, tmp_path / "one.jsonl")
-    pipeline = Seen(pipeline.folder, chain)
+    counts = run(Pipeline(pipeline.source, chain), texts, tmp_path / "one.jsonl")
+    pipeline = Seen(pipeline.source, chain)
     assert run(pipeline, texts, tmp_path / "two.jsonl", work=Work(workers=2)) == counts
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == COUNT
@@ -384,3 +384,21 @@ def test_several_processes_on_a_gpu_are_refused(pipeline: Pipeline, texts: Path,
     pipeline.options = LinkerOptions(device="cuda")
     with pytest.raises(InputError, match="a GPU is used by one process"):
         run(pipeline, texts, tmp_path / "out.jsonl", work=Work(workers=2, engine="processes"))
+
+
+ENDS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\t", "|", "\0"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("format", ["pubtator", "bioc", "biocjson"])
+def test_what_is_written_is_read_again_whatever_is_in_ids_types_and_texts(tmp_path: Path, end: str, format: str) -> None:
+    mention = {"start": 3, "end": 6, "type": f"a{end}b", "entity": f"E{end}|t|1", "name": f"n{end}", "score": 1.0}
+    lines = [
+        {"id": f"x{end}|t|{end}y", "text": f"a{end}{' ' * (2 - len(end))}cat{end}b|t|c", "mentions": [mention]},
+        {"id": f"{end}", "text": "second", "mentions": []},
+    ]
+    ending = {"pubtator": "pubtator", "bioc": "bioc.xml", "biocjson": "bioc.json"}[format]
+    (tmp_path / f"x.{ending}").write_text("".join(formatted(lines, format)), newline="")
+    read = list(documents([tmp_path / f"x.{ending}"]))
+    assert len(read) == 2 and len(read[0].text.rstrip()) == len(lines[0]["text"]) and read[1].text.strip() == "second"
+    assert [(m.start, m.end) for m in read[0].mentions] == [(3, 6)] and read[0].text[3:6] == "cat"

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from core.files import InputError, limit_documents
+from kg.linking import documents as reading
 from kg.linking.documents import documents, files_in, format_of, write_documents
 from kg.linking.mentions import Document, Mention
 from tests.fakes import documents as fakes
@@ -300,3 +301,16 @@ def test_a_document_of_xml_above_the_limit_is_refused(tmp_path):
             list(documents([tmp_path / "x.xml"]))
     finally:
         limit_documents(16)
+
+
+def test_what_pubmed_holds_beside_title_and_abstract_is_counted(tmp_path):
+    (tmp_path / "x.xml").write_text(
+        "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><ArticleTitle>A</ArticleTitle><Abstract>"
+        "<AbstractText Label='METHODS'>one</AbstractText><AbstractText Label='RESULTS'>two</AbstractText></Abstract></Article>"
+        "<OtherAbstract Type='plain'><AbstractText>simple</AbstractText></OtherAbstract></MedlineCitation></PubmedArticle>"
+        "<DeleteCitation><PMID>7</PMID><PMID>8</PMID></DeleteCitation></PubmedArticleSet>"
+    )
+    left_out = Counter()
+    (read,) = documents([tmp_path / "x.xml"], left_out=left_out)
+    assert read.text == "A\none two"
+    assert +left_out == Counter({reading.LABELS: 2, reading.OTHER_ABSTRACTS: 1, reading.DELETED: 2})

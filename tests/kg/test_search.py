@@ -260,3 +260,13 @@ def test_flat_searches_in_blocks(monkeypatch, block):
     for k in (1, 20, 100):
         found, (scores, rows) = Index(vectors, backend="flat").search(queries, k), brute(queries, vectors, k)
         assert found.rows.tolist() == rows.tolist() and found.scores.tolist() == scores.tolist()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 255, 256])
+@pytest.mark.parametrize("backend", ["ivf", "ivf-sq8", "ivf-pq", "hnsw"])
+def test_every_backend_has_an_answer_over_few_rows(tmp_path, rows, backend):
+    vectors = torch.eye(256, 16)[:rows] + torch.linspace(0, 1, rows)[:, None]
+    write(tmp_path / "index", [vectors], (rows, 16), {}, backend, cells=300)
+    index = Index.load(tmp_path / "index", {}, backend=backend)
+    assert index.backend == ("torch" if backend == "ivf-pq" and rows < 256 else backend)
+    assert index.search(vectors[:1], 1).rows.shape == (1, 1)

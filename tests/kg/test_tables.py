@@ -184,11 +184,28 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
     put(tmp_path, {"edges.csv": "head,relation,tail\nE1,treats,E2\n"})
     with pytest.raises(InputError, match=r"edges\.csv and relations\.csv could all be triples\. Name which: --triples FILE"):
         tables.read(tmp_path)
-    put(tmp_path, {"edges.csv": "head,relation,tail\n", "names.csv": "id,name,kind,Kinds,type\nE1,a,b,c,d\n"})
-    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "b"  # the exact name goes first
+    put(tmp_path, {"edges.csv": "head,relation,tail\n", "names.csv": "id,name,kind,Kinds,type\nE1,a,broad,c,d\n"})
+    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"  # the exact name goes first
     put(tmp_path, {"names.csv": "id,name,Kind,kinds\nE1,a,b,c\n"})
     with pytest.raises(InputError, match=r"names\.csv:2: Kind and kinds could both be kind"):
         tables.read(tmp_path, triples=("edges.csv",))
     put(tmp_path, {"names.csv": "id,name,name\nE1,a,b\n"})
     with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' occurs twice"):
         tables.read(tmp_path, triples=("edges.csv",))
+
+
+def test_kinds_and_languages_in_any_case(tmp_path):
+    names = "id,name,kind,language\nE1,a,EXACT,EN\nE1,b,Uk Spelling,eng\nE1,c,,English\nE1,d,related,chi\nE1,e,exact,pt-BR\n"
+    graph = tables.read(put(tmp_path, {"entities.csv": "id,name\nE1,x\n", "names.csv": names}))
+    found = [(row["kind"], row["language"]) for row in graph.names.to_pylist()[1:]]
+    assert found == [("exact", "en"), ("uk_spelling", "en"), ("synonym", "en"), ("related", "zh"), ("exact", "pt-br")]
+    for row, message in (("E1,a,exat,en", "no kind of name 'exat'; .*exact"), ("E1,a,exact,englisch text", "code of a language")):
+        put(tmp_path, {"names.csv": f"id,name,kind,language\n{row}\n"})
+        with pytest.raises(InputError, match=rf"names\.csv:2: .*{message}"):
+            tables.read(tmp_path)
+
+
+def test_fields_of_tsv_may_be_in_quotes(tmp_path):
+    rows_ = '"id"\t"name"\nE1\t"one\ttab and ""quotes"""\nE2\t"Foo" syndrome\nE3\t5" pipe\nE4\t"open\n'
+    graph = tables.read(put(tmp_path, {"entities.tsv": rows_}))
+    assert graph.entities["name"].to_pylist() == ['one tab and "quotes"', '"Foo" syndrome', '5" pipe', '"open']
