@@ -300,6 +300,7 @@ def link(
     """
     from dataclasses import asdict
 
+    from inference.attributes import NOT, describe_in_words
     from inference.chain import Pipeline, as_record
     from inference.stream import format_of, link_files
 
@@ -330,8 +331,8 @@ def link(
         for m in mentions:
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
-            shown = "".join(f"  [{attribute}]" for attribute in m.attributes())
-            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {meant}{score}{shown}")
+            shown = "".join(f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT)
+            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}{shown}")
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:

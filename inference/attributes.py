@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kg.linking.passage import Passage
 
@@ -33,6 +33,33 @@ class Attributes(NamedTuple):
     family: bool = False
     historical: bool = False
     hypothetical: bool = False
+
+
+NOT = "not"  #: how a denied mention is shown
+
+
+def describe(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a record of a mention says beside its place, entity and score: for every output and page that shows mentions.
+
+    {negated, family, historical, hypothetical: "true" where they are; long_form, part, matched; tied: "true"}.
+    """
+    found = {name: "true" for name in Attributes._fields if record.get(name)}
+    found |= {name: str(record[name]) for name in ("long_form", "part", "matched") if record.get(name)}
+    best = next(iter(record.get("candidates") or ()), {})
+    if record.get("entity") is not None and best.get("tied"):
+        found["tied"] = "true"
+    return found
+
+
+def describe_in_words(record: Mapping[str, Any]) -> list[str]:
+    """The same in words, as they are printed."""
+    shown = []
+    for name, value in describe(record).items():
+        if name == "negated":
+            shown.append(NOT)
+        else:
+            shown.append({"long_form": f"= {value}", "part": f"part: {value}", "matched": f"by {value}"}.get(name, name))
+    return shown
 
 
 BEFORE, BEHIND, BOTH = "before", "behind", "both"  #: where a phrase stands, seen from what it is about

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
-from inference.attributes import Attributes, find_attributes
+from inference.attributes import find_attributes
 from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
 from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
 from kg.graph import KnowledgeGraph, fingerprint
@@ -83,19 +83,6 @@ class Linked(NamedTuple):
     family: bool | None = None
     historical: bool | None = None
     hypothetical: bool | None = None
-
-    def attributes(self) -> list[str]:
-        """What is to be known of the mention beside its entity, in words, for every place that shows it."""
-        shown = [("not" if name == "negated" else name) for name in Attributes._fields if getattr(self, name)]
-        if self.long_form:
-            shown.append(f"= {self.long_form}")
-        if self.part:
-            shown.append(f"part: {self.part}")
-        if self.matched:
-            shown.append(f"by {self.matched}")
-        if self.entity and self.candidates and self.candidates[0].tied:
-            shown.append("tied")
-        return shown
 
 
 class Asked(NamedTuple):

@@ -31,6 +31,7 @@ from core.executor import PartsFolder, parts_folder
 from core.files import InputError, Span, check_files, digest, explaining, json_lines, locked, renamed, unpacked_name
 from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
+from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.options import Work
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
@@ -46,6 +47,7 @@ from kg.linking.documents import (
     spooled,
 )
 from kg.linking.documents import format_of as input_format_of
+from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
     from inference.chain import Pipeline
@@ -95,7 +97,8 @@ def _plain(value: Any) -> str:
 def pubtator(line: dict[str, Any]) -> str:
     """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and an empty abstract.
 
-    A mention that is linked to nothing has the id -.
+    A mention that is linked to nothing has the id -. What else is said of a mention is in a seventh column, which readers of
+    PubTator leave out: negated=true; part=breast cancer.
     """
     text = line["text"].translate(_SEPARATORS)
     name = _plain(line["id"])
@@ -104,7 +107,8 @@ def pubtator(line: dict[str, Any]) -> str:
         surface = text[m["start"] : m["end"]]
         entity = m.get("entity")
         described = [_plain(m["type"] or "-"), _plain("-" if entity is None else entity)]
-        rows.append("\t".join([name, str(m["start"]), str(m["end"]), surface, *described]))
+        said = "; ".join(f"{key}={_plain(value)}" for key, value in describe(m).items())
+        rows.append("\t".join([name, str(m["start"]), str(m["end"]), surface, *described, *([said] if said else [])]))
     return "\n".join(rows) + "\n\n"
 
 
@@ -113,7 +117,7 @@ def _infons(mention: dict[str, Any]) -> dict[str, str]:
     shown = {
         "type": mention["type"], "identifier": mention.get("entity") or "-", "name": mention.get("name"), "score": mention["score"],
     }  # fmt: skip
-    return {key: str(value) for key, value in shown.items() if value is not None}
+    return {key: str(value) for key, value in shown.items() if value is not None} | describe(mention)
 
 
 def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
@@ -459,7 +463,7 @@ def _predicted(
         return [{"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]} for d, own in zip(batch, spans, strict=True)]
     if isinstance(model, kinds.RelationModel):
         if taggers:
-            found = [TaggerDetector(tagger).detect([d.text for d in batch]) for tagger in taggers]
+            found = [TaggerDetector(tagger).detect([Passage(d.text) for d in batch]) for tagger in taggers]
             batch = [d._replace(mentions=united(own)) for d, own in zip(batch, zip(*found, strict=True), strict=True)]
         related = model.relations([d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch])
         return [

@@ -29,7 +29,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -123,10 +123,10 @@ def is_ordinary_word(name: str) -> bool:
 
 def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Table:
     """The rows of a table of names that the rules above use: those of `kinds`, or all but the weak ones."""
-    column = pc.utf8_lower(names["kind"])
     if kinds is not None:
-        return names.filter(pc.is_in(column, value_set=pa.array(sorted(check_kinds(kinds)), pa.string())))
-    weak = np.flatnonzero(pc.is_in(column, value_set=pa.array(WEAK_KINDS)).to_numpy(zero_copy_only=False))
+        chosen = check_kinds(kinds)
+        return names.take(_indices(np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in chosen))))
+    weak = np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in WEAK_KINDS))
     if not len(weak):
         return names
     ordinary = [is_ordinary_word(name) for name in names["name"].take(_indices(weak)).to_pylist()]
@@ -280,8 +280,7 @@ class DictionaryLinker:
         """(names,) whether each is English, or may be."""
         if "language" not in names.column_names:
             return np.ones(len(names), bool)
-        known = pa.array(sorted(ENGLISH), pa.string())
-        return pc.is_in(pc.utf8_lower(names["language"]), value_set=known).to_numpy(zero_copy_only=False)
+        return _flags(names["language"], lambda language: language.lower() in ENGLISH)
 
     def _normal(self, name: str) -> str:
         return name if self.level == "exact" else normal_text(name)
@@ -487,6 +486,13 @@ def _places_of_kinds(kinds: pa.ChunkedArray) -> np.ndarray:
     encoded = pc.dictionary_encode(kinds.combine_chunks())
     places = list(map(place_of_kind, encoded.dictionary.to_pylist()))
     return np.array(places, np.int8)[numbers(encoded.indices)]
+
+
+def _flags(column: pa.ChunkedArray, is_meant: Callable[[str], bool]) -> np.ndarray:
+    """(rows,) whether each value of a column of few values is meant."""
+    encoded = pc.dictionary_encode(column.combine_chunks())
+    flags = list(map(is_meant, encoded.dictionary.to_pylist()))
+    return np.array(flags, bool)[numbers(encoded.indices)]
 
 
 def _has_capitals(name: str) -> bool:

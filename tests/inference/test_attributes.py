@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import main
 from inference import attributes
-from inference.attributes import PHRASES, PSEUDO, find_attributes
+from inference.attributes import PHRASES, PSEUDO, describe_in_words, find_attributes
 from inference.chain import Pipeline, as_record
 from tests.fakes.graphs import graph
 
@@ -84,9 +85,26 @@ def test_a_chain_says_what_the_text_says_of_a_mention(tmp_path: Path) -> None:
     pipeline = Pipeline(folder, negation=True)
     assert [(m.entity, m.negated) for m in pipeline.link([TEXT])[0]] == [("D1", True), ("D2", False)]
     (family,) = pipeline.link(["Her father’s nephritis"])[0]
-    assert family.family and not family.negated and family.attributes() == ["family"]
+    assert family.family and not family.negated and describe_in_words(as_record(family)) == ["family"]
     assert pipeline.settings["negation"] and "negation" not in Pipeline(folder).settings
     function, arguments = pipeline.__reduce__()
     assert [m.negated for m in function(*arguments).link([TEXT])[0]] == [True, False]
     records = [as_record(m) for m in Pipeline(folder).link([TEXT])[0]]
     assert {record[name] for record in records for name in attributes.Attributes._fields} == {None}
+
+
+def test_every_output_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Print, PubTator, BioC in both forms and JSON lines; PubTator's file can be read again."""
+    names = [("D1", "breast cancer", "exact", "en"), ("D2", "ovarian cancer", "exact", "en"), ("D3", "cyst", "exact", "en")]
+    folder = str(graph(dict.fromkeys(("D1", "D2", "D3"), "x"), [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    (tmp_path / "in.jsonl").write_text('{"id": "1", "text": "No cysts. History of breast and ovarian cancer (BOC)."}\n')
+    files = [tmp_path / name for name in ("out.jsonl", "out.pubtator", "out.bioc.xml", "out.bioc.json")]
+    for file in files:
+        command = ["link", "--graph", folder, "--input", str(tmp_path / "in.jsonl"), "--output", str(file), "--negation", "true"]
+        assert main(command) == 0
+        text = file.read_text()
+        assert all(word in text for word in ("negated", "historical", "part", "ovarian cancer", "matched", "plural")), file
+    assert main(["link", "--graph", folder, "--input", str(files[1]), "--output", str(tmp_path / "again.jsonl")]) == 0
+    capsys.readouterr()
+    assert main(["link", "--graph", folder, "--text", "No cysts", "--negation", "true"]) == 0
+    assert "not D3" in (said := capsys.readouterr().out) and "[by plural]" in said
