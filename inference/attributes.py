@@ -45,7 +45,7 @@ def describe(record: Mapping[str, Any]) -> dict[str, str]:
     """
     found = {name: "true" for name in Attributes._fields if record.get(name)}
     found |= {name: str(record[name]) for name in ("long_form", "part", "matched") if record.get(name)}
-    best = next(iter(record.get("candidates") or ()), {})
+    best: Mapping[str, Any] = next(iter(record.get("candidates") or ()), {})
     if record.get("entity") is not None and best.get("tied"):
         found["tied"] = "true"
     return found
