@@ -43,7 +43,7 @@ def test_the_written_file_scores_what_fine_tuning_reported(
     (result,) = stored("finetune", "NCBI")
     assert score(span_tallies(predicted, [e.entities for e in examples])) == pytest.approx(result.value(), abs=1e-9)
     assert (result.value() or 0) > 0.3  # it learned something, so equal means something
-    assert main(["predict", "--model", model, "--task", "NCBI", f"DATA={data}", "SPLIT=dev", "--output", str(out)]) == 0
+    assert main(["predict", "--model", model, "--task", "NCBI", f"DATA={data}", "SPLIT=dev", "--output", str(out), "--fresh"]) == 0
     name = model.partition("@")[0]  # LR= was given, so there is no run with default settings
     assert main(["predict", "--model", name, "--text", "x"]) == 2 and "no run with default settings" in capsys.readouterr().err
 
