@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsons
 import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -311,7 +312,8 @@ def link(
         raise InputError("--input and --output go together; the answer to --text goes to standard output")
     if output:
         format_of(output, to)
-        Output(output, [*input, graph])
+        models = [step.strip() for step in re.split("[>+]", chain) if "/" in step]  # folders among them, or no files at all
+        Output(output, [*input, graph, *models])
     pipeline = Pipeline(graph, chain, nil, top, work, types, negation, matching, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:

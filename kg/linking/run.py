@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from core.executor import parts_folder
 from core.files import InputError, Span, check_files, json_lines, read_json, written
+from core.outputs import check_no_input
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.ids import Ids
 from kg.linking.documents import check_options, documents, files_in, format_of, planned, write_documents
@@ -137,6 +138,7 @@ def link_corpus(
         raise InputError("inputs: expected at least one file")
     unread: Counter[str] = Counter()
     paths = files_in(inputs, unread)
+    check_no_input(out, inputs)
     options: dict[str, Any] = {}
     if linker == "given":
         GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
