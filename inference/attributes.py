@@ -134,8 +134,8 @@ TERMINATORS = (
     "showed", "developed", "therefore", "otherwise", "patient", ";",
 )  # fmt: skip
 #: "Fever: denied." A word at the end of its sentence that denies what is before it.
-_LAST = re.compile(r"\b(?:denies|denied|none|no|neg)\s*[.;,)]*\s*\Z", re.IGNORECASE)
-_LABEL = re.compile(r"[:=\u2013-]\s*\Z")
+_LAST = re.compile(r"(?<!\w)(?:denies|denied|none|no|neg)\Z", re.IGNORECASE)
+_LABELS = (":", "=", "-", "\u2013")
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -207,8 +207,9 @@ def _reaches(sentence: str, offset: int) -> dict[str, _Reach]:
                 before = bisect_left(begins_of_ends, match.start()) - 1
                 begin = ends[before][1] if before >= 0 else 0
                 found[attribute].append((begin, match.start()))
-    last = _LAST.search(sentence)
-    if last is not None and _LABEL.search(sentence, 0, last.start()):
+    statement = sentence.rstrip(" \t\r\n.;,)")
+    last = _LAST.search(statement, max(len(statement) - 10, 0))
+    if last is not None and statement[: last.start()].rstrip().endswith(_LABELS):
         found["negated"].append((0, last.start()))
     return {attribute: _unite(spans, offset) for attribute, spans in found.items()}
 

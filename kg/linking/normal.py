@@ -67,7 +67,8 @@ _MARKS = (
 _JAMO = "[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?"
 _CHANGES = re.compile(f"[{_BLOCKS}{INVISIBLE}]")
 _HAS_MARKS = re.compile(f"[{_MARKS}\u1100-\u1112]")
-_CLUSTERS = re.compile(f"{_JAMO}|[^{_MARKS}][{_MARKS}]+|[{_BLOCKS}{INVISIBLE}]", re.DOTALL)
+# More marks on one letter than any script writes are not composed: putting them in order takes the square of the time.
+_CLUSTERS = re.compile(f"{_JAMO}|[^{_MARKS}][{_MARKS}]{{1,30}}|[{_BLOCKS}{INVISIBLE}]", re.DOTALL)
 
 
 class Normal(NamedTuple):

@@ -39,7 +39,9 @@ the their this to under via was were when which while who whose with without
 
 WRAPPED = 50  #: characters of a line that may be wrapped before a word in lower case
 _CLOSING = "[\"'”’»)\\]]*"
-_END = re.compile(rf"[.!?]+{_CLOSING}(?=\s)|[。！？]{_CLOSING}|\n")
+# A run of marks is tried from its first one alone, and never again shorter: the time grows with the text, not its square.
+_END = re.compile(rf"(?<![.!?])[.!?]++{_CLOSING}+(?=\s)|[。！？]{_CLOSING}+|\n")
+_BLANK = re.compile(r"\s*")
 _WORD_BEFORE = re.compile(r"[\w.\-/]*\Z")
 _ITEM = re.compile(r"[ \t]*(?:[-*\u2022\u00b7+]|\(?\d{1,2}[.)])[ \t]")
 _ITEM_NUMBER = re.compile(r"[ \t]*\(?\d{1,2}\Z")
@@ -50,23 +52,17 @@ _LOOK = 64  # characters before a mark that are looked at
 
 def sentence_starts(text: str) -> list[int]:
     """Where the sentences of a text begin, the first at 0; white space behind one belongs to it."""
-    starts = [0]
-    line = 0  # where the line begins
+    starts, line, passed = [0], 0, 0  # line: where it begins; passed: what is known to hold no further end
     for match in _END.finditer(text):
-        if match[0] == "\n":
-            ends = _line_ends_sentence(text, line, match.start())
+        is_line_end = match[0] == "\n"
+        if match.start() >= passed:
+            ends = (_line_ends_sentence if is_line_end else _mark_ends_sentence)(text, line, match)
+            if ends:
+                passed = _BLANK.match(text, match.end()).end()  # type: ignore[union-attr]  matches anywhere
+                if passed < len(text) and text[starts[-1] : match.end()].strip():
+                    starts.append(passed)
+        if is_line_end:
             line = match.end()
-        else:
-            ends = _mark_ends_sentence(text, line, match)
-        if not ends:
-            continue
-        after = match.end()
-        while after < len(text) and text[after].isspace() and text[after] != "\n":
-            after += 1
-        while after < len(text) and text[after] == "\n" and not text[after - 1 : after].strip():
-            after += 1
-        if starts[-1] < after < len(text) and text[starts[-1] : after].strip():
-            starts.append(after)
     return starts
 
 
@@ -81,8 +77,9 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in sentence_spans(text)]
 
 
-def _line_ends_sentence(text: str, line: int, end: int) -> bool:
-    """Whether the line [line, end) of a text, which ends in a line end, ends a sentence."""
+def _line_ends_sentence(text: str, line: int, match: re.Match[str]) -> bool:
+    """Whether a line end ends a sentence; line: where its line begins."""
+    end = match.start()
     own = text[max(line, end - 400) : end].rstrip()
     rest = text[end + 1 : end + 1 + _LOOK]
     following = rest.lstrip(" \t\r")

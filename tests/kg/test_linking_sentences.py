@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from kg.linking.sentences import sentence_spans, split_sentences
@@ -22,6 +24,7 @@ from kg.linking.sentences import sentence_spans, split_sentences
         ("pt. was seen. no fever. ok.", 2),
         ("pH was 7.4. Then 3.5 mg.", 1),
         ("It was \u201crare.\u201d Next one.", 1),
+        ("What?! \u201cNo!\u201d) Yes...", 2),
         ("\u53d1\u70ed\u3002\u65e0\u54b3\u55fd\u3002", 1),
     ],
 )
@@ -45,9 +48,30 @@ def test_marks(text: str, ends: int) -> None:
             "This line of a note is long enough to be wrapped, but is\nAnother statement",
             ["This line of a note is long enough to be wrapped, but is\nAnother statement"],
         ),
+        ("A  \n \n  \tB\n\n", ["A  \n \n  \t", "B\n\n"]),
         ("", [""]),
     ],
 )
 def test_lines(text: str, expected: list[str]) -> None:
     assert split_sentences(text) == expected
     assert [text[a:b] for a, b in sentence_spans(text)] == expected
+
+
+@pytest.mark.parametrize("unit", ["!", "\n", ". ", ".)", "A. ", "\n- x", "e.g. "])
+def test_the_work_grows_with_the_text(unit: str) -> None:
+    """Steps of the interpreter, not seconds: twice the text takes at most 2.2 times as many."""
+    counts = []
+    for repeats in (400, 800):
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            split_sentences(unit * repeats + "x")
+        finally:
+            sys.setprofile(None)
+        counts.append(calls)
+    assert counts[1] < 2.2 * counts[0] + 100
