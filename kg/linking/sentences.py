@@ -58,12 +58,18 @@ def sentence_starts(text: str) -> list[int]:
         if match.start() >= passed:
             ends = (_line_ends_sentence if is_line_end else _mark_ends_sentence)(text, line, match)
             if ends:
-                passed = _BLANK.match(text, match.end()).end()  # type: ignore[union-attr]  matches anywhere
+                passed = _end_of_blank(text, match.end())
                 if passed < len(text) and text[starts[-1] : match.end()].strip():
                     starts.append(passed)
         if is_line_end:
             line = match.end()
     return starts
+
+
+def _end_of_blank(text: str, place: int) -> int:
+    """Where white space that begins at `place` ends."""
+    match = _BLANK.match(text, place)
+    return place if match is None else match.end()
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
