@@ -2,7 +2,7 @@
 
     kepl overlap [TASK ...] [--graph hpo|FOLDER] [--model kebiolm] [--mirror FOLDER]
 
-A mention is known when it is a name of the graph, word for word in any case (:mod:`kg.linking.tokens`: white space and the cut
+A mention is known when it is a name of the graph, word for word in any case and in normal form (:mod:`kg.linking.normal`: white space and the cut
 of tokens do not matter). Nothing is left out for being short or a function word, and a part of a mention is no mention:
 what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
 table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
@@ -28,7 +28,7 @@ from datamodules.tasks import Relation, Tagged
 from experiments.encoders import encoder
 from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
-from kg.linking.tokens import words
+from kg.linking.normal import comparable
 
 KINDS = ("ner", "nested", "relation")
 
@@ -44,7 +44,7 @@ class Overlap(NamedTuple):
 
 def form(name: str) -> str:
     """What two names have in common when they are the same word for word, in any case."""
-    return " ".join(words(name))
+    return comparable(name)
 
 
 def graph_forms(folder: str | Path) -> set[str]:

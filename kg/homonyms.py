@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kg.graph import KnowledgeGraph, Numbers
+from kg.linking.normal import normal_text
 from kg.linking.tokens import words
 
 HEAD = 12  #: words of a definition that are used
@@ -53,7 +54,7 @@ def distinguishing(name: str, described: Mapping[str, Description]) -> dict[str,
 
 def _bare(name: str) -> str:
     """A name's words, whatever its case and punctuation."""
-    return " ".join(word for word in words(name) if word.isalnum())
+    return " ".join(word for word in words(normal_text(name)) if word.isalnum())
 
 
 def support(string: str, name: str, text_words: Collection[str]) -> float:

@@ -51,7 +51,7 @@ from core.files import InputError
 from core.outputs import check_no_input
 from kg.build import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
-from kg.linking.tokens import words
+from kg.linking.normal import comparable
 
 #: Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of several) do not.
 EQUIVALENT = ("别称", "又称", "同义词", "别名", "其他名称", "中文名", "商品名", "通用名")
@@ -215,7 +215,7 @@ def refined(
     for head, relation, tail in same:
         first, second = sorted((head, tail), key=order.__getitem__)
         broken = next((verdict[one] for one in (first, second) if verdict[one]), "")
-        if words(name[first]) == words(name[second]):
+        if comparable(name[first]) == comparable(name[second]):
             apart["of a name with itself, as linking compares them"] += 1
         elif broken:
             apart[f"with a side that is no entity: {broken}"] += 1
@@ -268,8 +268,8 @@ def refined(
     kinds, coverage = _typed(entities, known, [source for source, _ in types], pairs)
     equals: dict[str, set[str]] = defaultdict(set)
     for first, second in pairs:
-        equals[first].add(" ".join(words(name[second])))
-        equals[second].add(" ".join(words(name[first])))
+        equals[first].add(comparable(name[second]))
+        equals[second].add(comparable(name[first]))
     unnamed: Counter[str] = Counter()
     named: dict[tuple[str, str], tuple[str, ...]] = {}
     for row in zip(*(graph.names[c].to_pylist() for c in graph.names.column_names), strict=True):
@@ -278,7 +278,7 @@ def refined(
             unnamed["of entities that are left out"] += 1
         elif said != name[entity] and not is_chinese(said):
             unnamed["of another script"] += 1
-        elif said != name[entity] and " ".join(words(said)) in equals[entity]:
+        elif said != name[entity] and comparable(said) in equals[entity]:
             unnamed["that an equivalent entity has for its own"] += 1
         elif (entity, said) in named:
             unnamed["that stand there twice"] += 1

@@ -99,7 +99,7 @@ def normalize(text: str) -> Normal:
     if is_normal(text):
         return Normal(text)
     pattern = _CLUSTERS if _HAS_MARKS.search(text) else _CHANGES
-    changes = [(m.start(), m.end(), _normal_characters(m[0])) for m in pattern.finditer(text)]
+    changes = [(m.start(), m.end(), normal_characters(m[0])) for m in pattern.finditer(text)]
     changes = [change for change in changes if text[change[0] : change[1]] != change[2]]
     if not changes:
         return Normal(text)
@@ -142,7 +142,7 @@ def _sources(
 
 
 @lru_cache(maxsize=1 << 14)
-def _normal_characters(characters: str) -> str:
+def normal_characters(characters: str) -> str:
     """The normal form of a character, or of a letter with its marks."""
     if _KEPT.match(characters):
         return characters

@@ -10,13 +10,13 @@ n-gram by their two numbers. Time is that of sorting the places of each length; 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from kg.linking.normal import normal_characters
 from kg.linking.tokens import IDEOGRAPHS, folded
 
 BOUNDARY = 0
@@ -58,10 +58,10 @@ def _alphabet() -> tuple[np.ndarray, np.ndarray]:
 
 
 def evened(text: str) -> str:
-    """`text` in NFKC, character by character where that leaves one (full-width forms); as long as `text`."""
+    """`text` in normal form (kg.linking.normal), character by character where that leaves one; as long as `text`."""
     if text.isascii():
         return text
-    forms = (unicodedata.normalize("NFKC", c) for c in text)
+    forms = map(normal_characters, text)
     return "".join(form if len(form) == 1 else c for form, c in zip(forms, text, strict=True))
 
 
