@@ -201,6 +201,9 @@ def pubtator_documents(
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
+COUNTED = frozenset(("AbstractText", "OtherAbstract", "PMID"))  #: elements that may hold what is not used
+
+
 class _PubMed(Events[Document]):
     """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText of Abstract."""
 
@@ -215,7 +218,8 @@ class _PubMed(Events[Document]):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self.open.append(name)
-        self.count(name, attributes)
+        if name in COUNTED:
+            self.count(name, attributes)
         if name in ("PubmedArticle", "PubmedBookArticle"):
             if self.inside:
                 raise InputError(f"{self.where}: a {name} inside another article. The file may be cut; fetch it again.")

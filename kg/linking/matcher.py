@@ -30,7 +30,7 @@ import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -91,7 +91,8 @@ class _Meant(NamedTuple):
     by_case: bool = False  # whether the name only matches in its own case
 
 
-_Match = tuple[int, int, _Meant | None]  # first word, last word of a passage, and what they mean (None: nothing)
+# First word and last word of a passage, the entity's index (-1: none), and the meaning where the words are no plain name.
+_Match = tuple[int, int, int, _Meant | None]
 
 
 class _Candidate(NamedTuple):
@@ -356,31 +357,34 @@ class DictionaryLinker:
         """The same of each of several texts, which takes less time than one by one."""
         passages = [Passage(text, self.level) for text in texts]
         matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
-        entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
-        ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
-        new_mention = tuple.__new__  # Mention(...) would take twice as long, a tenth of the whole
-        return [
-            [new_mention(Mention, (start, end, next(ids), 1.0)) for start, end in passage.places(own)] if own else []
-            for passage, own in zip(passages, matches, strict=True)
-        ]
+        starts: list[int] = []
+        ends: list[int] = []
+        for passage, own in zip(passages, matches, strict=True):
+            own_starts, own_ends = passage.places(own) if own else ([], [])
+            starts += own_starts
+            ends += own_ends
+        entities = np.array([match[2] for own in matches for match in own], np.int64)
+        rows = zip(starts, ends, self._ids.take(_indices(entities)).to_pylist(), repeat(1.0))
+        mentions = list(map(tuple.__new__, repeat(Mention), rows))  # Mention(...) would take twice as long, a tenth of the whole
+        bounds = accumulate(map(len, matches), initial=0)
+        return [mentions[start:end] for start, end in pairwise(bounds)]
 
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
         matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
-        entities = [meant.entity for own in matches for _, _, meant in own if meant is not None]
+        entities = [match[2] for own in matches for match in own]
         ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
         result = []
         for passage, own in zip(passages, matches, strict=True):
             found = []
-            for (start, end), (_, _, meant) in zip(passage.places(own), own, strict=True):
-                assert meant is not None
-                found.append(Found(start, end, next(ids), *self._details(meant)))
+            for start, end, match in zip(*passage.places(own), own, strict=True):
+                found.append(Found(start, end, next(ids), *self._details(match[3])))
             result.append(found)
         return result
 
-    def _details(self, meant: _Meant) -> tuple[str, tuple[str, ...]]:
+    def _details(self, meant: _Meant | None) -> tuple[str, tuple[str, ...]]:
         """How a text differs from the name, and the other entities that have it."""
-        if meant.difference == NO_DIFFERENCE and not meant.others:
+        if meant is None or (meant.difference == NO_DIFFERENCE and not meant.others):
             return "", ()
         return str(meant.difference), tuple(self._ids[other].as_py() for other in meant.others)
 
@@ -388,7 +392,7 @@ class DictionaryLinker:
         """Matches that mean something, short forms as the text defines them."""
         if matches and self.abbreviations and "(" in passage.text and passage.short_forms:
             matches = _with_short_forms(matches, list(_short_forms(passage, matches)))
-            matches = [match for match in matches if match[2] is not None]
+            matches = [match for match in matches if match[2] >= 0]
         return matches
 
     def _matches(self, passages: Sequence[Passage]) -> list[list[_Match]]:
@@ -406,7 +410,8 @@ class DictionaryLinker:
         clean = (found.value >= 0) & (last - first == found.last - found.first)
         clean &= differs[found.last + 1] == differs[found.first]
         bounds = np.searchsorted(first, begins).tolist()
-        rows = list(zip(first.tolist(), last.tolist(), found.value.tolist(), clean.tolist(), strict=True))
+        plain = np.where(clean, found.value, _NONE)  # the entity of a plain name, written as it is
+        rows = list(zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True))
         find_starts([one for one, (low, high) in zip(passages, pairwise(bounds), strict=False) if low < high])
         result = []
         for passage, begin, (low, high) in zip(passages, begins, pairwise(bounds), strict=False):
@@ -427,20 +432,19 @@ class DictionaryLinker:
         self,
         passage: Passage,
         begin: int,
-        rows: list[tuple[int, int, int, bool]],
+        rows: list[tuple[int, int, int, int]],
         kept: np.ndarray,
         classes: np.ndarray,
     ) -> list[_Match]:
-        """The matches of a passage whose words are those from `begin` on; rows: (first, last, value, clean)."""
+        """The matches of a passage whose words are those from `begin` on; rows: (first, last, value, plain entity)."""
         text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
-        new_meaning = tuple.__new__  # _Meant(...) would take three times as long
         matches, free = list[_Match](), begin
         meant: _Meant | None
-        for first, last, value, clean in rows:
+        for first, last, value, plain in rows:
             if first < free:
                 continue
-            if clean:
-                meant = new_meaning(_Meant, (value, NO_DIFFERENCE, (), False))
+            if plain >= 0:
+                matches.append((first - begin, last - begin, plain, None))
             else:
                 end = last - begin
                 meant = known.get((value, text[starts[first - begin] : starts[end] + len(tokens[end])]))
@@ -450,7 +454,7 @@ class DictionaryLinker:
                     last, meant = self._shorter(passage, begin, first, last, kept, classes)
                 if meant is None:
                     continue
-            matches.append((first - begin, last - begin, meant))
+                matches.append((first - begin, last - begin, meant.entity, meant))
             free = last + 1
         return matches
 
@@ -512,7 +516,7 @@ def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[
     taken: set[int] = set()  # words
     kept = []
     for match in short_forms:
-        first, last, _ = match
+        first, last = match[:2]
         over = bisect_right(matches, first, key=itemgetter(0)) - 1
         start, end = matches[over][:2] if over >= 0 else (-1, -1)
         if not (start < first <= end or (start == first and end > last)) and first not in taken:
@@ -529,7 +533,7 @@ def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
         if passage.text.startswith(form, starts[first]):
             definition = forms.meaning(form, starts[first])
             if definition is not None:
-                yield first, last, _meaning_of(passage, matches, definition.long)
+                yield first, last, *_meaning_of(passage, matches, definition.long)
 
 
 def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -557,14 +561,14 @@ def _indices_of(tokens: list[str], word: str) -> Iterator[int]:
             yield place
 
 
-def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) -> _Meant | None:
-    """The meaning of the match that ends where a long form ends and covers it; None where there is none."""
+def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) -> tuple[int, _Meant | None]:
+    """(entity, meaning) of the match that ends where a long form ends and covers it; (-1, None) where there is none."""
     over = bisect_right(matches, bisect_left(passage.starts, long[1]) - 1, key=itemgetter(0)) - 1
     if over < 0:
-        return None
-    first, last, meant = matches[over]
+        return _NONE, None
+    first, last, entity, meant = matches[over]
     end = passage.starts[last] + len(passage.words[last])
-    return meant if passage.starts[first] <= long[0] and end == long[1] else None
+    return (entity, meant) if passage.starts[first] <= long[0] and end == long[1] else (_NONE, None)
 
 
 def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -> np.ndarray:

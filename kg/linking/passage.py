@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,15 @@ class Passage:
         starts = self.starts
         return self.source_place(starts[first], starts[last] + len(self.words[last]))
 
-    def places(self, spans: Iterable[Sequence[Any]]) -> list[tuple[int, int]]:
-        """The places in the source of several spans, each of which begins with its first and last word."""
+    def places(self, spans: Sequence[Sequence[Any]]) -> tuple[list[int], list[int]]:
+        """(starts, ends) in the source of several spans, each of which begins with its first and last word."""
         starts, words = self.starts, self.words
-        places = [(starts[first], starts[last] + len(words[last])) for first, last, *_ in spans]
-        return places if self._normal is None else [self._normal.place(*place) for place in places]
+        begins = [starts[span[0]] for span in spans]
+        ends = [starts[span[1]] + len(words[span[1]]) for span in spans]
+        if self._normal is not None:
+            places = [self._normal.place(*place) for place in zip(begins, ends, strict=True)]
+            return [start for start, _ in places], [end for _, end in places]
+        return begins, ends
 
     def source_place(self, start: int, end: int) -> tuple[int, int]:
         """The place in the source of the characters [start, end)."""

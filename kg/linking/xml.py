@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,6 +12,7 @@ from core.files import InputError, largest_document, reading, too_large
 
 Made = TypeVar("Made")
 BLOCK = 1 << 16
+_PREFIX = re.compile(rb"<\x00?[^\s<>:/!?]{1,200}:")  # of an element; UTF-16 has zero bytes between
 
 
 def local_name(name: str) -> str:
@@ -29,8 +31,8 @@ class Events(Generic[Made]):
         self.ready: list[Made] = []
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.characters
         self.parser.EntityDeclHandler = self._entity
         self.parser.SkippedEntityHandler = self._skipped
@@ -50,8 +52,13 @@ class Events(Generic[Made]):
     def _skipped(self, name: str, _: bool) -> None:
         raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
 
+    def drop_prefixes(self) -> None:
+        """Leave out the prefixes of namespaces from now on: few files have any, and asking each element takes long."""
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if ":" in name or any(":" in key for key in attributes):
+        if attributes and any(":" in key for key in attributes):
             attributes = {local_name(key): value for key, value in attributes.items()}
         self.start(local_name(name), attributes)
 
@@ -81,7 +88,11 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
     size = 0
     with reading(path, lambda: events.where) as handle:
         try:
+            first = True
             while block := handle.read(BLOCK):
+                if first and _PREFIX.search(block):  # what has a prefix has it from the beginning
+                    events.drop_prefixes()
+                first = False
                 events.parser.Parse(block, False)
                 size = 0 if events.ready else size + len(block)
                 if size > largest_document():
