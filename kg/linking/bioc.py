@@ -16,6 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from core.files import InputError, json_records, largest_document, whole_number
+from kg.ids import is_no_concept
 from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
 from kg.linking.xml import Events, read
 
@@ -75,7 +76,7 @@ class Text:
         start, end = parts[0][0], max(o + n for o, n in parts)
         known = (surface or None) if len(parts) == 1 else None  # the text of several places is in no one place
         checked_mention(where, self.text, start, end, "any", known)
-        if entity in ("", "-", "-1"):
+        if is_no_concept(entity):
             self.left_out[NO_ENTITY] += 1
         else:
             self.mentions.append(Mention(start, end, entity))

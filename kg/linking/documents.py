@@ -35,6 +35,7 @@ from core.files import (
     written,
 )
 from core.outputs import MANIFEST
+from kg.ids import is_no_concept
 from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
 from kg.linking.xml import Events, read, root_of
@@ -119,7 +120,7 @@ _HEAD = re.compile(r"[^|\t]*\|[ta]\|")  # of a document of PubTator
 
 
 class Annotation(NamedTuple):
-    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may be empty, "-" or "-1"."""
+    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may say that there is none (kg.ids)."""
 
     where: str
     start: int
@@ -195,7 +196,7 @@ def pubtator_documents(
     """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in `left_out` as well."""
     left_out = Counter() if left_out is None else left_out
     for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
-        named = [a for a in given if a.entity not in ("", "-", "-1")]
+        named = [a for a in given if not is_no_concept(a.entity)]
         left_out[NO_ENTITY] += len(given) - len(named)
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 

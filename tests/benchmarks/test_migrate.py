@@ -66,7 +66,8 @@ def test_tables_and_comparisons_are_what_they_were(places: dict[str, str], capsy
         assert comparable(printed) == comparable(text), command
         for file, content in expected["files"].get(command, {}).items():
             own = Path(file.replace("@RUNS@", places["@RUNS@"])).read_text().replace(places["@RUNS@"], "@RUNS@")
-            assert comparable(own) == comparable(content), (command, file)
+            inert = re.sub("(?m)^([-+])", r"'\1", content)  # rows as "-wem", which a spreadsheet would read as formulas
+            assert comparable(own) == comparable(inert), (command, file)
 
 
 def test_what_is_not_converted_yet_is_said(runs: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,140 @@
+"""What the forms of names and the splitter of sentences are worth where no task of ours shows it.
+
+    python -m benchmarks.linking.forms hpo                          the dictionary on HPO's definitions
+    python -m benchmarks.linking.forms sentences DDICorpus-2013.zip    splitters on the boundaries of DDI's sentences
+
+HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name of HPO whose words have the
+same Snowball stems: an independent rule, which takes more words for the same than plural and singular.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from datamodules import blurb
+from kg.linking import sentences
+from kg.linking.matcher import DictionaryLinker
+from kg.linking.normal import LEVELS
+from kg.sources import hpo
+
+TEXTS, DOCUMENTS = 8000, 400
+AT_ONCE = 256
+CLOSE = ("preferred", "exact", "layperson", "plural", "uk_spelling", "abbreviation")  #: without related, broad and narrow names
+_WORD = re.compile(r"[A-Za-z0-9]+")
+Gold = dict[tuple[int, int], frozenset[str]]  # place -> the entities that are right
+
+
+def print_scores_of_forms() -> None:
+    """Strict precision, recall and F1 of each level of forms, with all kinds of names and with the close ones."""
+    graph = hpo.read()
+    rows = [row for row, entity in enumerate(graph.names["id"].to_pylist()) if entity.startswith("HP:")]
+    names = graph.names.take(pa.array(rows))
+    texts = [text for _, _, text in hpo.texts()][:TEXTS]
+    gold = stem_matches(names, texts)
+    for level in LEVELS:
+        for kinds in (None, CLOSE):
+            linker = DictionaryLinker(names, graph.ids, graph.degree(), forms=level, kinds=kinds)
+            precision, recall, f1 = score_linker(linker, texts, gold)
+            shown = "all names" if kinds is None else "close names"
+            print(f"{level}, {shown}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f}, {sum(map(len, gold)):,} places")
+
+
+def stem_matches(names: pa.Table, texts: Sequence[str]) -> list[Gold]:
+    """The longest names at each place of each text whose words have the same stems as the text's."""
+    import snowballstemmer
+
+    stem = snowballstemmer.stemmer("english").stemWord
+    owners: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for entity, name, kind in zip(*(names[column].to_pylist() for column in ("id", "name", "kind")), strict=True):
+        if len(name) > 4 and kind in ("preferred", "exact"):
+            owners[tuple(stem(word.lower()) for word in _WORD.findall(name))].add(entity)
+    most: dict[str, int] = {}
+    for key in owners:
+        most[key[0]] = max(most.get(key[0], 0), len(key))
+    return [_longest(text, stem, owners, most) for text in texts]
+
+
+def _longest(
+    text: str, stem: Callable[[str], str], owners: dict[tuple[str, ...], set[str]], most: dict[str, int]
+) -> Gold:
+    words = [(stem(match[0].lower()), match.start(), match.end()) for match in _WORD.finditer(text)]
+    found: Gold = {}
+    first = 0
+    while first < len(words):
+        step = 1
+        for count in range(min(most.get(words[first][0], 0), len(words) - first), 0, -1):
+            entities = owners.get(tuple(word for word, _, _ in words[first : first + count]))
+            if entities:
+                found[words[first][1], words[first + count - 1][2]] = frozenset(entities)
+                step = count
+                break
+        first += step
+    return found
+
+
+def score_linker(linker: DictionaryLinker, texts: Sequence[str], gold: Sequence[Gold]) -> tuple[float, float, float]:
+    """Strict precision, recall and F1, in per cent."""
+    right = found = 0
+    for begin in range(0, len(texts), AT_ONCE):
+        batch = slice(begin, begin + AT_ONCE)
+        for mentions, own in zip(linker.link_all(texts[batch]), gold[batch], strict=True):
+            found += len(mentions)
+            right += sum(mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions)
+    wanted = sum(map(len, gold))
+    return 100 * right / found, 100 * right / wanted, 200 * right / (found + wanted)
+
+
+def print_scores_of_splitters(archive: str) -> None:
+    """Precision, recall and F1 of the boundaries between sentences, of ours and of kept libraries."""
+    import pysbd
+    import spacy
+
+    segmenter = pysbd.Segmenter(language="en", clean=False, char_span=True)
+    language = spacy.blank("en")
+    language.add_pipe("sentencizer")
+    splitters: dict[str, Callable[[str], list[int]]] = {
+        "kg.linking.sentences": sentences.sentence_starts,
+        "datamodules.blurb": blurb.sentence_starts,
+        "pySBD": lambda text: [span.start for span in segmenter.segment(text)],
+        "spaCy's sentencizer": lambda text: [span.start_char for span in language(text).sents],
+    }
+    documents = list(_documents(archive))
+    random.Random(0).shuffle(documents)
+    for name, split in splitters.items():
+        counts = np.zeros(3)
+        for own in documents[:DOCUMENTS]:
+            gold = set(np.cumsum([len(sentence) + 1 for sentence in own[:-1]]).tolist())
+            found = {start for start in split(" ".join(own)) if start}
+            counts += [len(gold & found), len(found), len(gold)]
+        right, found_count, wanted = counts
+        scores = right / found_count, right / wanted, 2 * right / (found_count + wanted)
+        print(f"{name}: P {100 * scores[0]:.1f}, R {100 * scores[1]:.1f}, F1 {100 * scores[2]:.1f}")
+
+
+def _documents(archive: str) -> Iterator[list[str]]:
+    """The sentences of each document of DDI that has several."""
+    with zipfile.ZipFile(archive) as files:
+        for name in sorted(files.namelist()):
+            if name.endswith(".xml"):
+                root = ElementTree.fromstring(files.read(name))
+                own = [text for text in ((one.get("text") or "").strip() for one in root.iter("sentence")) if text]
+                if len(own) > 1:
+                    yield own
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["hpo"]:
+        print_scores_of_forms()
+    elif sys.argv[1:2] == ["sentences"] and len(sys.argv) == 3:
+        print_scores_of_splitters(sys.argv[2])
+    else:
+        sys.exit(__doc__)
