@@ -17,19 +17,21 @@ class Demo(NamedTuple):
 
     source    its reader;  dataset, file  path of the file that it reads, if no installed package contains one
     examples  sentences in its language, of this project
+    english   whether that is English, so that the page says what is denied, of a relative, of the past or supposed
     """
 
     source: str
     examples: tuple[str, ...]
     dataset: str = ""
     file: str = ""
+    english: bool = True
 
 
 DEMOS = {
     "hpo": Demo("hpo", (
         "The boy had seizures, a small head and long fingers; his sister has Marfan syndrome.",
         "Arachnodactyly, ectopia lentis and aortic root dilatation suggested a disorder of connective tissue.",
-        "She was seen for muscle weakness, ptosis and difficulty swallowing.",
+        "She was seen for muscle weakness and ptosis. No difficulty swallowing, no seizures.",
     )),
     "medic": Demo("medic", (
         "Ataxia telangiectasia (AT) raises the risk of breast cancer; AT patients are sensitive to radiation.",
@@ -40,7 +42,7 @@ DEMOS = {
         "患者有糖尿病和高血压，长期服用二甲双胍。",
         "肺炎常见的症状是发热、咳嗽和呼吸困难。",
         "类风湿关节炎可以用甲氨蝶呤治疗。",
-    )),
+    ), english=False),
 }  # fmt: skip
 
 

@@ -413,7 +413,7 @@ def demo(
     from app.serve import start
     from inference.chain import Pipeline
 
-    pipeline = Pipeline(demo_graph(what, files), chain, **asdict(linker))
+    pipeline = Pipeline(demo_graph(what, files), chain, negation=DEMOS[what].english, **asdict(linker))
     start(pipeline, host, port, examples=DEMOS[what].examples)
 
 

@@ -18,6 +18,18 @@ const asked = async (path, options = {}) => {
   return content;
 };
 
+// As inference/attributes.py describes a mention, and in its words.
+const ATTRIBUTES = ["negated", "family", "historical", "hypothetical"];
+const DESCRIBED = [...ATTRIBUTES, "long_form", "part", "matched", "tied"];
+const described = (mention) => {
+  const tied = mention.entity != null && mention.candidates.length > 0 && mention.candidates[0].tied;
+  const own = { ...mention, tied };
+  return new Map(DESCRIBED.filter((name) => own[name]).map((name) => [name, own[name] === true ? "true" : own[name]]));
+};
+const WORDS = { negated: () => "not", long_form: (v) => `= ${v}`, part: (v) => `part: ${v}`, matched: (v) => `by ${v}` };
+const inWords = (mention) => Array.from(described(mention), ([name, value]) => (WORDS[name] ? WORDS[name](value) : name));
+const MEANINGS = { negated: "denied", family: "of a relative", historical: "of the past", hypothetical: "only supposed" };
+
 const told = (error) => { at("error").textContent = error ? error.message : ""; };
 
 const showEntity = async (id) => {
@@ -73,49 +85,102 @@ const showLegend = (mentions) => {
   at("legend").hidden = !boxes.length;
 };
 
-const showMention = (mention, mark) => {
+// How marks look that are not simply present; nothing where there is none.
+const showLooks = (mentions) => {
+  const used = ATTRIBUTES.filter((name) => mentions.some((mention) => mention[name]));
+  const items = used.map((name) => {
+    const item = made("span", undefined, "look");
+    const mark = made("span", "text", `mark ${name}`);
+    mark.append(made("small", inWords({ [name]: true, candidates: [] })[0], "said"));
+    item.append(mark, document.createTextNode(` ${MEANINGS[name]}`));
+    return item;
+  });
+  at("looks").replaceChildren(...items);
+  at("looks").hidden = !items.length;
+};
+
+// The mentions of one place: one, or the parts of a composite one.
+const showMentions = (mentions, mark) => {
   document.querySelectorAll("mark.chosen").forEach((other) => other.classList.remove("chosen"));
   mark.classList.add("chosen");
   at("mention").hidden = false;
-  at("surface").textContent = (mention.negated ? "not " : "") + [mention.text, mention.long_form, mention.part].filter(Boolean).join(" = ");
+  at("surface").textContent = mentions[0].text;
+  at("said").textContent = inWords({ ...mentions[0], part: null, matched: null, entity: null }).join(", ");
   at("entity").replaceChildren();
-  at("candidates").replaceChildren(...mention.candidates.map((candidate) => {
+  const rows = mentions.flatMap((mention) => mention.candidates.map((candidate) => {
+    const own = { part: mention.part, matched: candidate.matched, entity: candidate.entity, candidates: [candidate] };
     const row = made("tr");
-    row.append(made("td", candidate.entity), made("td", candidate.name), made("td", candidate.score.toFixed(3)));
+    for (const text of [candidate.entity, candidate.name, inWords(own).join(", "), candidate.score.toFixed(3)]) row.append(made("td", text));
     pressed(row, () => showEntity(candidate.entity).catch(told));
     return row;
   }));
-  const first = mention.entity || (mention.candidates[0] || {}).entity;
+  at("candidates").replaceChildren(...rows);
+  const first = mentions[0].entity || (mentions[0].candidates[0] || {}).entity;
   if (first) showEntity(first).catch(told);
+};
+
+const markOf = (mentions) => {
+  const [first] = mentions;
+  const mark = made("mark", first.text, first.entity ? "" : "nil");
+  mark.classList.add(...ATTRIBUTES.filter((name) => first[name]));
+  for (const name of ATTRIBUTES) if (first[name]) mark.append(made("small", inWords({ [name]: true, candidates: [] })[0], "said"));
+  if (first.type) {
+    const badge = made("small", first.type, "type");
+    badge.style.setProperty("--type", colour(first.type));
+    mark.append(badge);
+  }
+  mark.append(made("small", mentions.map((mention) => mention.entity || "NIL").join(" + ")));
+  const sure = first.detector_score == null ? "" : ` (found with score ${first.detector_score.toFixed(3)})`;
+  const meanings = mentions.map((mention) => [...inWords(mention), mention.name || "linked to nothing"].join(", "));
+  mark.title = meanings.join("; ") + sure;
+  mark.setAttribute("role", "button");
+  mark.setAttribute("aria-label", `${first.text}: ${mark.title}`);
+  mark.dataset.type = first.type || "no type";
+  mark.style.setProperty("--type", colour(mark.dataset.type));
+  pressed(mark, () => showMentions(mentions, mark));
+  return mark;
+};
+
+// Mentions that share a place, in the order of the text; one inside another is in the table alone.
+const placesOf = (mentions) => {
+  const places = [];
+  for (const mention of mentions) {
+    const last = places.length ? places[places.length - 1] : null;
+    if (last && mention.start === last[0].start && mention.end === last[0].end) last.push(mention);
+    else if (!last || mention.start >= last[0].end) places.push([mention]);
+  }
+  return places;
+};
+
+const MANY = 200; // rows from which the table is closed at first
+const showTable = (mentions) => {
+  const rows = document.createDocumentFragment();
+  for (const mention of mentions) {
+    const row = made("tr");
+    for (const text of [mention.text, mention.type, mention.entity || "NIL", mention.name, inWords(mention).join(", ")]) {
+      row.append(made("td", text || ""));
+    }
+    rows.append(row);
+  }
+  at("mentions").replaceChildren(rows);
+  at("all").open = mentions.length <= MANY;
+  at("all").hidden = !mentions.length;
 };
 
 const showDocument = ({ text, mentions }) => {
   const characters = Array.from(text); // offsets count characters, not UTF-16 units
-  const parts = [];
-  const shown = [];
+  const shown = document.createDocumentFragment();
+  const places = placesOf(mentions);
   let place = 0;
-  for (const mention of mentions) {
-    if (mention.start < place) continue; // inside the one before
-    shown.push(mention);
-    parts.push(document.createTextNode(characters.slice(place, mention.start).join("")));
-    const mark = made("mark", mention.text, mention.entity ? "" : "nil");
-    if (mention.type) {
-      const badge = made("small", mention.type, "type");
-      badge.style.setProperty("--type", colour(mention.type));
-      mark.append(badge);
-    }
-    mark.append(made("small", mention.entity || "NIL"));
-    const sure = mention.detector_score == null ? "" : ` (found with score ${mention.detector_score.toFixed(3)})`;
-    mark.title = (mention.name || "linked to nothing") + sure;
-    mark.dataset.type = mention.type || "no type";
-    mark.style.setProperty("--type", colour(mark.dataset.type));
-    pressed(mark, () => showMention(mention, mark));
-    parts.push(mark);
-    place = mention.end;
+  for (const own of places) {
+    shown.append(characters.slice(place, own[0].start).join(""), markOf(own));
+    place = own[0].end;
   }
-  parts.push(document.createTextNode(characters.slice(place).join("")));
-  at("result").replaceChildren(...parts);
-  showLegend(shown);
+  shown.append(characters.slice(place).join(""));
+  at("result").replaceChildren(shown);
+  showLegend(places.map((own) => own[0]));
+  showLooks(mentions);
+  showTable(mentions);
   at("mention").hidden = true;
 };
 
@@ -148,6 +213,10 @@ const textsOf = (name, content) => {
 };
 
 const COLUMNS = ["start", "end", "text", "type", "entity", "name", "score"];
+const rowOf = (id, mention) => {
+  const own = described(mention);
+  return [id, ...COLUMNS.map((name) => mention[name]), ...DESCRIBED.map((name) => own.get(name))];
+};
 // A text that a spreadsheet would read as a formula begins with an apostrophe; a number stays one.
 const cell = (value) => {
   const own = value == null ? "" : String(value);
@@ -168,6 +237,7 @@ const linkFile = async (name, content) => {
   stopped = false;
   const texts = textsOf(name, content);
   const found = [];
+  let count = 0;
   at("file-result").hidden = at("stop").hidden = false;
   at("as-jsonl").hidden = at("as-csv").hidden = true;
   at("progress").max = texts.length || 1;
@@ -178,17 +248,20 @@ const linkFile = async (name, content) => {
       const some = texts.slice(found.length, found.length + AT_ONCE);
       const body = JSON.stringify({ texts: some.map(({ text }) => text) });
       const answer = await asked("link", { method: "POST", headers: { "Content-Type": "application/json" }, body });
-      answer.documents.forEach(({ mentions }, i) => found.push({ ...some[i], mentions }));
+      answer.documents.forEach(({ mentions }, i) => {
+        found.push({ ...some[i], mentions });
+        count += mentions.length;
+      });
       at("progress").value = found.length;
-      const mentions = found.reduce((sum, one) => sum + one.mentions.length, 0);
-      at("count").textContent = `${found.length} of ${texts.length} texts, ${mentions} mentions`;
+      at("count").textContent = `${found.length} of ${texts.length} texts, ${count} mentions`;
     }
   } finally {
     at("stop").hidden = true;
     const base = name.replace(/\.[^.]*$/, "");
     kept(at("as-jsonl"), `${base}.linked.jsonl`, "application/jsonl", found.map((one) => JSON.stringify(one) + "\n").join(""));
-    const rows = found.flatMap(({ id, mentions }) => mentions.map((m) => [id, ...COLUMNS.map((c) => m[c])]));
-    kept(at("as-csv"), `${base}.linked.csv`, "text/csv", [["id", ...COLUMNS], ...rows].map((r) => r.map(cell).join(",") + "\n").join(""));
+    const rows = found.flatMap(({ id, mentions }) => mentions.map((mention) => rowOf(id, mention)));
+    const table = [["id", ...COLUMNS, ...DESCRIBED], ...rows];
+    kept(at("as-csv"), `${base}.linked.csv`, "text/csv", table.map((row) => row.map(cell).join(",") + "\n").join(""));
   }
   if (found.length) showDocument(found[0]);
 };

@@ -35,7 +35,7 @@ def test_a_demo_builds_its_graph_once_and_serves_it(
         caplog.clear()
     assert main(["demo", "medic", f"MIRROR={medic}"]) == 0 and ": built: " not in caplog.text
     pipeline, examples = started[0]
-    assert examples == demos.DEMOS["medic"].examples
+    assert examples == demos.DEMOS["medic"].examples and pipeline.negation and not demos.DEMOS["cmekg"].english
     with TestClient(serve.create_app(pipeline, examples=examples), "http://localhost") as asked:
         assert asked.get("/health").json()["examples"] == list(examples)
     assert "Retinal Tumor" in pipeline.graph.names["name"].to_pylist()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import html
+import io
 import json
 import os
 import re
@@ -25,6 +28,7 @@ from fastapi.testclient import TestClient
 from app.entities import MOST, Entities
 from app.guards import BodyLimit, TokenCheck
 from app.serve import PAGE, Limits, chain_label, create_app
+from inference.attributes import Attributes, describe, describe_in_words
 from inference.chain import Linked, Pipeline
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
@@ -488,12 +492,108 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
     entity = shown.partition('<div id="entity">')[2]
     assert "<h2>renal failure</h2>" in entity and "&lt;script&gt;" in entity  # a neighbour of that name
     assert re.search(
-        r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal failure</td><td>1.000</td></tr>", shown
+        r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal failure</td><td></td><td>1.000</td></tr>", shown
     )
     assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()  # or a label's display would win
     assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
     legend = shown.partition('<fieldset id="legend">')[2].partition("</fieldset>")[0]
     assert re.findall(r'<span class="type"[^>]*>(.*?)</span> (\d+)', legend) == [("disease", "2"), ("drug", "1")]
+
+
+NOTE = "Tremor. No rash. Mother had gout. History of ulcer. Rule out sepsis. Lung and liver abscess, two goiters, an itch."
+
+
+def mention(start: int, text: str, **own: object) -> dict[str, object]:
+    candidates = [{"entity": "=E", "name": "=name", "score": 1.0, "tied": False, "matched": ""}]
+    record = {"start": start, "end": start + len(text), "text": text, "entity": "=E", "name": "=name", "type": "t", "score": 1.0}
+    return record | {"candidates": candidates, "detector_score": None} | own
+
+
+MENTIONS = [
+    mention(0, "Tremor", negated=False),
+    mention(11, "rash", negated=True),
+    mention(28, "gout", family=True),
+    mention(45, "ulcer", historical=True),
+    mention(61, "sepsis", hypothetical=True, negated=True, long_form='@septic, "shock"'),
+    mention(69, "Lung and liver abscess", part="Lung abscess", entity="L"),
+    mention(69, "Lung and liver abscess", part="liver abscess", entity="M"),
+    mention(97, "goiters", matched="plural"),
+    mention(109, "itch", candidates=[{"entity": "=E", "name": "=name", "score": 1.0, "tied": True, "matched": ""}]),
+]
+
+
+def run_page(tmp_path: Path, script: str) -> str:
+    """The DOM of the page's own files after `script`; the server's answers are in `answers`, by path."""
+    assert BROWSER is not None
+    page = (PAGE / "index.html").read_text()
+    page = page.replace('href="page/page.css"', f'href="{PAGE / "page.css"}"')
+    answers = {"health": {"chain": "x", "entities": 1, "token": False, "examples": []},
+               "link": {"documents": [{"text": NOTE, "mentions": MENTIONS}]}}  # fmt: skip
+    head = (
+        f"<script>const answers = {json.dumps(answers)}; const blobs = [];"
+        "window.fetch = async (path) => ({ ok: true, json: async () => answers[path] || { names: [], neighbours: [] } });"
+        "URL.createObjectURL = (blob) => { blobs.push(blob); return '#'; }; URL.revokeObjectURL = () => {};</script>"
+    )
+    end = f'<pre id="out"></pre><script src="{PAGE / "page.js"}"></script><script>{script}</script></body>'
+    page = page.replace('<script src="page/page.js" defer></script>', head).replace("</body>", end)
+    (tmp_path / "page.html").write_text(page)
+    words = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    words += ["--virtual-time-budget=8000", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
+    return subprocess.run([BROWSER, *words], capture_output=True, text=True, timeout=120).stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_shows_what_is_said_of_mentions(tmp_path: Path) -> None:
+    shown = run_page(tmp_path, "link().then(() => document.querySelectorAll('mark')[5].click());")
+    marks = re.findall(r'<mark class="([^"]*)"[^>]*?aria-label="([^"]*)"', shown)
+    assert [(" ".join(sorted(set(own.split()) - {"chosen"})), label) for own, label in marks] == [
+        ("", "Tremor: =name"), ("negated", "rash: not, =name"), ("family", "gout: family, =name"),
+        ("historical", "ulcer: historical, =name"),
+        ("hypothetical negated", "sepsis: not, hypothetical, = @septic, &quot;shock&quot;, =name"),
+        ("", "Lung and liver abscess: part: Lung abscess, =name; part: liver abscess, =name"),
+        ("", "goiters: by plural, =name"), ("", "itch: tied, =name"),
+    ]  # fmt: skip
+    rows = re.findall(r"<td>([^<]*)</td></tr>", shown.partition('<tbody id="mentions">')[2].partition("</tbody>")[0])
+    assert rows == [", ".join(describe_in_words(one)) for one in MENTIONS]
+    assert '<small class="said">not</small>' in shown.partition(">rash")[2][:60]
+    parts = shown.partition('<tbody id="candidates">')[2].partition("</tbody>")[0]
+    assert "part: Lung abscess" in parts and "part: liver abscess" in parts
+    looks = re.findall(r"</span> ([a-z ]+)</span>", shown.partition('<p id="looks">')[2].partition("</p>")[0])
+    assert looks == ["denied", "of a relative", "of the past", "only supposed"]
+    plain = run_page(tmp_path, "answers.link.documents[0].mentions.splice(1); link();")
+    assert '<p id="looks" hidden=""></p>' in plain and plain.count("<mark") == 1
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_a_saved_table_has_the_attributes(tmp_path: Path) -> None:
+    script = "linkFile('x.txt', 'one').then(() => blobs[1].text()).then((csv) => { at('out').textContent = csv; });"
+    content = html.unescape(run_page(tmp_path, script).partition('<pre id="out">')[2].partition("</pre>")[0])
+    rows = list(csv.DictReader(io.StringIO(content)))
+    for row, one in zip(rows, MENTIONS, strict=True):
+        said = {name: row[name] for name in (*Attributes._fields, "long_form", "part", "matched", "tied") if row[name]}
+        assert {name: value.removeprefix("'") for name, value in said.items()} == describe(one)
+    assert rows[4]["long_form"] == "'@septic, \"shock\"" and rows[0]["name"] == "'=name"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_shows_tens_of_thousands_of_mentions(tmp_path: Path) -> None:
+    script = (
+        "const many = Array.from({ length: 70000 }, (_, i) => ({ ...answers.link.documents[0].mentions[1], start: 2 * i,"
+        " end: 2 * i + 1, text: 'x' })); showDocument({ text: 'x '.repeat(70000), mentions: many });"
+        "at('out').textContent = `${document.querySelectorAll('mark').length} ${at('all').open}`; at('result').replaceChildren();"
+        "at('mentions').replaceChildren();"
+    )
+    assert '<pre id="out">70000 false</pre>' in run_page(tmp_path, script)
+
+
+def test_attributes_are_in_the_answer(folder: str) -> None:
+    with TestClient(create_app(Pipeline(folder, negation=True)), BASE) as asked:
+        text = "No renal failure. His mother takes foozin."
+        denied, of_mother = asked.post("/link", json={"texts": [text]}).json()["documents"][0]["mentions"]
+    assert denied["negated"] is True and denied["family"] is False
+    assert of_mother["negated"] is False and of_mother["family"] is True
+    assert {"long_form", "part", "matched", "historical", "hypothetical"} <= set(denied)
+    assert denied["candidates"][0]["tied"] is False
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
