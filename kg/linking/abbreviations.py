@@ -94,18 +94,19 @@ def _is_abbreviation(short: str, long: str) -> bool:
     return "".join(filter(str.isalpha, short)) == initials
 
 
-def _definition_before(text: str, match: re.Match[str]) -> Definition | None:
-    """The definition "long form (SF)" of a pair of parentheses."""
-    inside, opening = match[1], match.start()
-    first = _SEPARATOR.split(inside, maxsplit=1)[0]
-    short = first.strip()
-    if not _usable(short):
-        return None
+def _first_part(inside: str) -> str:
+    """What is before the first separator in parentheses: "SF" of "SF, something"."""
+    return _SEPARATOR.split(inside, maxsplit=1)[0] if "," in inside or ";" in inside else inside
+
+
+def _definition_before(text: str, match: re.Match[str], short: str) -> Definition | None:
+    """The definition "long form (SF)" of a pair of parentheses, in which a short form is first."""
+    opening = match.start()
     before = text[max(opening - WIDEST, 0) : opening].rstrip()
     start = _long_form(short, before)
     if start is None or _SENTENCE_END.search(before, start) or not _is_abbreviation(short, before[start:]):
         return None
-    inner, offset = match.start(1) + first.index(short), max(opening - WIDEST, 0)
+    inner, offset = text.index(short, match.start(1)), max(opening - WIDEST, 0)
     return Definition((inner, inner + len(short)), (offset + start, offset + len(before)))
 
 
@@ -129,8 +130,10 @@ def definitions(text: str) -> list[Definition]:
     for match in _PARENTHESES.finditer(text):
         if "\n" in match[1] and _BREAK.search(match[1]):
             continue
-        definition = _definition_before(text, match)
-        if definition is None and not _usable(_SEPARATOR.split(match[1], maxsplit=1)[0].strip()):
+        short = _first_part(match[1]).strip()
+        if _usable(short):
+            definition = _definition_before(text, match, short)
+        else:
             definition = _definition_inside(text, match)
         if definition is not None:
             found.append(definition)

@@ -541,7 +541,7 @@ def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, in
     tokens = passage.words
     pieces_of: dict[str, list[tuple[str, list[str]]]] = {}  # first word -> short forms that begin with it, and their words
     for form in forms:
-        pieces = words(form)
+        pieces = [form.lower()] if form.isascii() and form.isalnum() else words(form)
         pieces_of.setdefault(pieces[0], []).append((form, pieces))
     if len(pieces_of) > MANY_FORMS:
         begins: Iterable[int] = range(len(tokens))
