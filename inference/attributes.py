@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kg.linking.passage import Passage
+from kg.linking.sentences import ITEM
 
 
 class Attributes(NamedTuple):
@@ -69,7 +70,8 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
         BEFORE: (
             "no", "not", "without", "denies", "denied", "denying", "never", "never had", "neither", "nor", "none of",
             "negative for", "absence of", "free of", "lack of", "lacks", "lacked", "lacking", "fails to reveal",
-            "failed to reveal", "no evidence of", "no signs of", "no sign of", "ruled out", "rules out", "ruled him out for",
+            "failed to reveal", "no evidence of", "no signs of", "no sign of", "ruled out", "rules out", "unlikely", "negative:",
+            "ruled him out for",
             "ruled her out for", "ruled the patient out for", "unremarkable for", "resolution of", "cannot see",
             "doesn't have", "don't have", "didn't have", "does not have", "did not have", "isn't", "wasn't", "aren't",
             "weren't", "no longer has", "excludes", "excluding", "declines", "no complaints of", "no known",
@@ -81,7 +83,7 @@ PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
             "were excluded", "is excluded", "has been excluded", "have been excluded", "not seen", "not found",
             "not present", "not detected", "not observed", "not identified", "not noted", "not evident", "has resolved",
             "have resolved", "resolved", "is unlikely", "was unlikely", "unlikely", "is not", "was not", "are not", "were not",
-            "not demonstrated", "isn't", "wasn't", "aren't", "weren't",
+            "not demonstrated", "never occurred", "denied by", "isn't", "wasn't", "aren't", "weren't",
         ),
     },
     "family": {
@@ -133,9 +135,12 @@ TERMINATORS = (
     "patient has", "has had", "he has", "she has", "and has", "and had", "now", "positive for", "reveals", "revealed", "shows",
     "showed", "developed", "therefore", "otherwise", "patient", ";",
 )  # fmt: skip
-#: "Fever: denied." A word at the end of its sentence that denies what is before it.
+#: "Fever: denied." "Cough no": a word at the end of its sentence that denies what is before it.
 _LAST = re.compile(r"(?<!\w)(?:denies|denied|none|no|neg)\Z", re.IGNORECASE)
-_LABELS = (":", "=", "-", "\u2013")
+#: "fever: no; cough: yes", "fever (-)", "fever-free": what denies the words before it, back to a comma or semicolon.
+_LABEL = re.compile(
+    r"(?:[:=-][ \t]*(?:no|none|denied|denies|neg|negative|absent)(?!\w)(?=[ \t]*[;,.)\n])|\(-\)|-free(?!\w))", re.IGNORECASE
+)
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -165,24 +170,63 @@ def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> l
 
     Raises ValueError for a place outside the text.
     """
-    passage = text if isinstance(text, Passage) else Passage(text, "exact")
-    source = passage.source
+    passage = text if isinstance(text, Passage) else Passage(text)
+    if not passage.is_normalized:
+        passage = Passage(passage.source)
+    length = len(passage.source)
     for start, end in places:
-        if not 0 <= start < end <= len(source):
-            raise ValueError(f"place {(start, end)}: expected one inside a text of {len(source)} characters")
+        if not 0 <= start < end <= length:
+            raise ValueError(f"place {(start, end)}: expected one inside a text of {length} characters")
     if not places:
         return []
-    starts = passage.source_sentences
-    reaches: dict[int, dict[str, _Reach]] = {}
+    starts = passage.sentence_starts
+    statements = _Statements(passage.text, starts)
     found = []
     for start, _ in places:
-        number = bisect_right(starts, start) - 1
-        if number not in reaches:
-            low = starts[number]
-            high = starts[number + 1] if number + 1 < len(starts) else len(source)
-            reaches[number] = _reaches(source[low:high], low)
-        found.append(Attributes(**{key: _is_reached(own, start) for key, own in reaches[number].items()}))
+        place = passage.normal_offset(start)
+        reaches = statements.reaches(bisect_right(starts, place) - 1)
+        found.append(Attributes(**{key: _is_reached(own, place) for key, own in reaches.items()}))
     return found
+
+
+class _Statements:
+    """The sentences of a text, and where mentions in them have an attribute; each is looked at once.
+
+    A heading that ends in a colon ("Denies:") says of the items of the list under it what it says of its own end.
+    """
+
+    def __init__(self, text: str, starts: Sequence[int]) -> None:
+        self.text, self.starts = text, starts
+        self._reaches: dict[int, dict[str, _Reach]] = {}
+        self._headings: dict[int, frozenset[str]] = {}
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.text)
+        return self.starts[number], end
+
+    def reaches(self, number: int) -> dict[str, _Reach]:
+        """{attribute: where mentions of a sentence have it}."""
+        if number not in self._reaches:
+            low, high = self.bounds(number)
+            self._reaches[number] = _reaches(self.text[low:high], low, self.heading(number))
+        return self._reaches[number]
+
+    def heading(self, number: int) -> frozenset[str]:
+        """The attributes that the heading of its list gives an item."""
+        first = number
+        while first >= 0 and first not in self._headings and ITEM.match(self.text, self.starts[first]):
+            first -= 1
+        given = self._headings.get(first)
+        if given is None:
+            given = frozenset[str]()
+            if 0 <= first < number:
+                low, high = self.bounds(first)
+                if (said := self.text[low:high].rstrip()).endswith(":"):
+                    own = _reaches(said[:-1] + " x", low, frozenset())
+                    given = frozenset(key for key, reach in own.items() if _is_reached(reach, low + len(said)))
+        for item in range(first + 1, number + 1):
+            self._headings[item] = given
+        return given
 
 
 class _Reach(NamedTuple):
@@ -192,11 +236,13 @@ class _Reach(NamedTuple):
     stops: list[int]
 
 
-def _reaches(sentence: str, offset: int) -> dict[str, _Reach]:
-    """{attribute: where mentions of a sentence, which begins at `offset`, have it}."""
+def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _Reach]:
+    """{attribute: where mentions of a sentence, which begins at `offset`, have it}; `heading`: what its heading says of all."""
     ends = [match.span() for match in _ENDS.finditer(sentence)]
     begins_of_ends = [start for start, _ in ends]
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for attribute in heading:
+        found[attribute].append((0, len(sentence)))
     for match in _TRIGGERS.finditer(sentence):
         for attribute, place in _RULES[" ".join(match[0].lower().split())]:
             if place in (BEFORE, BOTH):
@@ -209,9 +255,16 @@ def _reaches(sentence: str, offset: int) -> dict[str, _Reach]:
                 found[attribute].append((begin, match.start()))
     statement = sentence.rstrip(" \t\r\n.;,)")
     last = _LAST.search(statement, max(len(statement) - 10, 0))
-    if last is not None and statement[: last.start()].rstrip().endswith(_LABELS):
-        found["negated"].append((0, last.start()))
+    if last is not None:
+        found["negated"].append((_clause_start(statement, last.start()), last.start()))
+    for match in _LABEL.finditer(sentence):
+        found["negated"].append((_clause_start(sentence, match.start()), match.start()))
     return {attribute: _unite(spans, offset) for attribute, spans in found.items()}
+
+
+def _clause_start(sentence: str, place: int) -> int:
+    """Where the words before a place begin: behind the last comma or semicolon."""
+    return max(sentence.rfind(mark, 0, place) for mark in ",;") + 1
 
 
 def _unite(spans: list[tuple[int, int]], offset: int) -> _Reach:

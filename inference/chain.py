@@ -163,7 +163,7 @@ class Pipeline:
         self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
         self.matching = matching or Matching()
         self.identities: dict[str, str] = {}
-        self.only = frozenset(map(str.casefold, types))
+        self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
         known = sorted({*self.types.values()} - {""})
         if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
             near = nearest(unknown[0], known)
@@ -279,7 +279,12 @@ class Pipeline:
             types = [self.types.get(mentions[number].entity or "", "") for number in (own, other)]
             return types[0] != types[1] and mentions[own].entity is not None
 
-        places = widen(passage.source, [(m.start, m.end) for m in mentions], self._is_name, covers)
+        spans = [(passage.normal_offset(m.start), passage.normal_offset(m.end)) for m in mentions]
+        wider = widen(passage.text, spans, self._is_name, covers)
+        places = [
+            (mention.start, mention.end) if place == span else passage.source_place(*place)
+            for mention, span, place in zip(mentions, spans, wider, strict=True)
+        ]
         result: list[Detected] = []
         for mention, (start, end) in zip(mentions, places, strict=True):
             if (start, end) == (mention.start, mention.end):

@@ -10,6 +10,7 @@ Deviations from the paper, each pinned by a test:
     D1  In "SF (long form)" the short form must have a capital letter, and all of the parentheses must be its long form.
     D2  In "long form (SF)" a short form without a capital letter or a digit must consist of the initials of
         the long form's words: "(fever)" behind any words is a remark, not a short form.
+    D4  Where the initials of the last words are the short form, these words are the long form: of "colon cancer (CC)" both.
     D3  A definition may go over the end of a line, where the text is wrapped.
 
 What a short form means at a place (:class:`ShortForms`): what its last definition before the place says, and where there
@@ -72,12 +73,24 @@ def _long_form_start(short: str, long: str) -> int | None:
     return at
 
 
+def _initials_start(short: str, long: str) -> int | None:
+    """D4: where the words begin whose initials are the short form's letters; None where they are not."""
+    words = [match.start() for match in re.finditer(r"(?<!\S)\w", long)]
+    if not short.isalpha() or len(words) < len(short):
+        return None
+    starts = words[-len(short) :]
+    initials = "".join(long[start] for start in starts)
+    return starts[0] if initials.lower() == short.lower() else None
+
+
 def _long_form(short: str, long: str) -> int | None:
     """Like :func:`_long_form_start` with the paper's checks: few words, longer than the short form, not having it."""
     most = min(len(short) + 5, 2 * len(short))
     pieces = long.rsplit(None, most)
     shift = len(pieces[0]) if len(pieces) > most else 0
-    start = _long_form_start(short, long[shift:])
+    start = _initials_start(short, long[shift:])
+    if start is None:
+        start = _long_form_start(short, long[shift:])
     if start is None:
         return None
     found = long[shift + start :]
@@ -158,7 +171,7 @@ class ShortForms:
 
     def meaning(self, short: str, place: int) -> Definition | None:
         """What a short form at a place means; None where it is not defined, or its definitions leave it open."""
-        found = self.definitions.get(short)
+        found = self.definitions.get(short) or self.definitions.get(short.removesuffix("s"))
         if found is None:
             return None
         before = bisect_right(found, place, key=lambda definition: definition.short[0])
@@ -175,7 +188,7 @@ class ShortForms:
         if (definition := self.meaning(string, place)) is not None:
             return self.long_form(definition)
         words = []
-        if not any(word in self.definitions for word in string.split()):
+        if not any(word.removesuffix("s") in self.definitions or word in self.definitions for word in string.split()):
             return string
         for match in re.finditer(r"\S+", string):
             definition = self.meaning(match[0], place + match.start())

@@ -21,7 +21,7 @@ MOST = 8  #: conjuncts: longer enumerations are left whole
 
 
 def expansions(mention: str) -> Iterator[list[str]]:
-    """Ways to read a coordination, each a list of phrases: with a shared end, with a shared beginning, as it is written.
+    """Ways to read a coordination, each a list of phrases: with a shared end, both, a shared beginning, as it is written.
 
     "breast and ovarian cancer": [breast cancer, ovarian cancer], [breast, ovarian cancer] last, since
     "breast" may be a name, too. Shorter shared parts come first.
@@ -34,6 +34,11 @@ def expansions(mention: str) -> Iterator[list[str]]:
         end = " ".join(last[shared:])
         yield [*(f"{part} {end}" for part in conjuncts[:-1]), conjuncts[-1]]
     first = conjuncts[0].split()
+    for shared in range(1, len(first)):  # "type 1 and 2 diabetes"
+        for behind in range(len(last) - 1, 0, -1):
+            beginning, end = " ".join(first[:shared]), " ".join(last[behind:])
+            middle = [f"{beginning} {part} {end}" for part in conjuncts[1:-1]]
+            yield [f"{conjuncts[0]} {end}", *middle, f"{beginning} {conjuncts[-1]}"]
     for shared in range(1, len(first)):
         beginning = " ".join(first[:shared])
         yield [conjuncts[0], *(f"{beginning} {part}" for part in conjuncts[1:])]
@@ -59,9 +64,10 @@ _WORD = r"\w+(?:['-]\w+)*"
 _CONJUNCTIONS = ("and", "or", "/", "&")
 _JOIN = r"(?:[ \t]*,?\s+(?:and/or|and|or|&)\s+|[ \t]*/[ \t]*)"
 _JOIN_BEFORE = re.compile(_JOIN + r"\Z")
-_JOIN_BEHIND = re.compile(_JOIN)
-_LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}\Z")
+_LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}-?\Z")
 _FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
+_LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+{_WORD}){{0,6}}{_JOIN}")  # more of "hepatitis A, B or C"
+_CORE_BEFORE = re.compile(rf"{_JOIN}{_WORD}[ \t]+\Z")  # "and 2 " before the diabetes of "type 1 and 2 diabetes"
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
 
 
@@ -77,6 +83,12 @@ def widen(
     """
     places = list(mentions)
     for number, (start, end) in enumerate(mentions):
+        words = text[max(start - 24, 0) : start].split()
+        if len(words) > 1 and (words[-2].endswith(_CONJUNCTIONS) or "/" in words[-1]):
+            core = _CORE_BEFORE.search(text, max(start - NEAR, 0), start)
+            if core is not None:
+                low = _bound(places, number, number - 1, covers)
+                places[number] = _wider_start(text, places[number], core.start(), low, known), end
         if " " not in text[start:end]:
             continue  # only a name of several words shares one of them
         if text[max(start - 4, 0) : start].rstrip().endswith(_CONJUNCTIONS):
@@ -84,8 +96,8 @@ def widen(
             if join is not None:
                 low = _bound(places, number, number - 1, covers)
                 places[number] = _wider_start(text, places[number], join.start(), low, known), end
-        if text[end : end + 8].lstrip(" \t,").startswith(_CONJUNCTIONS) and places[number][0] == start:
-            join = _JOIN_BEHIND.match(text, end)
+        if text[end : end + 8].lstrip(" \t").startswith((",", *_CONJUNCTIONS)) and places[number][0] == start:
+            join = _LIST.match(text, end)
             if join is not None:
                 high = _bound(places, number, number + 1, covers)
                 bound = len(text) if high is None else high

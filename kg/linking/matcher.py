@@ -13,7 +13,8 @@ Which names match
     of one ordinary word ("test", "death"), which say little.
 Which matches are kept
     The leftmost one first, the longest at its place; then on from its end. A longer name that its case, or its form,
-    rules out leaves the place to a shorter one.
+    rules out leaves the place to a shorter one, as does one over the end of a sentence: of a paragraph, an item of a list,
+    or a line that is not wrapped (kg.linking.sentences).
 Which entity is meant when several have the name
     The entity whose name differs least from the text; then the one for which the name is of the best kind
     (kg.graph.KINDS, in this order); then the one whose name has exactly the text's case; then the one with most
@@ -438,15 +439,21 @@ class DictionaryLinker:
     ) -> list[_Match]:
         """The matches of a passage whose words are those from `begin` on; rows: (first, last, value, plain entity)."""
         text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
+        has_lines = "\n" in text
         matches, free = list[_Match](), begin
         meant: _Meant | None
         for first, last, value, plain in rows:
             if first < free:
                 continue
-            if plain >= 0:
-                matches.append((first - begin, last - begin, plain, None))
+            end = last - begin
+            if has_lines and not passage.is_in_one_statement(starts[first - begin], starts[end] + len(tokens[end])):
+                last, meant = self._shorter(passage, begin, first, last, kept, classes)
+                if meant is None:
+                    continue
+                matches.append((first - begin, last - begin, meant.entity, meant))
+            elif plain >= 0:
+                matches.append((first - begin, end, plain, None))
             else:
-                end = last - begin
                 meant = known.get((value, text[starts[first - begin] : starts[end] + len(tokens[end])]))
                 if meant is None or meant.by_case:
                     meant = self._resolve(passage, first - begin, end, value)
@@ -479,7 +486,10 @@ class DictionaryLinker:
         low, high = np.searchsorted(kept, [first, last]).tolist()
         for end, value in reversed(self._forms.every(classes[low:high])):
             shorter = int(kept[low + end])
-            meant = self._resolve(passage, first - begin, shorter - begin, value)
+            at = shorter - begin
+            if not passage.is_in_one_statement(passage.starts[first - begin], passage.starts[at] + len(passage.words[at])):
+                continue
+            meant = self._resolve(passage, first - begin, at, value)
             if meant is not None:
                 return shorter, meant
         return last, None
@@ -504,9 +514,19 @@ def _has_capitals(name: str) -> bool:
     return any(word[1:] != word[1:].lower() for word in name.split())
 
 
+#: How English words do not end: two consonants that no word ends in, or one of these letters.
+_ENDS = frozenset("""ch ck cs ct ds ff ft gh gs hs ks ld lf lk ll lm lp ls lt mb mp ms nd ng nk ns nt ph ps pt rb rc rd rk rl
+rm rn rp rs rt sh sk sm sp ss st th ts tt wl wn ws xt zz bs""".split())
+_NO_END = frozenset("jqv")
+_VOWELS = frozenset("aeiouy")
+
+
 def _is_doubtful(surface: str) -> bool:
-    """Whether a word in capitals may be an ordinary one: letters alone, few of them, and a vowel."""
-    return surface.isupper() and surface.isalpha() and len(surface) <= LONGEST_SHORT_FORM and bool({*surface} & {*"AEIOUY"})
+    """Whether a word in capitals may be an ordinary one: letters alone, few of them, with a vowel, and an English ending."""
+    word = surface.lower()
+    if not (surface.isupper() and surface.isalpha() and len(surface) <= LONGEST_SHORT_FORM and _VOWELS & {*word}):
+        return False
+    return word[-1] not in _NO_END and (bool(_VOWELS & {*word[-2:]}) or word[-2:] in _ENDS)
 
 
 def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[_Match]:
@@ -543,6 +563,8 @@ def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, in
     for form in forms:
         pieces = [form.lower()] if form.isascii() and form.isalnum() else words(form)
         pieces_of.setdefault(pieces[0], []).append((form, pieces))
+        if len(pieces) == 1:  # "MIs" of several MI
+            pieces_of.setdefault(f"{pieces[0]}s", []).append((f"{form}s", [f"{pieces[0]}s"]))
     if len(pieces_of) > MANY_FORMS:
         begins: Iterable[int] = range(len(tokens))
     else:

@@ -20,14 +20,17 @@ class Passage:
     """A text. Offsets are those of its normal form but where :meth:`place` gives the text's own.
 
     source: the text as it is.  text: its normal form; with the level "exact" the same.
-    words: its words in lower case (kg.linking.tokens).
+    words: its words in lower case (kg.linking.tokens).  is_normalized: whether `text` is in normal form.
     """
 
     # Fields in place of cached properties, which cost as much as a short text's whole linking.
-    __slots__ = ("_capitals", "_normal", "_sentences", "_short_forms", "_starts", "_word_set", "source", "text", "words")
+    __slots__ = (
+        "_capitals", "_normal", "_sentences", "_short_forms", "_starts", "_word_set", "is_normalized", "source", "text",
+        "words",
+    )  # fmt: skip
 
     def __init__(self, text: str, level: Level = "inflected") -> None:
-        self.source = text
+        self.source, self.is_normalized = text, level != "exact"
         self._normal = None if level == "exact" or is_normal(text) else normalize(text)
         self.text = text if self._normal is None else self._normal.text
         self.words = words(self.text)
@@ -56,12 +59,20 @@ class Passage:
             self._sentences = sentence_starts(self.text)
         return self._sentences
 
-    @property
-    def source_sentences(self) -> list[int]:
-        """Where the sentences of the source begin."""
-        if self._normal is None:
-            return self.sentence_starts
-        return [0, *(self._normal.place(start, start + 1)[0] for start in self.sentence_starts[1:])]
+    def is_in_one_statement(self, start: int, end: int) -> bool:
+        """Whether [start, end) is not over the end of a paragraph, an item of a list or a statement of a line.
+
+        A line that continues in lower case may be wrapped, however short it is.
+        """
+        if "\n" not in self.text[start:end]:
+            return True
+        starts = self.sentence_starts
+        for number in range(bisect_right(starts, start), bisect_right(starts, end - 1)):
+            place = starts[number]
+            between = self.text[start:place].rpartition("\n")[0]
+            if not self.text[place].islower() or between.rstrip(" \t\r").endswith("\n"):
+                return False
+        return True
 
     def surface(self, first: int, last: int) -> str:
         """The characters from one word to another, in their own case."""

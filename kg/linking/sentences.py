@@ -33,7 +33,7 @@ ref refs rel resp sect ser sol sp spp ssp st subsp subst suppl tab tabl temp uni
 ENDING = frozenset("al etc inc ltd co jr sr sp spp corp".split())
 #: Words that end no statement: a line that ends in one is wrapped.
 OPEN = frozenset("""
-a an and are as at be been by for from had has have in into is no nor not of on or per than that
+a an and are as at be been by for from had has have in into is of on or per than that
 the their this to under via was were when which while who whose with without
 """.split())
 
@@ -43,7 +43,7 @@ _CLOSING = "[\"'”’»)\\]]*"
 _END = re.compile(rf"(?<![.!?])[.!?]++{_CLOSING}+(?=\s)|[。！？]{_CLOSING}+|\n")
 _BLANK = re.compile(r"\s*")
 _WORD_BEFORE = re.compile(r"[\w.\-/]*\Z")
-_ITEM = re.compile(r"[ \t]*(?:[-*\u2022\u00b7+]|\(?\d{1,2}[.)])[ \t]")
+ITEM = re.compile(r"[ \t]*(?:[-*\u2022\u00b7+]|\(?\d{1,2}[.)])[ \t]")
 _ITEM_NUMBER = re.compile(r"[ \t]*\(?\d{1,2}\Z")
 _NEXT_WORD = re.compile(r"\s*([\"'“‘(\[]*)(\w*)")
 _VOWEL = re.compile("[aeiouy]")
@@ -89,7 +89,7 @@ def _line_ends_sentence(text: str, line: int, match: re.Match[str]) -> bool:
     own = text[max(line, end - 400) : end].rstrip()
     rest = text[end + 1 : end + 1 + _LOOK]
     following = rest.lstrip(" \t\r")
-    if not own or not following or following[0] == "\n" or _ITEM.match(rest):
+    if not own or not following or following[0] == "\n" or ITEM.match(rest):
         return True
     last_word = own.rpartition(" ")[2]
     if own[-1] in ",-(" or last_word.lower() in OPEN:

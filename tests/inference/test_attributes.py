@@ -65,6 +65,16 @@ def test_phrases_before_and_behind_and_the_ends_of_their_reach() -> None:
         ("history of present illness: pox", ""),
         ("return if pox", "hy"),
         ("evaluate for pox", "hy"),
+        ("Pox: no\nRash: yes", "ne"),
+        ("Rash: no\nPox: yes", ""),
+        ("rash: yes; pox: no; cough: yes", "ne"),
+        ("rash (-), pox (+)", ""),
+        ("pox-free", "ne"),
+        ("He doesn\u2019t have pox", "ne"),
+        ("\uff2e\uff4f pox", "ne"),
+        ("Denies:\n- rash\n- pox", "ne"),
+        ("Denies:\n- rash\nPox", ""),
+        ("Family history:\n1. rash\n2. pox", "fa"),
         ("The nodule is a pox", ""),  # no "no" inside a word
     ],
 )

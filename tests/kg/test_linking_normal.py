@@ -128,7 +128,7 @@ def test_a_text_and_the_places_of_its_words() -> None:
     passage = Passage("\u2167-a dia\u00adbetes. \uff21lso")
     assert passage.text == "VIII-a diabetes. Also"
     assert [passage.place(i, i) for i in range(len(passage.words))] == [(0, 1), (1, 2), (2, 3), (4, 13), (13, 14), (15, 19)]
-    assert passage.source_sentences == [0, 15] and passage.normal_offset(4) == 7
+    assert passage.sentence_starts == [0, 17] and passage.normal_offset(4) == 7
     assert Passage("\uff21", "exact").text == "\uff21"
 
 
@@ -137,3 +137,27 @@ def test_capitals_of_a_sentence() -> None:
     passage = Passage(text)
     places = [text.index(word) for word in ("SHE WAS", "TP53", "We saw", "NO FEVER")]
     assert [passage.is_capitals(place) for place in places] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "parts"),
+    [
+        ("pox a, b or c", "pox a", ["pox a", "pox b", "pox c"]),
+        ("pox a/b/c", "pox a", ["pox a", "pox b", "pox c"]),
+        ("type a and b pest", "pest", ["type a pest", "type b pest"]),
+        ("lung- and skin pest", "skin pest", ["lung- pest", "skin pest"]),
+        ("lung, eye and skin pest", "skin pest", ["lung pest", "eye pest", "skin pest"]),
+        ("lung, fever and skin pest", "skin pest", ["skin pest"]),
+        ("- and skin pest", "skin pest", ["skin pest"]),
+        ("pox a, fever", "pox a", ["pox a"]),
+    ],
+)
+def test_phrases_around_a_name(text: str, mention: str, parts: list[str]) -> None:
+    names = {"pox a", "pox b", "pox c", "type a pest", "type b pest", "lung pest", "eye pest", "skin pest", "pest"}
+
+    def is_name(phrase: str) -> bool:
+        return phrase.replace("- ", " ") in names
+
+    start = text.index(mention)
+    ((begin, end),) = composites.widen(text, [(start, start + len(mention))], is_name)
+    assert composites.parts_of(text[begin:end], is_name) == parts
