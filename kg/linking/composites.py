@@ -67,7 +67,8 @@ _JOIN_BEFORE = re.compile(_JOIN + r"\Z")
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}-?\Z")
 _FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
 _LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+{_WORD}){{0,6}}{_JOIN}")  # more of "hepatitis A, B or C"
-_CORE_BEFORE = re.compile(rf"{_JOIN}{_WORD}[ \t]+\Z")  # "and 2 " before the diabetes of "type 1 and 2 diabetes"
+# "and 2 " before the diabetes of "type 1 and 2 diabetes": a number or a letter.
+_CORE_BEFORE = re.compile(rf"{_JOIN}(?:[A-Za-z]?\d{{1,3}}[A-Za-z]?|[IVXivx]{{1,4}}|[A-Za-z])[ \t]+\Z")
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
 
 
@@ -83,9 +84,8 @@ def widen(
     """
     places = list(mentions)
     for number, (start, end) in enumerate(mentions):
-        words = text[max(start - 24, 0) : start].split()
-        if len(words) > 1 and (words[-2].endswith(_CONJUNCTIONS) or "/" in words[-1]):
-            core = _CORE_BEFORE.search(text, max(start - NEAR, 0), start)
+        if text[max(start - 6, 0) : start].count(" ") > 1 or "/" in text[max(start - 6, 0) : start]:
+            core = _CORE_BEFORE.search(text, max(start - 16, 0), start)
             if core is not None:
                 low = _bound(places, number, number - 1, covers)
                 places[number] = _wider_start(text, places[number], core.start(), low, known), end
@@ -144,7 +144,5 @@ def _wider_end(text: str, place: tuple[int, int], join: int, high: int, known: C
 
 def is_composite(phrase: str, known: Callable[[str], bool]) -> bool:
     """Whether a phrase combines names that share a beginning or an end."""
-    if known(phrase):
-        return False
     readings = list(expansions(phrase))[:-1]  # the last one is the phrase as it is written
-    return any(len(set(parts)) > 1 and all(map(known, parts)) for parts in readings)
+    return any(len(set(parts)) > 1 and all(map(known, parts)) for parts in readings) and not known(phrase)

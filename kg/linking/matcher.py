@@ -446,7 +446,7 @@ class DictionaryLinker:
             if first < free:
                 continue
             end = last - begin
-            if has_lines and not passage.is_in_one_statement(starts[first - begin], starts[end] + len(tokens[end])):
+            if has_lines and self._is_cut(passage, first - begin, end):
                 last, meant = self._shorter(passage, begin, first, last, kept, classes)
                 if meant is None:
                     continue
@@ -454,8 +454,9 @@ class DictionaryLinker:
             elif plain >= 0:
                 matches.append((first - begin, end, plain, None))
             else:
-                meant = known.get((value, text[starts[first - begin] : starts[end] + len(tokens[end])]))
-                if meant is None or meant.by_case:
+                key = value, text[starts[first - begin] : starts[end] + len(tokens[end])]
+                meant = known[key] if key in known else self._resolve(passage, first - begin, end, value)
+                if meant is not None and meant.by_case:
                     meant = self._resolve(passage, first - begin, end, value)
                 if meant is None and last > first:
                     last, meant = self._shorter(passage, begin, first, last, kept, classes)
@@ -464,6 +465,11 @@ class DictionaryLinker:
                 matches.append((first - begin, last - begin, meant.entity, meant))
             free = last + 1
         return matches
+
+    def _is_cut(self, passage: Passage, first: int, last: int) -> bool:
+        """Whether a statement ends between two words."""
+        start, end = passage.starts[first], passage.starts[last]
+        return first < last and "\n" in passage.text[start:end] and not passage.is_in_one_statement(start, end + 1)
 
     def _resolve(self, passage: Passage, first: int, last: int, value: int) -> _Meant | None:
         """What the words of a passage from `first` to `last` mean, whose form has `value`."""
@@ -487,7 +493,7 @@ class DictionaryLinker:
         for end, value in reversed(self._forms.every(classes[low:high])):
             shorter = int(kept[low + end])
             at = shorter - begin
-            if not passage.is_in_one_statement(passage.starts[first - begin], passage.starts[at] + len(passage.words[at])):
+            if self._is_cut(passage, first - begin, at):
                 continue
             meant = self._resolve(passage, first - begin, at, value)
             if meant is not None:
