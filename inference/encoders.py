@@ -129,8 +129,17 @@ class Encoded:
         self.index = index or Index(embedder(names.strings), wanted, backend, device=embedder.device)
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
-        vectors = self.embedder([self.names.normalised(m) for m in mentions])
-        return self.names.ranked(lambda some, k: tuple(self.index.search(vectors[some], k)), contexts)  # type: ignore[arg-type,return-value]
+        strings = [self.names.normalised(mention) for mention in mentions]
+        row = {string: number for number, string in enumerate(dict.fromkeys(strings))}  # each is encoded and searched once
+        rows = np.array([row[string] for string in strings], np.int64)
+        vectors = self.embedder(list(row))
+
+        def search(some: list[int], k: int) -> tuple[np.ndarray, np.ndarray]:
+            wanted, place = np.unique(rows[some], return_inverse=True)
+            scores, numbers = self.index.search(vectors[wanted], k)
+            return np.asarray(scores)[place], np.asarray(numbers)[place]
+
+        return self.names.ranked(search, contexts)
 
 
 def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
