@@ -141,6 +141,7 @@ _LAST = re.compile(r"(?<!\w)(?:denies|denied|none|no|neg)\Z", re.IGNORECASE)
 _LABEL = re.compile(
     r"(?:[:=-][ \t]*(?:no|none|denied|denies|neg|negative|absent)(?!\w)(?=[ \t]*[;,.)\n])|\(-\)|-free(?!\w))", re.IGNORECASE
 )
+_CLAUSE_END = re.compile("[,;]")
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -255,16 +256,11 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
                 found[attribute].append((begin, match.start()))
     statement = sentence.rstrip(" \t\r\n.;,)")
     last = _LAST.search(statement, max(len(statement) - 10, 0))
-    if last is not None:
-        found["negated"].append((_clause_start(statement, last.start()), last.start()))
-    for match in _LABEL.finditer(sentence):
-        found["negated"].append((_clause_start(sentence, match.start()), match.start()))
+    denials = [match.start() for match in _LABEL.finditer(sentence)] + ([] if last is None else [last.start()])
+    clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(sentence))] if denials else []
+    for denial in denials:
+        found["negated"].append((clauses[bisect_right(clauses, denial) - 1], denial))
     return {attribute: _unite(spans, offset) for attribute, spans in found.items()}
-
-
-def _clause_start(sentence: str, place: int) -> int:
-    """Where the words before a place begin: behind the last comma or semicolon."""
-    return max(sentence.rfind(mark, 0, place) for mark in ",;") + 1
 
 
 def _unite(spans: list[tuple[int, int]], offset: int) -> _Reach:

@@ -58,7 +58,6 @@ def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
     return [mention]
 
 
-CONJUNCTION = re.compile(r"\b(?:and|or)\b|[&/]")  #: a text without it has no composite mention
 NEAR = 60  #: characters beside a conjunction in which the rest of a phrase is looked for
 _WORD = r"\w+(?:['-]\w+)*"
 _CONJUNCTIONS = ("and", "or", "/", "&")
