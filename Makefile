@@ -21,7 +21,7 @@ $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eva
 KEPL := $(VENV_PYTHON) -P -m app.cli
 
 VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results migrate seal sync
-.PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed test fuzz test-slow soak mutants faults nightly lint types contracts check docs
+.PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed size test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -119,8 +119,9 @@ nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, 
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory scale
 
-lint: $(INSTALLED)  ## ruff
+lint: $(INSTALLED)  ## ruff: rules and formatting
 	@$(VENV_PYTHON) -P -m ruff check .
+	@$(VENV_PYTHON) -P -m ruff format --check --quiet .
 
 types: $(INSTALLED)  ## mypy
 	@$(VENV_PYTHON) -P -m mypy
@@ -128,4 +129,7 @@ types: $(INSTALLED)  ## mypy
 contracts: $(INSTALLED)  ## who may import whom
 	@$(VENV)/bin/lint-imports
 
-check: lint types contracts results-check test  ## lint, types, import contracts, published numbers, tests
+size: $(INSTALLED)  ## code tokens, tokens a line, long functions, by room
+	@$(VENV_PYTHON) -P -m bin.size
+
+check: lint types contracts results-check test size  ## lint, types, import contracts, published numbers, tests, size

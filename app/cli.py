@@ -1,9 +1,11 @@
-"""`kepl`: knowledge-enhanced language models for biomedicine, from a graph to linked text and scores.
+"""`kepl`: knowledge-enhanced language models for biomedicine, from a graph to linked text and
+scores.
 
-A command is a typed function of app.verbs: its parameters are the options, its docstring is their help (kepl VERB --help).
-Options are typed as `--name value` or, as behind `make`, as NAME=value.
+A command is a typed function of app.verbs: its parameters are the options, its docstring is their
+help (kepl VERB --help). Options are typed as `--name value` or, as behind `make`, as NAME=value.
 
-Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says which), 130 interrupted.
+Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says which), 130
+    interrupted.
 """
 
 from __future__ import annotations
@@ -37,12 +39,13 @@ CHAINS = """Chains:
   NCBI/minilm > sapbert           mentions of a fine-tuned tagger (kepl finetune NCBI --model minilm)
   BC5-chem/minilm + BC5-disease/minilm > names     mentions of two taggers
   kebiolm > sapbert > genbioel    detect, find candidates, rank them again
-A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""
+A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""  # noqa: E501
 
 
-NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")  #: words of torch, and of the loader
+# : words of torch, and of the loader
+NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")
 
-# --- dispatch ---------------------------------------------------------------------------------------------------------
+# --- dispatch -------------------------------------------------------------------------------------
 
 
 class Verb(NamedTuple):
@@ -54,16 +57,55 @@ class Verb(NamedTuple):
 
 #: A command is a function of app.verbs; these are the options that its plain words set.
 POSITIONS = {
-    "graph": ("what", "folder"), "pretrain": ("paper",), "finetune": ("task",), "rerank": ("task",), "evaluate": ("task",),
-    "peers": ("task",), "compare": ("task",), "table": ("paper", "table"), "figures": ("paper",), "cases": ("task",),
-    "overlap": ("task",), "counts": ("task",), "data": ("task",), "demo": ("what",), "sweep": ("config",), "seal": ("folder",),
-    "sync": ("folder",), "publish": ("runs",),
-}  # fmt: skip
+    "graph": ("what", "folder"),
+    "pretrain": ("paper",),
+    "finetune": ("task",),
+    "rerank": ("task",),
+    "evaluate": ("task",),
+    "peers": ("task",),
+    "compare": ("task",),
+    "table": ("paper", "table"),
+    "figures": ("paper",),
+    "cases": ("task",),
+    "overlap": ("task",),
+    "counts": ("task",),
+    "data": ("task",),
+    "demo": ("what",),
+    "sweep": ("config",),
+    "seal": ("folder",),
+    "sync": ("folder",),
+    "publish": ("runs",),
+}
 NAMES = (
-    "graph", "pretrain", "finetune", "rerank", "predict", "link", "serve", "demo", "embed", "evaluate", "peers", "compare", "table",
-    "figures", "cases", "synonyms", "probe", "overlap", "counts", "data", "tasks", "sweep", "dashboard", "publish", "results",
-    "migrate", "seal", "sync",
-)  # fmt: skip
+    "graph",
+    "pretrain",
+    "finetune",
+    "rerank",
+    "predict",
+    "link",
+    "serve",
+    "demo",
+    "embed",
+    "evaluate",
+    "peers",
+    "compare",
+    "table",
+    "figures",
+    "cases",
+    "synonyms",
+    "probe",
+    "overlap",
+    "counts",
+    "data",
+    "tasks",
+    "sweep",
+    "dashboard",
+    "publish",
+    "results",
+    "migrate",
+    "seal",
+    "sync",
+)
 
 
 def drawn_papers() -> dict[str, Callable[..., Any]]:
@@ -85,17 +127,27 @@ def first_word(words: Sequence[str], name: str) -> str | None:
 
 
 def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Option]]:
-    """(the command, its words, the options that recipes of models add). Raises InputError for a verb that does not exist."""
+    """(the command, its words, the options that recipes of models add). Raises InputError for a
+    verb that does not exist."""
     if verb not in NAMES:
-        raise InputError(f"no command {verb!r}; {nearest(verb, NAMES)}Choose from: {', '.join(NAMES)}")
+        raise InputError(
+            f"no command {verb!r}; {nearest(verb, NAMES)}Choose from: {', '.join(NAMES)}"
+        )
     words, positions = list(words), POSITIONS.get(verb, ())
     if verb == "figures":
         papers, paper = drawn_papers(), first_word(words, "paper")
         if paper is None and "--help" in words:
             return Verb(verbs.figures, positions), words, []
         if paper not in papers:
-            raise InputError(f"PAPER={paper or ''}: expected a paper with figures; choose from: {', '.join(papers)}")
-        return Verb(papers[paper]), [w for w in words if w not in (paper, "--paper") and w.partition("=")[0] != "PAPER"], []
+            raise InputError(
+                f"PAPER={paper or ''}: expected a paper with figures; choose from:"
+                f" {', '.join(papers)}"
+            )
+        return (
+            Verb(papers[paper]),
+            [w for w in words if w not in (paper, "--paper") and w.partition("=")[0] != "PAPER"],
+            [],
+        )
     if verb == "table" and "--help" not in words:
         _check_table(first_word(words, "paper"), words)
     if verb == "finetune" and _linking(first_word(words, "task") or ""):
@@ -109,14 +161,20 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
 
 
 def _check_table(paper: str | None, words: Sequence[str]) -> None:
-    """Raise InputError, with what there is, for a paper that has no tables, and for one without a table's number."""
+    """Raise InputError, with what there is, for a paper that has no tables, and for one without a
+    table's number."""
     known: dict[str, list[str]] = {}
     for file in sorted((Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")):
         known.setdefault(file.parent.name, []).append(file.stem.removeprefix("table"))
     if paper is not None and paper not in known:
-        raise InputError(f"no tables of paper {paper!r}; {nearest(paper, list(known))}Choose from: {', '.join(known)}")
+        raise InputError(
+            f"no tables of paper {paper!r}; {nearest(paper, list(known))}Choose from:"
+            f" {', '.join(known)}"
+        )
     if paper is not None and len(words) == 1:
-        raise InputError(f"kepl table {paper}: expected the number of a table: {', '.join(known[paper])}")
+        raise InputError(
+            f"kepl table {paper}: expected the number of a table: {', '.join(known[paper])}"
+        )
 
 
 def _linking(task: str) -> bool:
@@ -133,7 +191,9 @@ def linker_options() -> list[Option]:
 
     found: dict[str, Option] = {}
     for file in sorted((Path(__file__).parents[1] / "experiments").glob("*/finetune.yaml")):
-        for name, own in (yaml.safe_load(file.read_text())["finetune"].get("options") or {}).items():
+        for name, own in (
+            yaml.safe_load(file.read_text())["finetune"].get("options") or {}
+        ).items():
             values = tuple(str(v) for v in own["values"])
             found.setdefault(name, Option(name.lower(), Literal[values] | None, None, own["help"]))  # type: ignore[valid-type]
     return list(found.values())
@@ -148,7 +208,8 @@ def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> t
 
 
 def _check_names(verb: str, given: Mapping[str, Any]) -> None:
-    """Raise InputError for a task, paper or model that there is not, before anything slow is imported."""
+    """Raise InputError for a task, paper or model that there is not, before anything slow is
+    imported."""
     if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
         from benchmarks.tasks import task as check
         from benchmarks.tasks.linking import END_TO_END
@@ -159,7 +220,11 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
         if verb != "evaluate" or given["task"] not in END_TO_END:
             (check_linking if linker else check)(given["task"])
     model = given.get("model")
-    if verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed") and model and model not in ("exact", "tfidf"):
+    if (
+        verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
+        and model
+        and model not in ("exact", "tfidf")
+    ):
         from experiments.encoders import NotTrained, encoder
 
         if ":" in model and model.partition(":")[0] in ("sgns", "glove"):
@@ -186,10 +251,21 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
     more = f"Examples:{more.rstrip()}" if more else ""
     if {"chain", "chains"} & set(options_of(command.function)):
         more += f"\n\n{CHAINS}"
-    text = help_text(f"kepl {verb}", about.partition("Examples:")[0], options_of(command.function, extra), command.positions, more)
+    text = help_text(
+        f"kepl {verb}",
+        about.partition("Examples:")[0],
+        options_of(command.function, extra),
+        command.positions,
+        more,
+    )
     if verb == "finetune" and command.function is verbs.finetune:
         linker = verbs.finetune_linker
-        text += "\n\n" + help_text("kepl finetune", linker.__doc__ or "", options_of(linker, linker_options()), ("linking-task",))
+        text += "\n\n" + help_text(
+            "kepl finetune",
+            linker.__doc__ or "",
+            options_of(linker, linker_options()),
+            ("linking-task",),
+        )
     return text
 
 
@@ -198,7 +274,10 @@ def main(words: Sequence[str] | None = None) -> int:
     ignored: Sequence[str] = ()
     open_standard_streams()
     if FROM_MAKE in words:
-        ignored, words = MAKE, [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", ""))
+        ignored, words = (
+            MAKE,
+            [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", "")),
+        )
         dies_with_its_parent()
     from core.logs import set_up
 
@@ -247,9 +326,11 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
 
 
 def open_standard_streams() -> None:
-    """Open what is closed of standard input, output and error, so that no other file has their numbers.
+    """Open what is closed of standard input, output and error, so that no other file has their
+    numbers.
 
-    Reading such an input finds nothing to read; writing such an output fails, instead of being lost in silence.
+    Reading such an input finds nothing to read; writing such an output fails, instead of being lost
+    in silence.
     """
     for number in (0, 1, 2):
         try:
@@ -266,19 +347,23 @@ def open_standard_streams() -> None:
 
 
 def drop_output() -> None:
-    """Send standard output nowhere: Python would report a second time, at its end, that it cannot be written."""
+    """Send standard output nowhere: Python would report a second time, at its end, that it cannot
+    be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def check_words_are_text(words: Sequence[str]) -> None:
-    """Raise InputError for a word that is not UTF-8, such as a file's name: settings and manifests hold such words."""
+    """Raise InputError for a word that is not UTF-8, such as a file's name: settings and manifests
+    hold such words."""
     for word in words:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"{word}: not UTF-8. Give another name; rename the file if it is one.") from error
+            raise InputError(
+                f"{word}: not UTF-8. Give another name; rename the file if it is one."
+            ) from error
 
 
 def failure_message(error: BaseException) -> str | None:
@@ -286,7 +371,10 @@ def failure_message(error: BaseException) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-        return "not enough memory. Use fewer workers or smaller batches, or a machine with more memory; the same command resumes."
+        return (
+            "not enough memory. Use fewer workers or smaller batches, or a machine with more"
+            " memory; the same command resumes."
+        )
     if isinstance(error, OSError) and error.errno is not None:
         return str(explained(error, Path(os.fsdecode(error.filename or "output"))))
     return None

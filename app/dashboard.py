@@ -16,10 +16,14 @@ def command(port: int) -> list[str]:
 
 
 def serve(port: int) -> int:
-    """Run MLflow until it is interrupted or terminated, which ends MLflow, too. Returns its exit code, or 0 after either."""
-    environment = child_environment({"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"})
+    """Run MLflow until it is interrupted or terminated, which ends MLflow, too. Returns its exit
+    code, or 0 after either."""
+    environment = child_environment(
+        {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    )
     print(f"http://127.0.0.1:{port}/#/experiments  (Ctrl+C ends it)", flush=True)
-    # in the checkout: the server behind MLflow's command searches the folder it runs in for modules, whatever it is told
+    # in the checkout: the server behind MLflow's command searches the folder it runs in for
+    # modules, whatever it is told
     server = subprocess.Popen(command(port), cwd=ROOT, env=environment, umask=0o077)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     try:

@@ -15,9 +15,11 @@ LOG = logging.getLogger(__name__)
 class Demo(NamedTuple):
     """A graph of kg.build.
 
-    source    its reader;  dataset, file  path of the file that it reads, if no installed package contains one
+    source    its reader;  dataset, file  path of the file that it reads, if no installed package
+              contains one
     examples  sentences in its language, of this project
-    english   whether that is English, so that the page says what is denied, of a relative, of the past or supposed
+    english   whether that is English, so that the page says what is denied, of a relative, of the
+              past or supposed
     """
 
     source: str
@@ -28,26 +30,45 @@ class Demo(NamedTuple):
 
 
 DEMOS = {
-    "hpo": Demo("hpo", (
-        "The boy had seizures, a small head and long fingers; his sister has Marfan syndrome.",
-        "Arachnodactyly, ectopia lentis and aortic root dilatation suggested a disorder of connective tissue.",
-        "She was seen for muscle weakness and ptosis. No difficulty swallowing, no seizures.",
-    )),
-    "medic": Demo("medic", (
-        "Ataxia telangiectasia (AT) raises the risk of breast cancer; AT patients are sensitive to radiation.",
-        "Chronic kidney disease followed years of diabetes mellitus and high blood pressure.",
-        "Two brothers with Duchenne muscular dystrophy died of heart failure.",
-    ), "NCBI-EL", "medic_06Jul2012.txt.gz"),
-    "cmekg": Demo("cmekg", (
-        "患者有糖尿病和高血压，长期服用二甲双胍。",
-        "肺炎常见的症状是发热、咳嗽和呼吸困难。",
-        "类风湿关节炎可以用甲氨蝶呤治疗。",
-    ), english=False),
-}  # fmt: skip
+    "hpo": Demo(
+        "hpo",
+        (
+            "The boy had seizures, a small head and long fingers; his sister has Marfan syndrome.",
+            (
+                "Arachnodactyly, ectopia lentis and aortic root dilatation suggested a disorder of"
+                " connective tissue."
+            ),
+            "She was seen for muscle weakness and ptosis. No difficulty swallowing, no seizures.",
+        ),
+    ),
+    "medic": Demo(
+        "medic",
+        (
+            (
+                "Ataxia telangiectasia (AT) raises the risk of breast cancer; AT patients are"
+                " sensitive to radiation."
+            ),
+            "Chronic kidney disease followed years of diabetes mellitus and high blood pressure.",
+            "Two brothers with Duchenne muscular dystrophy died of heart failure.",
+        ),
+        "NCBI-EL",
+        "medic_06Jul2012.txt.gz",
+    ),
+    "cmekg": Demo(
+        "cmekg",
+        (
+            "患者有糖尿病和高血压，长期服用二甲双胍。",
+            "肺炎常见的症状是发热、咳嗽和呼吸困难。",
+            "类风湿关节炎可以用甲氨蝶呤治疗。",
+        ),
+        english=False,
+    ),
+}
 
 
 def demo_graph(what: str, files: Files) -> Path:
-    """The folder of a demo's graph, built first where it is missing. Raises InputError for a file that cannot be had."""
+    """The folder of a demo's graph, built first where it is missing. Raises InputError for a file
+    that cannot be had."""
     from datamodules.sources import fetched, place
     from kg.build import build
 

@@ -22,10 +22,14 @@ class Entities:
         self.definitions = _Rows(graph.index_of(graph.definitions["id"]), len(self.ids))
         triples = graph.triple_indices()  # (T, 3) head, relation, tail
         self.triples = triples
-        self.out, self.into = _Rows(triples[:, 0], len(self.ids)), _Rows(triples[:, 2], len(self.ids))
+        self.out, self.into = (
+            _Rows(triples[:, 0], len(self.ids)),
+            _Rows(triples[:, 2], len(self.ids)),
+        )
 
     def about(self, entity: str) -> dict[str, Any] | None:
-        """Names, definition, neighbours (MOST of each at most) of an entity; None when the graph has none of this id."""
+        """Names, definition, neighbours (MOST of each at most) of an entity; None when the graph
+        has none of this id."""
         row = self.row.get(entity)
         if row is None:
             return None
@@ -33,13 +37,17 @@ class Entities:
         names = self.names.positions(row)
         definition = self.definitions.positions(row)
         neighbours = [self._neighbour(i, 2, "out") for i in self.out.positions(row)[:MOST]]
-        neighbours += [self._neighbour(i, 0, "in") for i in self.into.positions(row)[: MOST - len(neighbours)]]
+        neighbours += [
+            self._neighbour(i, 0, "in") for i in self.into.positions(row)[: MOST - len(neighbours)]
+        ]
         return {
             "id": entity,
             "name": graph.entities["name"][row].as_py(),
             "type": graph.entities["type"][row].as_py(),
             "names": [graph.names["name"][int(i)].as_py() for i in names[:MOST]],
-            "definition": graph.definitions["text"][int(definition[0])].as_py() if len(definition) else None,
+            "definition": graph.definitions["text"][int(definition[0])].as_py()
+            if len(definition)
+            else None,
             "neighbours": neighbours,
             "triples": len(self.out.positions(row)) + len(self.into.positions(row)),
         }
@@ -47,8 +55,12 @@ class Entities:
     def _neighbour(self, triple: int, place: int, direction: str) -> dict[str, Any]:
         other = int(self.triples[triple, place])
         relation = self.graph.relations[int(self.triples[triple, 1])]
-        return {"relation": relation, "direction": direction, "id": self.ids[other],
-                "name": self.graph.entities["name"][other].as_py()}  # fmt: skip
+        return {
+            "relation": relation,
+            "direction": direction,
+            "id": self.ids[other],
+            "name": self.graph.entities["name"][other].as_py(),
+        }
 
 
 class _Rows:

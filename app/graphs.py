@@ -17,8 +17,12 @@ def graph_info(folder: Path) -> dict[str, Any]:
         "types": Counter(graph.entities["type"].to_pylist()),
         "relations of triples": Counter(graph.triples["relation"].to_pylist()),
         "languages": Counter(graph.names["language"].to_pylist()),
-    }  # fmt: skip
-    return about | graph.counts() | {name: dict(counter.most_common()) for name, counter in counts.items()}
+    }
+    return (
+        about
+        | graph.counts()
+        | {name: dict(counter.most_common()) for name, counter in counts.items()}
+    )
 
 
 def format_info(info: dict[str, Any], most: int = 20) -> str:

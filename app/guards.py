@@ -1,4 +1,5 @@
-"""Checks before the server's answers: the host of a request, how much and how long a client may send, how many may connect."""
+"""Checks before the server's answers: the host of a request, how much and how long a client may
+send, how many may connect."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 DROPPED, DROPPING = 64 << 20, 3.0  # bytes and seconds of a refused body that are read all the same
-UNTIL = "kepl.until"  #: key of a request's scope: the time of the event loop at which it is given up
+# : key of a request's scope: the time of the event loop at which it is given up
+UNTIL = "kepl.until"
 
 
 #: what the page may load: its own files, nothing from elsewhere, no script in its text
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
+    " data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 #: the page of the interface, which shows nothing of a client's, begins by a script in its text
 POLICY_OF_DOCS = POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-inline'").replace(
@@ -42,15 +44,20 @@ def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSO
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port: "localhost" of "localhost:8000", "::1" of "[::1]:80"."""
-    return (header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]).lower().rstrip(".")
+    """The name in a Host header, without its port: "localhost" of "localhost:8000", "::1" of
+    "[::1]:80"."""
+    return (
+        (header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0])
+        .lower()
+        .rstrip(".")
+    )
 
 
 class Envelope:
     """Gives every answer its headers, and refuses a request of two lengths.
 
-    A body with Content-Length and Transfer-Encoding ends in two places: what a proxy takes for the body may be a second request
-    here. The connection is closed, so that nothing behind it is read.
+    A body with Content-Length and Transfer-Encoding ends in two places: what a proxy takes for the
+    body may be a second request here. The connection is closed, so that nothing behind it is read.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -66,27 +73,43 @@ class Envelope:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 more = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
-                message = {**message, "headers": [*message["headers"], *((k, v) for k, v in more if k not in known)]}
+                message = {
+                    **message,
+                    "headers": [*message["headers"], *((k, v) for k, v in more if k not in known)],
+                }
             await send(message)
 
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-            wrong = refused(400, "Content-Length and Transfer-Encoding; expected one of them", {"Connection": "close"})
+            wrong = refused(
+                400,
+                "Content-Length and Transfer-Encoding; expected one of them",
+                {"Connection": "close"},
+            )
             await wrong(scope, receive, send)
             return
         await self.app(scope, receive, answered)
 
 
 class TokenCheck:
-    """Refuses requests for `paths` that do not carry the token, before their body is read. None: everyone may ask."""
+    """Refuses requests for `paths` that do not carry the token, before their body is read. None:
+    everyone may ask."""
 
     def __init__(self, app: ASGIApp, token: str | None, paths: Iterable[str]) -> None:
         self.app, self.token, self.paths = app, token, frozenset(paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.token is not None and scope["path"].rstrip("/") in self.paths:
-            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        if (
+            scope["type"] == "http"
+            and self.token is not None
+            and scope["path"].rstrip("/") in self.paths
+        ):
+            given = next(
+                (value for name, value in scope["headers"] if name == b"authorization"), b""
+            )
             scheme, _, secret = given.partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(secret.strip(), self.token.encode()):
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(
+                secret.strip(), self.token.encode()
+            ):
                 why = "expected Authorization: Bearer and the server's token"
                 wrong = refused(401, why, {"WWW-Authenticate": "Bearer", "Connection": "close"})
                 await _refuse(wrong, scope, receive, send)
@@ -97,18 +120,28 @@ class TokenCheck:
 class HostCheck:
     """Refuses requests whose Host is a name that this server was not given.
 
-    A page on the internet may let its own name mean 127.0.0.1 and then read from here in its visitors' browsers (DNS rebinding);
-    its requests carry that name. Addresses, localhost and the machine's own name are always taken.
+    A page on the internet may let its own name mean 127.0.0.1 and then read from here in its
+    visitors' browsers (DNS rebinding); its requests carry that name. Addresses, localhost and the
+    machine's own name are always taken.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
-        self.app, self.names = app, {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
+        self.app, self.names = (
+            app,
+            {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)},
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            host = host_of(next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), ""))
+            host = host_of(
+                next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), "")
+            )
             if host not in self.names and not _is_address(host):
-                wrong = refused(421, f"no server of the name {host[:100]!r}; start it with --names {host[:100]} to allow it")
+                wrong = refused(
+                    421,
+                    f"no server of the name {host[:100]!r}; start it with --names {host[:100]} to"
+                    " allow it",
+                )
                 await wrong(scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -123,10 +156,11 @@ def _is_address(host: str) -> bool:
 
 
 class BodyLimit:
-    """Refuses bodies of more than `most` bytes before they are read whole, and those that need more than `seconds` to come.
+    """Refuses bodies of more than `most` bytes before they are read whole, and those that need more
+    than `seconds` to come.
 
-    What a refused client still sends is dropped for a moment: a connection that is closed with bytes unread is reset, and the
-    reset may reach the client before the answer does.
+    What a refused client still sends is dropped for a moment: a connection that is closed with
+    bytes unread is reset, and the reset may reach the client before the answer does.
     """
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
@@ -137,7 +171,9 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         closed = {"Connection": "close"}
-        too_large = refused(413, f"a body of more than {self.most} bytes; send fewer texts at once", closed)
+        too_large = refused(
+            413, f"a body of more than {self.most} bytes; send fewer texts at once", closed
+        )
         too_slow = refused(408, f"the body did not come within {self.seconds:g} seconds", closed)
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.most:
@@ -176,10 +212,13 @@ class BodyLimit:
 
 
 async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer, drop what the client sends meanwhile (DROPPED bytes, DROPPING seconds at most), and end."""
+    """Send an answer, drop what the client sends meanwhile (DROPPED bytes, DROPPING seconds at
+    most), and end."""
 
     async def unended(message: Message) -> None:
-        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+        await send(
+            {**message, "more_body": True} if message["type"] == "http.response.body" else message
+        )
 
     await answer(scope, receive, unended)
     dropped = 0
@@ -195,15 +234,22 @@ async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Se
 
 
 def raw_error(status: str, why: str, *more: str) -> bytes:
-    """An error as :func:`refused` makes it, for what is not yet a request; the connection ends with it."""
+    """An error as :func:`refused` makes it, for what is not yet a request; the connection ends with
+    it."""
     body = json.dumps({"error": why}).encode()
-    headers = [*more, "connection: close", "content-type: application/json", f"content-length: {len(body)}"]
+    headers = [
+        *more,
+        "connection: close",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+    ]
     headers += [f"{name.lower()}: {value}" for name, value in policy_headers().items()]
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
 
 
 def guarded(connections: int, seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol with at most so many open connections, each of which has so many seconds for a request's head."""
+    """uvicorn's protocol with at most so many open connections, each of which has so many seconds
+    for a request's head."""
 
     class Guarded(H11Protocol):
         late: asyncio.TimerHandle | None = None

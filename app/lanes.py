@@ -1,9 +1,11 @@
-"""Who is linked next: short texts together in one thread, long ones one after the other in a process of their own.
+"""Who is linked next: short texts together in one thread, long ones one after the other in a
+process of their own.
 
-A text is never cut, since what a short form or a name means may be said anywhere in it. Instead a long text (more than LONG
-characters) is linked beside the short ones, so that nobody waits for another's long text. Within both lanes clients have their
-turns one after the other, and so do the requests of a client, a text a turn. What nobody waits for any more is not begun, and a
-long text that is being linked for nobody is stopped.
+A text is never cut, since what a short form or a name means may be said anywhere in it. Instead a
+long text (more than LONG characters) is linked beside the short ones, so that nobody waits for
+another's long text. Within both lanes clients have their turns one after the other, and so do the
+requests of a client, a text a turn. What nobody waits for any more is not begun, and a long text
+that is being linked for nobody is stopped.
 """
 
 from __future__ import annotations
@@ -37,11 +39,14 @@ class Busy(Exception):
 
 
 def link_texts(pipeline: Pipeline, texts: Sequence[str]) -> list[Answer]:
-    """Each text with its mentions, as JSON already: of a long text that takes a while, too, and is no work for the event loop."""
+    """Each text with its mentions, as JSON already: of a long text that takes a while, too, and is
+    no work for the event loop."""
     found = []
     for text, mentions in zip(texts, pipeline.link(texts), strict=True):
         document = {"text": text, "mentions": [as_record(mention) for mention in mentions]}
-        found.append((len(mentions), json.dumps(document, ensure_ascii=False, allow_nan=False).encode()))
+        found.append(
+            (len(mentions), json.dumps(document, ensure_ascii=False, allow_nan=False).encode())
+        )
     return found
 
 
@@ -66,14 +71,16 @@ class Turns:
     """The texts of a lane that wait, in the order of their turns."""
 
     def __init__(self) -> None:
-        self.clients: dict[str, deque[tuple[Pending, deque[int]]]] = {}  # the first has the next turn
+        # the first has the next turn
+        self.clients: dict[str, deque[tuple[Pending, deque[int]]]] = {}
 
     def add(self, pending: Pending, numbers: Sequence[int]) -> None:
         if numbers:
             self.clients.setdefault(pending.client, deque()).append((pending, deque(numbers)))
 
     def next(self) -> Turn | None:
-        """The next text that somebody waits for; its client and its request go to the end of their lines."""
+        """The next text that somebody waits for; its client and its request go to the end of their
+        lines."""
         while self.clients:
             client, requests = next(iter(self.clients.items()))
             del self.clients[client]
@@ -107,14 +114,18 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("fork")  # it shares graph and weights with this process
+        # it shares graph and weights with this process
+        context = multiprocessing.get_context("fork")
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=_serve_worker, args=(self.pipeline, other), daemon=True)
+        self.process = context.Process(
+            target=_serve_worker, args=(self.pipeline, other), daemon=True
+        )
         self.process.start()
         other.close()
 
     def link(self, texts: Sequence[str]) -> list[Answer]:
-        """The answers to `texts`. Raises RuntimeError where linking fails, and EOFError when the process ends meanwhile."""
+        """The answers to `texts`. Raises RuntimeError where linking fails, and EOFError when the
+        process ends meanwhile."""
         try:
             self.connection.send(list(texts))
             found: list[Answer] | str = self.connection.recv()
@@ -132,12 +143,14 @@ class Worker:
 
 def _serve_worker(pipeline: Pipeline, connection: Connection) -> None:
     dies_with_its_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is the server's, which still answers what waits
+    # Ctrl+C is the server's, which still answers what waits
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ["OMP_NUM_THREADS"] = "1"
     for library, limit in THREADS.items():
         if library in sys.modules:
-            getattr(sys.modules[library], limit)(1)  # threads that the server had are gone after a fork
+            # threads that the server had are gone after a fork
+            getattr(sys.modules[library], limit)(1)
     while True:
         try:
             texts = connection.recv()
@@ -152,7 +165,8 @@ def _serve_worker(pipeline: Pipeline, connection: Connection) -> None:
 
 
 class Lanes:
-    """Texts of requests, linked in turns. `worker` links the long ones; without it they are linked one by one between the others.
+    """Texts of requests, linked in turns. `worker` links the long ones; without it they are linked
+    one by one between the others.
 
     waiting: how many requests may wait
     """
@@ -185,10 +199,17 @@ class Lanes:
     async def work(self) -> None:
         """Answer what waits, for ever."""
         if self.worker is None:
-            await self._work(self.come, lambda: self.short.together() + ([turn] if (turn := self.long.next()) else []), False)
+            await self._work(
+                self.come,
+                lambda: self.short.together() + ([turn] if (turn := self.long.next()) else []),
+                False,
+            )
         else:
             short = self._work(self.come, self.short.together, False)
-            await asyncio.gather(short, self._work(self.long_come, lambda: [t] if (t := self.long.next()) else [], True))
+            await asyncio.gather(
+                short,
+                self._work(self.long_come, lambda: [t] if (t := self.long.next()) else [], True),
+            )
 
     async def _work(self, come: asyncio.Event, take: Any, long: bool) -> None:
         while True:
@@ -199,8 +220,11 @@ class Lanes:
                 continue
             texts = [pending.texts[number] for pending, number in turns]
             try:
-                answers = await (self._link_long(turns[0][0], texts) if long else self._link_short(texts))
-            except Exception as error:  # each request that waited gets it as its 500; what comes next is linked all the same
+                answers = await (
+                    self._link_long(turns[0][0], texts) if long else self._link_short(texts)
+                )
+            # each request that waited gets it as its 500; what comes next is linked all the same
+            except Exception as error:
                 LOG.exception("linking failed")
                 for pending, _ in turns:
                     if not pending.done.done():
@@ -214,9 +238,12 @@ class Lanes:
         return await loop.run_in_executor(self.threads[0], link_texts, self.pipeline, texts)
 
     async def _link_long(self, pending: Pending, texts: Sequence[str]) -> list[Answer]:
-        """A long text's answer. The process is stopped when nobody waits for it any more: it would be in the others' way."""
+        """A long text's answer. The process is stopped when nobody waits for it any more: it would
+        be in the others' way."""
         assert self.worker is not None
-        working: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(self.threads[1], self.worker.link, texts)
+        working: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(
+            self.threads[1], self.worker.link, texts
+        )
         either: list[asyncio.Future[Any]] = [working, pending.done]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if working.done() or not pending.done.cancelled():

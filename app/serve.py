@@ -6,9 +6,10 @@
     GET  /metrics       requests, seconds, what waits, texts and mentions, for Prometheus
     GET  /              the page;  /docs  the interface described (OpenAPI)
 
-Short texts that wait are linked together, in one thread, and long ones in a process beside it; clients have their turns one after
-the other (app.lanes). A request without the token is refused before its body is read, a body over the limit while it is read. A
-request that comes or waits too long is given up, so is one whose client has gone, and when too many wait the next has to retry
+Short texts that wait are linked together, in one thread, and long ones in a process beside it;
+clients have their turns one after the other (app.lanes). A request without the token is refused
+before its body is read, a body over the limit while it is read. A request that comes or waits too
+long is given up, so is one whose client has gone, and when too many wait the next has to retry
 later. Errors are one line of JSON and never contain paths.
 """
 
@@ -30,7 +31,14 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -69,7 +77,8 @@ class Asked(BaseModel):
                 text.encode()
             except UnicodeEncodeError as error:
                 raise ValueError(
-                    f"texts.{number}: half of a surrogate pair at {error.start}; expected whole characters"
+                    f"texts.{number}: half of a surrogate pair at {error.start}; expected whole"
+                    " characters"
                 ) from error
         return texts
 
@@ -79,11 +88,20 @@ class Measures:
 
     def __init__(self, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter("kepl_requests", "requests by path and status", ["path", "status"], registry=self.registry)
-        self.seconds = Histogram("kepl_seconds", "seconds until the answer, by path", ["path"], registry=self.registry)
+        self.requests = Counter(
+            "kepl_requests",
+            "requests by path and status",
+            ["path", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "kepl_seconds", "seconds until the answer, by path", ["path"], registry=self.registry
+        )
         self.mentions = Counter("kepl_mentions", "mentions found", registry=self.registry)
         self.texts = Counter("kepl_texts", "texts linked", registry=self.registry)
-        Gauge("kepl_waiting", "requests that wait to be linked", registry=self.registry).set_function(waiting)
+        Gauge(
+            "kepl_waiting", "requests that wait to be linked", registry=self.registry
+        ).set_function(waiting)
 
 
 class Measured:
@@ -106,7 +124,8 @@ class Measured:
         try:
             await self.app(scope, receive, answered)
         finally:
-            path = getattr(scope.get("route"), "path", "other")  # the route's: anyone may ask for any number of paths
+            # the route's: anyone may ask for any number of paths
+            path = getattr(scope.get("route"), "path", "other")
             self.measures.requests.labels(path, str(status)).inc()
             self.measures.seconds.labels(path).observe(time.perf_counter() - began)
 
@@ -119,7 +138,9 @@ async def disconnected(request: Request) -> None:
 
 def chain_label(steps: Sequence[str | None]) -> str:
     """A chain as a client may see it: of a folder its name, not where it is on this machine."""
-    return " > ".join(" + ".join(_step_label(name) for name in step.split(" + ")) for step in steps if step)
+    return " > ".join(
+        " + ".join(_step_label(name) for name in step.split(" + ")) for step in steps if step
+    )
 
 
 def _step_label(name: str) -> str:
@@ -127,13 +148,19 @@ def _step_label(name: str) -> str:
 
 
 def create_app(
-    pipeline: Pipeline, token: str | None = None, limits: Limits = Limits(), names: Sequence[str] = (),  # noqa: B008  never changed
-    examples: Sequence[str] = (), worker: Worker | None = None,
-) -> FastAPI:  # fmt: skip
+    pipeline: Pipeline,
+    token: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008  never changed
+    names: Sequence[str] = (),
+    examples: Sequence[str] = (),
+    worker: Worker | None = None,
+) -> FastAPI:
     """The server of a chain.
 
-    token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides the machine's own, that it is
-    asked as.  examples: sentences that the page offers.  worker: links the long texts; without it they wait among the others.
+    token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides
+        the machine's own, that it is
+    asked as.  examples: sentences that the page offers.  worker: links the long texts; without it
+        they wait among the others.
     """
     lanes: Lanes | None = None
     entities = Entities(pipeline.graph)
@@ -152,7 +179,11 @@ def create_app(
 
     # its viewer of the interface comes with the package: a server behind a firewall shows it, too
     app: FastAPI = FastAPIOffline(
-        redoc_url=None, title="KEPL", description="Entities out of text.", version="1", lifespan=running
+        redoc_url=None,
+        title="KEPL",
+        description="Entities out of text.",
+        version="1",
+        lifespan=running,
     )
 
     async def linked(texts: list[str], request: Request) -> list[Answer]:
@@ -162,25 +193,35 @@ def create_app(
         linking = asyncio.ensure_future(lanes.link(client, texts))
         gone = asyncio.ensure_future(disconnected(request))
         try:
-            await asyncio.wait([linking, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [linking, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             if linking.done():
                 return linking.result()
         except Busy as error:
-            raise HTTPException(503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}) from error
+            raise HTTPException(
+                503, "too many requests are waiting; come back in a second", {"Retry-After": "1"}
+            ) from error
         finally:
             linking.cancel()
             gone.cancel()
         if gone.done() and not gone.cancelled():
             raise HTTPException(499, "the client has gone")  # nobody reads it; the metrics count it
-        raise HTTPException(504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once")
+        raise HTTPException(
+            504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
+        )
 
     @app.post("/link")
     async def link(asked: Asked, request: Request) -> Response:
         """The mentions of each text, with what each may mean."""
         if len(asked.texts) > limits.texts:
             raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
-        if longest := max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0:
-            raise HTTPException(413, f"a text of {longest} characters; it may have {limits.characters}")
+        if longest := (
+            max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0
+        ):
+            raise HTTPException(
+                413, f"a text of {longest} characters; it may have {limits.characters}"
+            )
         found = await linked(asked.texts, request)
         measures.texts.inc(len(found))
         measures.mentions.inc(sum(mentions for mentions, _ in found))
@@ -188,7 +229,9 @@ def create_app(
         return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
     @app.get("/entity")
-    def entity(id: Annotated[str, Query(max_length=1000, description="an entity's id")]) -> dict[str, Any]:
+    def entity(
+        id: Annotated[str, Query(max_length=1000, description="an entity's id")],
+    ) -> dict[str, Any]:
         """What the graph says of an entity."""
         about = entities.about(id)
         if about is None:
@@ -198,8 +241,13 @@ def create_app(
     @app.get("/health")
     def health() -> dict[str, Any]:
         """Whether the server answers, and with what."""
-        return {"status": "ok", "chain": chain_label(pipeline.steps), "entities": len(pipeline.types),
-                "token": token is not None, "examples": list(examples)}  # fmt: skip
+        return {
+            "status": "ok",
+            "chain": chain_label(pipeline.steps),
+            "entities": len(pipeline.types),
+            "token": token is not None,
+            "examples": list(examples),
+        }
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -221,7 +269,9 @@ def create_app(
         return refused(error.status_code, str(error.detail), dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
-    async def report_invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def report_invalid_request(
+        request: Request, error: RequestValidationError
+    ) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
         wanted = '; expected {"texts": ["…"]}' if request.url.path == "/link" else ""
@@ -241,19 +291,33 @@ def create_app(
 
 
 def start(
-    pipeline: Pipeline, host: str, port: int, limits: Limits = Limits(), connections: int = 1000, names: Sequence[str] = (),  # noqa: B008
+    pipeline: Pipeline,
+    host: str,
+    port: int,
+    limits: Limits = Limits(),  # noqa: B008  never changed
+    connections: int = 1000,
+    names: Sequence[str] = (),
     examples: Sequence[str] = (),
-) -> None:  # fmt: skip
-    """Serve a chain until a signal; KEPL_TOKEN is asked of every client. Raises InputError for an address that cannot be had."""
+) -> None:
+    """Serve a chain until a signal; KEPL_TOKEN is asked of every client. Raises InputError for an
+    address that cannot be had."""
     pipeline.prepare()
-    worker = None if uses_gpu() else Worker(pipeline)  # a GPU cannot be shared with a fork; and before a socket is open
-    app = create_app(pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples, worker)
+    # a GPU cannot be shared with a fork; and before a socket is open
+    worker = None if uses_gpu() else Worker(pipeline)
+    app = create_app(
+        pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples, worker
+    )
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as error:
-        raise InputError(f"--host {host} --port {port}: {error}. Choose another port, or --port 0.") from error
+        raise InputError(
+            f"--host {host} --port {port}: {error}. Choose another port, or --port 0."
+        ) from error
     address, number = listening.getsockname()[:2]
-    print(f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)", flush=True)
+    print(
+        f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)",
+        flush=True,
+    )
     run(app, listening, limits.seconds, connections)
 
 
@@ -265,6 +329,10 @@ def uses_gpu() -> bool:
 def run(app: FastAPI, listening: socket.socket, seconds: float, connections: int) -> None:
     """Serve until a signal; then nothing new is taken, and what waits is answered."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, http=guarded(connections, seconds), timeout_graceful_shutdown=int(seconds) + 5
+        app,
+        log_level="warning",
+        access_log=False,
+        http=guarded(connections, seconds),
+        timeout_graceful_shutdown=int(seconds) + 5,
     )
     uvicorn.Server(config).run(sockets=[listening])

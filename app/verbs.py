@@ -1,4 +1,5 @@
-"""The commands of `kepl`: typed functions whose parameters are options and whose docstrings are help. See app.cli."""
+"""The commands of `kepl`: typed functions whose parameters are options and whose docstrings are
+help. See app.cli."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ OutFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 LOG = logging.getLogger(__name__)
 
 
-# --- graphs and pre-training ------------------------------------------------------------------------------------------
+# --- graphs and pre-training ----------------------------------------------------------------------
 
 
 def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> None:
@@ -46,21 +47,36 @@ def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> N
 
 
 def pretrain(
-    paper: str, profile: str = "small", seed: int = 0, fresh: bool = False, variants: Sequence[str] = (), args: str = "",
-    plan: bool = False, rehearse: int | None = None, scale: float | None = None, *, inputs: Inputs, machine: Machine,
-) -> None:  # fmt: skip
-    """Pre-train a paper's model: graph, embeddings, linked corpus, training; scores on held-out text.
+    paper: str,
+    profile: str = "small",
+    seed: int = 0,
+    fresh: bool = False,
+    variants: Sequence[str] = (),
+    args: str = "",
+    plan: bool = False,
+    rehearse: int | None = None,
+    scale: float | None = None,
+    *,
+    inputs: Inputs,
+    machine: Machine,
+) -> None:
+    """Pre-train a paper's model: graph, embeddings, linked corpus, training; scores on held-out
+    text.
 
     Args:
         paper: Paper, initial encoder (zh), or kg/<graph>_<model>.
-        profile: Settings and data for a laptop (small), or the paper's (paper); SapBERT has ontologies, too.
+        profile: Settings and data for a laptop (small), or the paper's (paper); SapBERT has
+            ontologies, too.
         seed: Seed of training.
         fresh: Train again what is finished.
-        variants: Train these variants of the pipeline (ablations among them) instead of its usual ones.
+        variants: Train these variants of the pipeline (ablations among them) instead of its usual
+            ones.
         args: Further words for LightningCLI, such as "--trainer.max_steps 100".
         plan: Only list the stages.
-        rehearse: Run all stages of PROFILE=paper on synthetic inputs, so many steps of training, and print what each takes.
-        scale: Share of the paper's data that a rehearsal writes, above 0 and at most 1 (0.001 without it).
+        rehearse: Run all stages of PROFILE=paper on synthetic inputs, so many steps of training,
+            and print what each takes.
+        scale: Share of the paper's data that a rehearsal writes, above 0 and at most 1 (0.001
+            without it).
 
     Examples:
       make pretrain-kebiolm
@@ -71,7 +87,11 @@ def pretrain(
     if rehearse is not None or scale is not None:
         from experiments.rehearse import rehearse as run_rehearsal
 
-        print(run_rehearsal(paper, profile, rehearse, scale, inputs, machine, seed, variants, args, plan))
+        print(
+            run_rehearsal(
+                paper, profile, rehearse, scale, inputs, machine, seed, variants, args, plan
+            )
+        )
         return
     from experiments.pretrain import pretrain as run
 
@@ -79,15 +99,26 @@ def pretrain(
 
 
 def finetune(
-    task: str, model: str | None = None, seeds: str | None = None, ckpt: str | None = None, profile: Profile = "small",
-    epochs: int | None = None, lr: float | None = None, fresh: bool = False, args: str = "",
-    options: Mapping[str, float] | None = None, *, files: Files, machine: Machine,
-) -> None:  # fmt: skip
+    task: str,
+    model: str | None = None,
+    seeds: str | None = None,
+    ckpt: str | None = None,
+    profile: Profile = "small",
+    epochs: int | None = None,
+    lr: float | None = None,
+    fresh: bool = False,
+    args: str = "",
+    options: Mapping[str, float] | None = None,
+    *,
+    files: Files,
+    machine: Machine,
+) -> None:
     """Fine-tune an encoder on a task and score it, or a linker on a linking task (see the end).
 
     Args:
         task: Task (kepl tasks lists them).
-        model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where that is missing.
+        model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where
+            that is missing.
         seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
         ckpt: Folder of one exact run of the encoder.
         profile: Settings for a laptop (small), or the paper's, with its grid.
@@ -104,18 +135,41 @@ def finetune(
     from benchmarks.finetune import compute, report
 
     results = compute(
-        task, model, seeds=seeds, ckpt=ckpt, profile=profile, epochs=epochs, lr=lr, fresh=fresh, args=args, options=options,
-        files=files, machine=machine,
-    )  # fmt: skip
+        task,
+        model,
+        seeds=seeds,
+        ckpt=ckpt,
+        profile=profile,
+        epochs=epochs,
+        lr=lr,
+        fresh=fresh,
+        args=args,
+        options=options,
+        files=files,
+        machine=machine,
+    )
     print(report(results))
 
 
 def finetune_linker(
-    task: str, model: str = "sapbert", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
-    folds: Sequence[int] = (), graph: Path | None = None, profile: Profile = "small", epochs: int | None = None, seed: int = 0,
-    fresh: bool = False, args: str = "", options: Mapping[str, Any] | None = None, *, protocol: Protocol, linker: LinkerOptions,
-    files: Files, machine: Machine,
-) -> None:  # fmt: skip
+    task: str,
+    model: str = "sapbert",
+    ckpt: str | None = None,
+    split: Literal["dev", "test"] | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    profile: Profile = "small",
+    epochs: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    args: str = "",
+    options: Mapping[str, Any] | None = None,
+    *,
+    protocol: Protocol,
+    linker: LinkerOptions,
+    files: Files,
+    machine: Machine,
+) -> None:
     """Fine-tune a linker on a linking task and score it, without and with dictionary back-off.
 
     Args:
@@ -135,19 +189,46 @@ def finetune_linker(
     from benchmarks.linking.finetune import compute
 
     for results in compute(
-        task, model, ckpt=ckpt, split=split, folds=folds, graph=graph, profile=profile, epochs=epochs, seed=seed, fresh=fresh,
-        args=args, options=options, protocol=protocol, linker=linker, files=files, machine=machine,
-    ):  # fmt: skip
+        task,
+        model,
+        ckpt=ckpt,
+        split=split,
+        folds=folds,
+        graph=graph,
+        profile=profile,
+        epochs=epochs,
+        seed=seed,
+        fresh=fresh,
+        args=args,
+        options=options,
+        protocol=protocol,
+        linker=linker,
+        files=files,
+        machine=machine,
+    ):
         print(report(results))
 
 
 def rerank(
-    task: str, model: str = "sapbert", ckpt: str | None = None, start: str | None = None,
-    split: Literal["dev", "test"] | None = None, folds: Sequence[int] = (), graph: Path | None = None, epochs: int | None = None,
-    seed: int = 0, fresh: bool = False, args: str = "", *, protocol: Protocol, linker: LinkerOptions, files: Files,
+    task: str,
+    model: str = "sapbert",
+    ckpt: str | None = None,
+    start: str | None = None,
+    split: Literal["dev", "test"] | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    args: str = "",
+    *,
+    protocol: Protocol,
+    linker: LinkerOptions,
+    files: Files,
     machine: Machine,
-) -> None:  # fmt: skip
-    """Train a cross-encoder that ranks a linker's candidates again, on a linking task's training mentions, and score it.
+) -> None:
+    """Train a cross-encoder that ranks a linker's candidates again, on a linking task's training
+    mentions, and score it.
 
     Args:
         task: Linking task with training mentions.
@@ -170,31 +251,62 @@ def rerank(
     from benchmarks.linking.rerank import compute
 
     for results in compute(
-        task, model, ckpt=ckpt, start=start, split=split, folds=folds, graph=graph, epochs=epochs, seed=seed, fresh=fresh,
-        args=args, protocol=protocol, linker=linker, files=files, machine=machine,
-    ):  # fmt: skip
+        task,
+        model,
+        ckpt=ckpt,
+        start=start,
+        split=split,
+        folds=folds,
+        graph=graph,
+        epochs=epochs,
+        seed=seed,
+        fresh=fresh,
+        args=args,
+        protocol=protocol,
+        linker=linker,
+        files=files,
+        machine=machine,
+    ):
         print(report(results))
 
 
-# --- use --------------------------------------------------------------------------------------------------------------
+# --- use ------------------------------------------------------------------------------------------
 
 
 def predict(
-    model: str, text: str | None = None, input: Sequence[Path] = (), output: Path | None = None, task: str | None = None,
-    split: Literal["train", "dev", "test"] = "test", tagger: Sequence[str] = (), format: Format | None = None,
-    to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    max_document: int = 16, json: bool = False, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", *, files: Files,
+    model: str,
+    text: str | None = None,
+    input: Sequence[Path] = (),
+    output: Path | None = None,
+    task: str | None = None,
+    split: Literal["train", "dev", "test"] = "test",
+    tagger: Sequence[str] = (),
+    format: Format | None = None,
+    to: OutFormat | None = None,
+    encoding: str = "utf-8",
+    empty: Literal["error", "skip"] = "error",
+    fresh: bool = False,
+    max_document: int = 16,
+    json: bool = False,
+    device: str = "cpu",
+    precision: Literal["fp32", "bf16"] = "fp32",
+    *,
+    files: Files,
     work: Work,
-) -> None:  # fmt: skip
-    """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked answers.
+) -> None:
+    """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked
+    answers.
 
     Without --text, --input and --task, the lines of standard input are texts.
 
     Args:
-        model: Fine-tuned model: TASK/encoder (the newest run at default settings), TASK/encoder@<hash>-seed<k>, or a folder.
+        model: Fine-tuned model: TASK/encoder (the newest run at default settings),
+            TASK/encoder@<hash>-seed<k>, or a folder.
         text: One text.
-        input: Files or folders with JSON lines, plain text, PubTator, PubMed XML or BioC; pairs and answers as JSON lines.
-        output: File for the result of --input or --task; a killed run is resumed by the same command.
+        input: Files or folders with JSON lines, plain text, PubTator, PubMed XML or BioC; pairs and
+            answers as JSON lines.
+        output: File for the result of --input or --task; a killed run is resumed by the same
+            command.
         task: Task whose --split is read instead, with the words of its files.
         split: Split of --task.
         tagger: For relations in text without entities, the fine-tuned taggers that find them.
@@ -212,7 +324,8 @@ def predict(
       kepl predict --model NCBI/minilm --text "Marfan syndrome with a dislocated lens"
       kepl predict --model NCBI/minilm --input notes/ --output entities.jsonl
       kepl predict --model NCBI/minilm --task NCBI --split test --output test.jsonl
-      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm --input notes/ --output relations.jsonl
+      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm --input notes/
+      --output relations.jsonl
     """
     from experiments.encoders import finetuned
 
@@ -221,7 +334,10 @@ def predict(
     if sum(map(bool, (text is not None, input, task))) > 1:
         raise InputError("--text, --input and --task: expected one of the three")
     if bool(input or task) != bool(output):
-        raise InputError("--input and --task go together with --output; the answer to --text goes to standard output")
+        raise InputError(
+            "--input and --task go together with --output; the answer to --text goes to standard"
+            " output"
+        )
     folders = [finetuned(name).folder for name in (model, *tagger)]
     from inference.stream import format_of, predict_files, predict_task
     from inference.taggers import Tagger, load
@@ -244,21 +360,45 @@ def predict(
             loaded = [load(name, device=device, precision=precision) for name in tagger]
             taggers = [one for one in loaded if isinstance(one, Tagger)]
             if len(taggers) < len(tagger):
-                raise InputError(f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities")
+                raise InputError(
+                    f"TAGGER={' '.join(tagger)}: expected fine-tuned taggers of entities"
+                )
             counts = predict_files(
-                own, input, output, taggers=taggers, input_format=format, output_format=to, encoding=encoding, empty=empty,
-                fresh=fresh, report=LOG.info, left_out=left_out, work=work,
-            )  # fmt: skip
-        shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.relations:,} relations"
+                own,
+                input,
+                output,
+                taggers=taggers,
+                input_format=format,
+                output_format=to,
+                encoding=encoding,
+                empty=empty,
+                fresh=fresh,
+                report=LOG.info,
+                left_out=left_out,
+                work=work,
+            )
+        shown = (
+            f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
+            f" {counts.relations:,} relations"
+        )
         _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     if not isinstance(own, Tagger):
-        raise InputError(f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE")
+        raise InputError(
+            f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE"
+        )
     texts = read_texts(text)
     for number, (one, spans) in enumerate(zip(texts, own.predict(texts), strict=True)):
-        mentions = [{"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score} for s in spans]
+        mentions = [
+            {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
+            for s in spans
+        ]
         if json:
-            print(jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False))
+            print(
+                jsons.dumps(
+                    {"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False
+                )
+            )
             continue
         print(one)
         for s in spans:
@@ -266,24 +406,43 @@ def predict(
 
 
 def link(
-    graph: Path, chain: str = "dictionary", text: str | None = None, input: Sequence[Path] = (), output: Path | None = None,
-    nil: float | None = None, top: int = 5, types: Sequence[str] = (), negation: bool = False, format: Format | None = None,
-    to: OutFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    max_document: int = 16, json: bool = False, *, linker: LinkerOptions, matching: Matching, work: Work,
-) -> None:  # fmt: skip
-    """Find the entities of a graph in text. Without --text and --input, the lines of standard input are texts.
+    graph: Path,
+    chain: str = "dictionary",
+    text: str | None = None,
+    input: Sequence[Path] = (),
+    output: Path | None = None,
+    nil: float | None = None,
+    top: int = 5,
+    types: Sequence[str] = (),
+    negation: bool = False,
+    format: Format | None = None,
+    to: OutFormat | None = None,
+    encoding: str = "utf-8",
+    empty: Literal["error", "skip"] = "error",
+    fresh: bool = False,
+    max_document: int = 16,
+    json: bool = False,
+    *,
+    linker: LinkerOptions,
+    matching: Matching,
+    work: Work,
+) -> None:
+    """Find the entities of a graph in text. Without --text and --input, the lines of standard input
+    are texts.
 
     Args:
         graph: Folder of a graph (kepl graph build).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         text: One text.
-        input: Files or folders with JSON lines, plain text (a document a line), PubTator, PubMed XML or BioC.
+        input: Files or folders with JSON lines, plain text (a document a line), PubTator, PubMed
+            XML or BioC.
         output: File for the result of --input; a killed run is resumed by the same command.
         nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
         top: Candidates that are kept for each mention.
-        types: Only mentions of these types, as the graph (or the detector) calls them. Default: all.
-        negation: Say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
-            ConText's English rules.
+        types: Only mentions of these types, as the graph (or the detector) calls them. Default:
+            all.
+        negation: Say of each mention whether the text denies it, and whether it is of a relative,
+            of the past or supposed, by ConText's English rules.
         format: Format of --input. Default: by the file's name.
         to: Format of --output. Default: by the file's name.
         encoding: Encoding of text files.
@@ -295,9 +454,9 @@ def link(
     Examples:
       kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
       echo "Marfan syndrome" | kepl link --graph graph --json
-      kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert" --nil 0.8
-      kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
-      kepl link --graph graph --input notes/ --output links.jsonl --workers 8
+      kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert"
+      --nil 0.8 kepl link --graph graph --input notes/ --output links.jsonl --types disease
+      phenotype kepl link --graph graph --input notes/ --output links.jsonl --workers 8
     """
     from dataclasses import asdict
 
@@ -309,32 +468,59 @@ def link(
     if text is not None and input:
         raise InputError("--text and --input: expected one of the two")
     if bool(input) != bool(output):
-        raise InputError("--input and --output go together; the answer to --text goes to standard output")
+        raise InputError(
+            "--input and --output go together; the answer to --text goes to standard output"
+        )
     if output:
         format_of(output, to)
-        models = [step.strip() for step in re.split("[>+]", chain) if "/" in step]  # folders among them, or no files at all
+        # folders among them, or no files at all
+        models = [step.strip() for step in re.split("[>+]", chain) if "/" in step]
         Output(output, [*input, graph, *models])
     pipeline = Pipeline(graph, chain, nil, top, work, types, negation, matching, **asdict(linker))
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
-            pipeline, input, output, input_format=format, output_format=to, encoding=encoding, empty=empty, fresh=fresh,
-            report=LOG.info, left_out=left_out, work=work,
-        )  # fmt: skip
-        shown = f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions, {counts.linked:,} linked"
+            pipeline,
+            input,
+            output,
+            input_format=format,
+            output_format=to,
+            encoding=encoding,
+            empty=empty,
+            fresh=fresh,
+            report=LOG.info,
+            left_out=left_out,
+            work=work,
+        )
+        shown = (
+            f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
+            f" {counts.linked:,} linked"
+        )
         _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
     texts = read_texts(text)
     for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
         if json:
-            print(jsons.dumps({"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]}, ensure_ascii=False))
+            print(
+                jsons.dumps(
+                    {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
+                    ensure_ascii=False,
+                )
+            )
             continue
         print(own)
         for m in mentions:
             meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
             score = "" if m.score is None else f"  {m.score:.3f}"
-            shown = "".join(f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT)
-            print(f"  {m.start:>5}-{m.end:<5} {m.text!r:<30} {'not ' if m.negated else ''}{meant}{score}{shown}")
+            shown = "".join(
+                f"  [{attribute}]"
+                for attribute in describe_in_words(as_record(m))
+                if attribute != NOT
+            )
+            print(
+                f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
+                f" {'not ' if m.negated else ''}{meant}{score}{shown}"
+            )
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
@@ -352,11 +538,24 @@ def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], js
 
 
 def serve(
-    graph: Path, chain: str = "dictionary", nil: float | None = None, top: int = 5, host: str = "127.0.0.1", port: int = 8000,
-    max_bytes: int = 1 << 20, max_seconds: float = 30.0, max_connections: int = 1000, names: Sequence[str] = (),
-    types: Sequence[str] = (), negation: bool = False, *, linker: LinkerOptions, matching: Matching,
-) -> None:  # fmt: skip
-    """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of every client.
+    graph: Path,
+    chain: str = "dictionary",
+    nil: float | None = None,
+    top: int = 5,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    max_bytes: int = 1 << 20,
+    max_seconds: float = 30.0,
+    max_connections: int = 1000,
+    names: Sequence[str] = (),
+    types: Sequence[str] = (),
+    negation: bool = False,
+    *,
+    linker: LinkerOptions,
+    matching: Matching,
+) -> None:
+    """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of
+    every client.
 
     Args:
         graph: Folder of a graph (kepl graph build).
@@ -368,15 +567,17 @@ def serve(
         max_bytes: Limit of a request's body.
         max_seconds: Limit of a request, from its first byte to its answer.
         max_connections: Limit of open connections.
-        names: Host names, besides the machine's own, that clients may use; those of a proxy, for example.
+        names: Host names, besides the machine's own, that clients may use; those of a proxy, for
+            example.
         types: Only mentions of these types. Default: all.
-        negation: Say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
-            ConText's English rules.
+        negation: Say of each mention whether the text denies it, and whether it is of a relative,
+            of the past or supposed, by ConText's English rules.
 
     Examples:
       kepl serve --graph graph
       KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
-      curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan syndrome"]}'
+      curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan
+      syndrome"]}'
     """
     from dataclasses import asdict
 
@@ -386,18 +587,26 @@ def serve(
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
     pipeline = Pipeline(graph, chain, nil, top, None, types, negation, matching, **asdict(linker))
-    start(pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names)
+    start(
+        pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names
+    )
 
 
 def demo(
-    what: Literal["hpo", "medic", "cmekg"] = "hpo", chain: str = "dictionary", host: str = "127.0.0.1", port: int = 8000, *,
-    linker: LinkerOptions, files: Files,
-) -> None:  # fmt: skip
-    """A page with linked text in one command: builds an available graph, and serves a chain over it.
+    what: Literal["hpo", "medic", "cmekg"] = "hpo",
+    chain: str = "dictionary",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    linker: LinkerOptions,
+    files: Files,
+) -> None:
+    """A page with linked text in one command: builds an available graph, and serves a chain over
+    it.
 
     Args:
-        what: hpo (phenotypes, with diseases and genes; from an installed package), medic (diseases; MIRROR= or a download) or cmekg
-            (Chinese; from an installed package).
+        what: hpo (phenotypes, with diseases and genes; from an installed package), medic (diseases;
+            MIRROR= or a download) or cmekg (Chinese; from an installed package).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         host: Address; the default is this machine alone.
         port: Port; 0 chooses a free one and prints it.
@@ -413,16 +622,25 @@ def demo(
     from app.serve import start
     from inference.chain import Pipeline
 
-    pipeline = Pipeline(demo_graph(what, files), chain, negation=DEMOS[what].english, **asdict(linker))
+    pipeline = Pipeline(
+        demo_graph(what, files), chain, negation=DEMOS[what].english, **asdict(linker)
+    )
     start(pipeline, host, port, examples=DEMOS[what].examples)
 
 
 def embed(
-    model: str, text: str | None = None, input: Path | None = None, output: Path | None = None,
-    pooling: Literal["cls", "mean", "text"] | None = None, max_length: int = 25, device: str = "cpu",
-    fresh: bool = False, json: bool = False,
-) -> None:  # fmt: skip
-    """Vectors of names or short texts. Without --text and --input, the lines of standard input are texts.
+    model: str,
+    text: str | None = None,
+    input: Path | None = None,
+    output: Path | None = None,
+    pooling: Literal["cls", "mean", "text"] | None = None,
+    max_length: int = 25,
+    device: str = "cpu",
+    fresh: bool = False,
+    json: bool = False,
+) -> None:
+    """Vectors of names or short texts. Without --text and --input, the lines of standard input are
+    texts.
 
     Args:
         model: Encoder: a paper, paper/stem, minilm, a folder or a hub name.
@@ -453,7 +671,11 @@ def embed(
     own = embedder(chosen, LinkerOptions(pooling=pooling, max_length=max_length, device=device))
     if output is None:
         for one, vector in zip(texts, own(texts).tolist(), strict=True):
-            print(jsons.dumps({"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False))
+            print(
+                jsons.dumps(
+                    {"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False
+                )
+            )
         return
     from safetensors.torch import save
 
@@ -478,24 +700,45 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
     if text is not None:
         return [text]
     if file is None and sys.stdin is None:
-        raise InputError("standard input is closed; give --text, --input, or lines on standard input")
-    found = lines_of(sys.stdin.buffer, "standard input") if file is None or str(file) == "-" else lines(file)
+        raise InputError(
+            "standard input is closed; give --text, --input, or lines on standard input"
+        )
+    found = (
+        lines_of(sys.stdin.buffer, "standard input")
+        if file is None or str(file) == "-"
+        else lines(file)
+    )
     texts = [line for _, line in found]
     if not texts:
-        raise InputError(f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input")
+        raise InputError(
+            f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input"
+        )
     return texts
 
 
-# --- scores -----------------------------------------------------------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 
 
 def evaluate(
-    task: str, model: str = "tfidf", ckpt: str | None = None, split: Literal["dev", "test"] | None = None,
-    folds: Sequence[int] = (), backoff: bool = False, graph: Path | None = None, rerank: str | None = None,
-    chain: str | None = None, threshold: float | None = None, *, protocol: Protocol, linker: LinkerOptions, files: Files,
-    work: Work, matching: Matching,
-) -> None:  # fmt: skip
-    """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E) a chain, detection included.
+    task: str,
+    model: str = "tfidf",
+    ckpt: str | None = None,
+    split: Literal["dev", "test"] | None = None,
+    folds: Sequence[int] = (),
+    backoff: bool = False,
+    graph: Path | None = None,
+    rerank: str | None = None,
+    chain: str | None = None,
+    threshold: float | None = None,
+    *,
+    protocol: Protocol,
+    linker: LinkerOptions,
+    files: Files,
+    work: Work,
+    matching: Matching,
+) -> None:
+    """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E)
+    a chain, detection included.
 
     Args:
         task: Linking task.
@@ -505,9 +748,12 @@ def evaluate(
         folds: Folds of a task that has several. Default: all.
         backoff: An exact match comes before what the model finds.
         graph: Folder of a graph that replaces the task's dictionary.
-        rerank: Model that ranks the linker's candidates again: reranker, its folder, or another linker.
-        chain: Of an end-to-end task: what detects mentions, finds candidates and ranks them again. Default: dictionary.
-        threshold: Of an end-to-end task: least score of a linked mention. Default: every mention that has a candidate is linked.
+        rerank: Model that ranks the linker's candidates again: reranker, its folder, or another
+            linker.
+        chain: Of an end-to-end task: what detects mentions, finds candidates and ranks them again.
+            Default: dictionary.
+        threshold: Of an end-to-end task: least score of a linked mention. Default: every mention
+            that has a candidate is linked.
 
     Examples:
       make evaluate TASK=HPO-EL MODEL=sapbert
@@ -521,54 +767,107 @@ def evaluate(
 
         chosen = chain or "dictionary"
         if rerank is not None:
-            raise InputError(f"RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary > sapbert > {rerank}'")
+            raise InputError(
+                "RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary >"
+                f" sapbert > {rerank}'"
+            )
         found = ends.compute(
-            task, chosen, split=split, graph=graph, nil=threshold, linker=linker, matching=matching, files=files, work=work,
-        )  # fmt: skip
+            task,
+            chosen,
+            split=split,
+            graph=graph,
+            nil=threshold,
+            linker=linker,
+            matching=matching,
+            files=files,
+            work=work,
+        )
         print(ends.report(found))
         return
     if chain is not None or threshold is not None:
-        raise InputError(f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has MODEL=")
+        raise InputError(
+            f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has"
+            " MODEL="
+        )
     from benchmarks.linking.evaluate import compute, report
 
     results = compute(
-        task, model, ckpt=ckpt, split=split, folds=folds, backoff=backoff, graph=graph, protocol=protocol, linker=linker,
-        files=files, work=work, rerank=rerank,
-    )  # fmt: skip
+        task,
+        model,
+        ckpt=ckpt,
+        split=split,
+        folds=folds,
+        backoff=backoff,
+        graph=graph,
+        protocol=protocol,
+        linker=linker,
+        files=files,
+        work=work,
+        rerank=rerank,
+    )
     print(report(results))
 
 
 def peers(
-    task: str, chains: str = "", peers: Sequence[str] = (), split: Literal["dev", "test"] | None = None,
-    graph: Path | None = None, threshold: float | None = None, *, linker: LinkerOptions, files: Files,
-) -> None:  # fmt: skip
-    """Chains of this project beside other people's linkers on an end-to-end task: scores, speed, memory; one table.
+    task: str,
+    chains: str = "",
+    peers: Sequence[str] = (),
+    split: Literal["dev", "test"] | None = None,
+    graph: Path | None = None,
+    threshold: float | None = None,
+    *,
+    linker: LinkerOptions,
+    files: Files,
+) -> None:
+    """Chains of this project beside other people's linkers on an end-to-end task: scores, speed,
+    memory; one table.
 
-    What is missing is trained or installed first: taggers and encoders of the chains, peers in environments of their own.
+    What is missing is trained or installed first: taggers and encoders of the chains, peers in
+    environments of their own.
 
     Args:
         task: End-to-end task (-E2E).
-        chains: Our chains, separated by semicolons. Default: the dictionary; a tagger with names, and with SapBERT.
-        peers: gilda, phrases (spaCy's PhraseMatcher), scispacy, scispacy-tagger, medcat. Default: all.
+        chains: Our chains, separated by semicolons. Default: the dictionary; a tagger with names,
+            and with SapBERT.
+        peers: gilda, phrases (spaCy's PhraseMatcher), scispacy, scispacy-tagger, medcat. Default:
+            all.
         split: Split to score. Default: test, or dev where there is no test.
         graph: Folder of a graph that replaces the task's dictionary.
-        threshold: Least score of a linked mention of our chains. Default: every mention that has a candidate is linked.
+        threshold: Least score of a linked mention of our chains. Default: every mention that has a
+            candidate is linked.
 
     Examples:
       make peers TASK=NCBI-E2E MIRROR=downloads/
       make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
-      kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases --mirror downloads/
+      kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
+      --mirror downloads/
     """
     from benchmarks.peers import compute, report
 
     wanted = [chain.strip() for chain in chains.split(";") if chain.strip()]
-    print(report(*compute(task, wanted, peers, split=split, graph=graph, nil=threshold, linker=linker, files=files)))
+    print(
+        report(
+            *compute(
+                task,
+                wanted,
+                peers,
+                split=split,
+                graph=graph,
+                nil=threshold,
+                linker=linker,
+                files=files,
+            )
+        )
+    )
 
 
 def compare(
-    task: str, profile: Profile = "small", base: str | None = None, samples: Path | None = None,
+    task: str,
+    profile: Profile = "small",
+    base: str | None = None,
+    samples: Path | None = None,
     split: Literal["dev", "test"] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Every system that was scored on a task, best first, with paired tests.
 
     Args:
@@ -584,8 +883,15 @@ def compare(
 
 
 def table(
-    paper: str, table: str, out: Path | None = None, run: bool = False, seeds: str | None = None, *, choices: Choices, files: Files,
-) -> None:  # fmt: skip
+    paper: str,
+    table: str,
+    out: Path | None = None,
+    run: bool = False,
+    seeds: str | None = None,
+    *,
+    choices: Choices,
+    files: Files,
+) -> None:
     """A paper's table, reported beside measured; as Markdown and CSV.
 
     Args:
@@ -610,9 +916,15 @@ def figures(paper: str) -> None:
 
 
 def cases(
-    task: str, of: str | None = None, split: Literal["dev", "test"] | None = None, top: int = 20, folds: Sequence[int] = (),
-    graph: Path | None = None, *, files: Files,
-) -> None:  # fmt: skip
+    task: str,
+    of: str | None = None,
+    split: Literal["dev", "test"] | None = None,
+    top: int = 20,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    *,
+    files: Files,
+) -> None:
     """What a scored linker gets wrong, most frequent first; all cases go to cases.csv.
 
     Args:
@@ -629,17 +941,27 @@ def cases(
 
 
 def synonyms(
-    model: str = "zh", ckpt: str | None = None, samples: Path | None = None, linked_text: Path | None = None, frequent: int = 200,
-    seed: int = 0, pooling: Literal["cls", "mean", "text"] = "text", similarity: Literal["cosine", "dot"] = "cosine",
-    max_length: int | None = None, precision: Literal["fp32", "bf16"] = "fp32", knowledge: bool = True, device: str = "cpu",
-) -> None:  # fmt: skip
+    model: str = "zh",
+    ckpt: str | None = None,
+    samples: Path | None = None,
+    linked_text: Path | None = None,
+    frequent: int = 200,
+    seed: int = 0,
+    pooling: Literal["cls", "mean", "text"] = "text",
+    similarity: Literal["cosine", "dot"] = "cosine",
+    max_length: int | None = None,
+    precision: Literal["fp32", "bf16"] = "fp32",
+    knowledge: bool = True,
+    device: str = "cpu",
+) -> None:
     """Which of 20 names means the same (SMedBERT, Table 1), by an encoder or by word vectors.
 
     Args:
         model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
         ckpt: Folder of one exact run of the encoder.
         samples: Folder of datamodules.synonyms build. Default: that of make pretrain-smedbert.
-        linked_text: Text that word vectors are trained on and whose mentions are counted. Default: beside the samples.
+        linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
+            beside the samples.
         frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.
         seed: Seed of word vectors.
         pooling: Vector of a name.
@@ -652,18 +974,46 @@ def synonyms(
     from benchmarks.synonyms import compute, report
 
     options = LinkerOptions(
-        pooling=pooling, similarity=similarity, max_length=max_length, precision=precision, knowledge=knowledge, device=device
+        pooling=pooling,
+        similarity=similarity,
+        max_length=max_length,
+        precision=precision,
+        knowledge=knowledge,
+        device=device,
     )
-    print(report(compute(model, ckpt=ckpt, samples=samples, linked_text=linked_text, frequent=frequent, seed=seed, linker=options)))
+    print(
+        report(
+            compute(
+                model,
+                ckpt=ckpt,
+                samples=samples,
+                linked_text=linked_text,
+                frequent=frequent,
+                seed=seed,
+                linker=options,
+            )
+        )
+    )
 
 
 def probe(
-    model: str = "kebiolm", graph: str = "hpo", ckpt: str | None = None, method: Literal["beam", "confidence"] = "beam",
-    masks: int = 10, beam: int | None = None,
-    templates: Literal["relation", "default_prompt", "human_prompt"] | None = None, special_tokens: bool = False,
-    limit: int | None = None, seed: int = 0, size: int = 8192, device: str = "cpu", *, files: Files,
-) -> None:  # fmt: skip
-    """Fill-in queries of a graph's triples, answered by a masked language model (KeBioLM, Tables 5 to 7).
+    model: str = "kebiolm",
+    graph: str = "hpo",
+    ckpt: str | None = None,
+    method: Literal["beam", "confidence"] = "beam",
+    masks: int = 10,
+    beam: int | None = None,
+    templates: Literal["relation", "default_prompt", "human_prompt"] | None = None,
+    special_tokens: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    size: int = 8192,
+    device: str = "cpu",
+    *,
+    files: Files,
+) -> None:
+    """Fill-in queries of a graph's triples, answered by a masked language model (KeBioLM, Tables 5
+    to 7).
 
     Args:
         model: KeBioLM, or any masked language model.
@@ -682,15 +1032,31 @@ def probe(
     from benchmarks.probing import compute, report
 
     result = compute(
-        model, graph=graph, ckpt=ckpt, method=method, masks=masks, beam=beam, templates=templates, special_tokens=special_tokens,
-        limit=limit, seed=seed, size=size, device=device, files=files,
-    )  # fmt: skip
+        model,
+        graph=graph,
+        ckpt=ckpt,
+        method=method,
+        masks=masks,
+        beam=beam,
+        templates=templates,
+        special_tokens=special_tokens,
+        limit=limit,
+        seed=seed,
+        size=size,
+        device=device,
+        files=files,
+    )
     print(report(result))
 
 
 def overlap(
-    task: Sequence[str] = (), graph: str | None = None, model: str | None = None, ckpt: str | None = None, *, files: Files,
-) -> None:  # fmt: skip
+    task: Sequence[str] = (),
+    graph: str | None = None,
+    model: str | None = None,
+    ckpt: str | None = None,
+    *,
+    files: Files,
+) -> None:
     """Annotated mentions of NER and relation sets that a graph has a name for.
 
     Args:
@@ -746,9 +1112,14 @@ def tasks() -> None:
 
 
 def sweep(
-    config: Path, at_once: int | None = None, fresh: bool = False, *, check_words: Callable[[list[str]], object] = list
+    config: Path,
+    at_once: int | None = None,
+    fresh: bool = False,
+    *,
+    check_words: Callable[[list[str]], object] = list,
 ) -> int:
-    """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed by the same command.
+    """A grid of runs, or a search by Optuna, under one parent in MLflow; a killed sweep is resumed
+    by the same command.
 
     Args:
         config: YAML file of the sweep (benchmarks/sweeps has one).
@@ -762,9 +1133,15 @@ def sweep(
 
 
 def publish(
-    runs: Sequence[Path], group: str, command: str, against: Sequence[Path] = (), machine: str | None = None, json: bool = False,
-) -> None:  # fmt: skip
-    """Write records of finished runs into docs/results: a number for each system, a mean over its seeds.
+    runs: Sequence[Path],
+    group: str,
+    command: str,
+    against: Sequence[Path] = (),
+    machine: str | None = None,
+    json: bool = False,
+) -> None:
+    """Write records of finished runs into docs/results: a number for each system, a mean over its
+    seeds.
 
     Args:
         runs: Run folders, or folders of them (runs/finetune/NCBI).
@@ -775,7 +1152,8 @@ def publish(
         json: Print the records as JSON lines.
 
     Examples:
-      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI MODEL=minilm SEEDS=3"
+      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI MODEL=minilm
+      SEEDS=3"
     """
     from dataclasses import asdict
 
@@ -783,16 +1161,24 @@ def publish(
 
     file, records = run(runs, group, command, against, machine)
     for one in records:
-        print(jsons.dumps(asdict(one), ensure_ascii=False) if json else f"{{{group}/{one.id}}}  {one.part(None)}")
+        print(
+            jsons.dumps(asdict(one), ensure_ascii=False)
+            if json
+            else f"{{{group}/{one.id}}}  {one.part(None)}"
+        )
     if not json:
-        print(f"written to {file}; put the names in braces into a table of {file.parent / 'tables'}, then: make results")
+        print(
+            f"written to {file}; put the names in braces into a table of {file.parent / 'tables'},"
+            " then: make results"
+        )
 
 
 def results(check: bool = False) -> int:
     """Write the results tables of the README and docs from the records in docs/results.
 
     Args:
-        check: Write nothing; name each table that differs and each number that is in no record, and exit 1.
+        check: Write nothing; name each table that differs and each number that is in no record, and
+            exit 1.
 
     Examples:
       make results
@@ -826,7 +1212,8 @@ def migrate() -> None:
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums of an export's files into its manifest. Every command holds the files to them from then on.
+    """Write the checksums of an export's files into its manifest. Every command holds the files to
+    them from then on.
 
     Args:
         folder: Folder of an export from before exports had checksums.

@@ -1,4 +1,5 @@
-"""Every system that was scored on a task, best first, with paired tests: kepl compare TASK|synonyms [--base ENCODER]."""
+"""Every system that was scored on a task, best first, with paired tests: kepl compare TASK|synonyms
+[--base ENCODER]."""
 
 from __future__ import annotations
 
@@ -18,12 +19,17 @@ def alike(results: list[Result]) -> list[Result]:
 
 
 def compare(
-    name: str, profile: Literal["small", "paper"] = "small", base: str | None = None, samples: Path | None = None,
+    name: str,
+    profile: Literal["small", "paper"] = "small",
+    base: str | None = None,
+    samples: Path | None = None,
     split: str | None = None,
-) -> str:  # fmt: skip
-    """Systems on the protocol of the newest result, and the best against each other, or each against `base`.
+) -> str:
+    """Systems on the protocol of the newest result, and the best against each other, or each
+    against `base`.
 
-    Runs of one pre-training that CKPT= named are its seeds. Raises InputError when there is no result, or none of `base`.
+    Runs of one pre-training that CKPT= named are its seeds. Raises InputError when there is no
+    result, or none of `base`.
     """
     if name == "synonyms":
         checksum = samples_checksum(samples)
@@ -46,7 +52,10 @@ def compare(
     definition = task(name)
     found = [r for r in stored("finetune", definition.name) if r.protocol["profile"] == profile]
     if not found:
-        raise InputError(f"no results of {definition.name} with PROFILE={profile}: `make finetune TASK={definition.name}` first")
+        raise InputError(
+            f"no results of {definition.name} with PROFILE={profile}: `make finetune"
+            f" TASK={definition.name}` first"
+        )
     newest = found[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
     return versus(title, list(grouped(alike(found)).values()), newest.metric, base)

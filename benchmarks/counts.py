@@ -16,7 +16,8 @@ from datamodules.tasks import SPLITS
 
 
 class CountRow(NamedTuple):
-    """A split's size in `unit`: `here`, as `source` prints it, their difference; None where one is not known."""
+    """A split's size in `unit`: `here`, as `source` prints it, their difference; None where one is
+    not known."""
 
     task: str
     split: str
@@ -45,21 +46,32 @@ def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
 
 
 def split_sizes(name: str, unit: str, files: Files) -> dict[str, int]:
-    """{split: its size in `unit`} of a task, in the available files. Raises InputError when there are none."""
+    """{split: its size in `unit`} of a task, in the available files. Raises InputError when there
+    are none."""
     definition = task(name)
     splits, odd, _ = read(definition, fetched(definition.dataset, place(), files.mirror))
-    return {split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()}
+    return {
+        split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()
+    }
 
 
-UNIT = {"ner": "mentions", "nested": "mentions", "relation": "examples", "pair": "examples", "ranking": "questions"}
+UNIT = {
+    "ner": "mentions",
+    "nested": "mentions",
+    "relation": "examples",
+    "pair": "examples",
+    "ranking": "questions",
+}
 
 
 def count_rows(
     folder_of: Callable[[Definition], Path], definitions: Iterable[Definition] | None = None
 ) -> list[CountRow]:
-    """Rows of every task and split; `folder_of` gives a task's data folder, or raises InputError where there is none.
+    """Rows of every task and split; `folder_of` gives a task's data folder, or raises InputError
+    where there is none.
 
-    A split that is not available has here=None; a broken file raises no error but is reported in `note`.
+    A split that is not available has here=None; a broken file raises no error but is reported in
+    `note`.
     """
     rows = []
     for definition in tasks().values() if definitions is None else definitions:
@@ -80,23 +92,35 @@ def count_rows(
                 if split not in sizes and split not in splits:
                     continue
                 here = counted(unit, splits[split], odd.get(split, {})) if split in splits else None
-                rows.append(CountRow(definition.name, split, unit, here, sizes.get(split), source, note))
+                rows.append(
+                    CountRow(definition.name, split, unit, here, sizes.get(split), source, note)
+                )
     return rows
 
 
 def counts_table(rows: Iterable[CountRow]) -> str:
-    """The rows as aligned text: task, split, unit, here, published, difference, source; notes below, once each."""
+    """The rows as aligned text: task, split, unit, here, published, difference, source; notes
+    below, once each."""
     rows = list(rows)
     head = ("task", "split", "unit", "here", "published", "difference", "published in")
     cells: list[tuple[str, ...]] = [head]
     for row in rows:
-        difference = "" if row.difference is None else "same" if row.difference == 0 else f"{row.difference:+,}"
+        difference = (
+            ""
+            if row.difference is None
+            else "same"
+            if row.difference == 0
+            else f"{row.difference:+,}"
+        )
         numbers = ["-" if n is None else f"{n:,}" for n in (row.here, row.published)]
         cells.append((row.task, row.split, row.unit, *numbers, difference, row.source))
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
     lines = []
     for line in cells:
-        parts = [c.rjust(w) if 3 <= i <= 5 else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        parts = [
+            c.rjust(w) if 3 <= i <= 5 else c.ljust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ]
         lines.append("  ".join(parts).rstrip())
     notes = dict.fromkeys(f"{row.task}: {row.note}" for row in rows if row.note)
     return "\n".join([*lines, *([""] if notes else []), *notes])

@@ -1,10 +1,11 @@
-"""Fine-tuning on a task: data, encoder, a run per seed, scores with intervals, and how they compare.
+"""Fine-tuning on a task: data, encoder, a run per seed, scores with intervals, and how they
+compare.
 
     kepl finetune NCBI [--model minilm --seeds 3 --profile small|paper --mirror FOLDER ...]
 
 Everything that decides a result is in the request, whose digest names the folder
-``runs/finetune/<task>/<encoder>/<digest>/``; the seeds are not, so more seeds join those of before. Each seed's folder
-holds its result.
+``runs/finetune/<task>/<encoder>/<digest>/``; the seeds are not, so more seeds join those of before.
+Each seed's folder holds its result.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ LR = "model.init_args.lr"
 def seeds_of(text: str) -> list[int]:
     """SEEDS=3 means 0, 1, 2; SEEDS=7,9 means these."""
     if not re.fullmatch(r"\d+(,\d+)*,?", text):
-        raise InputError(f"SEEDS={text}: expected how many (3), or which ones (0,7; one of them: 7,)")
+        raise InputError(
+            f"SEEDS={text}: expected how many (3), or which ones (0,7; one of them: 7,)"
+        )
     numbers = [int(n) for n in text.split(",") if n]
     seeds = numbers if "," in text else list(range(numbers[0]))
     if not seeds or len(set(seeds)) < len(seeds):
@@ -93,21 +96,32 @@ def trained_encoder(name: str, ckpt: str | None) -> Encoder:
 
 
 def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
-    """Options of this encoder alone, whole numbers as such. Raises InputError for one that it does not support."""
+    """Options of this encoder alone, whole numbers as such. Raises InputError for one that it does
+    not support."""
     for name, value in given.items():
         if name.upper() not in chosen.option_keys:
             raise InputError(
-                f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of {', '.join(options()[name.upper()])}"
+                f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of"
+                f" {', '.join(options()[name.upper()])}"
             )
-    return {name: int(value) if float(value).is_integer() else float(value) for name, value in given.items()}
+    return {
+        name: int(value) if float(value).is_integer() else float(value)
+        for name, value in given.items()
+    }
 
 
 def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:
-    """What is ahead: the size of the training text, and the time that a matrix product on this machine makes likely."""
+    """What is ahead: the size of the training text, and the time that a matrix product on this
+    machine makes likely."""
     import torch
 
-    texts = (t for e in data.splits["train"] for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,)))
-    tokens = sum(map(len, texts)) / (1 if data.manifest["language"] == "zh" else 4)  # characters a token, roughly
+    texts = (
+        t
+        for e in data.splits["train"]
+        for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))
+    )
+    # characters a token, roughly
+    tokens = sum(map(len, texts)) / (1 if data.manifest["language"] == "zh" else 4)
     matrix = torch.randn(1024, 1024, device=device)
     float((matrix @ matrix).sum())
     started = time.perf_counter()
@@ -115,15 +129,17 @@ def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -
         result = matrix @ matrix
     float(result.sum())  # waits for a GPU
     rate = 5 * 2 * 1024**3 / (time.perf_counter() - started)
-    seconds = 6 * parameters * tokens * epochs * runs / (0.5 * rate)  # training reaches about half of a plain product
+    # training reaches about half of a plain product
+    seconds = 6 * parameters * tokens * epochs * runs / (0.5 * rate)
     return (
-        f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs} epochs x {runs} runs: about "
-        f"{max(1, round(seconds / 60))} min here"
+        f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs}"
+        f" epochs x {runs} runs: about {max(1, round(seconds / 60))} min here"
     )
 
 
 def encoder_shape(chosen: Encoder) -> tuple[int, int]:
-    """(hidden size, parameters that work on every token: 12 H^2 a layer). Raises InputError when there is no such model."""
+    """(hidden size, parameters that work on every token: 12 H^2 a layer). Raises InputError when
+    there is no such model."""
     from transformers import AutoConfig
 
     try:
@@ -132,8 +148,8 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
         raise
     except (OSError, ValueError) as error:
         raise InputError(
-            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub; choose from: "
-            f"{model_names()}, a folder or a hub name ({str(error).splitlines()[0]})"
+            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub;"
+            f" choose from: {model_names()}, a folder or a hub name ({str(error).splitlines()[0]})"
         ) from error
     return int(config.hidden_size), int(12 * config.num_hidden_layers * config.hidden_size**2)
 
@@ -141,9 +157,10 @@ def encoder_shape(chosen: Encoder) -> tuple[int, int]:
 def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict[str, Any]:
     """PROFILE=small's settings of a task for an encoder of width `hidden`.
 
-    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2: smaller encoders have larger
-    ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one grid for all of them would not offer. What the
-    encoder's recipe says comes over it: for every task, and over that for the tasks of one head.
+    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2:
+    smaller encoders have larger ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one
+    grid for all of them would not offer. What the encoder's recipe says comes over it: for every
+    task, and over that for the tasks of one head.
     """
     settings = dict(config["small"])
     settings[LR] = float(f"{float(settings[LR]) * (768 / hidden) ** 2:.3g}")
@@ -153,13 +170,25 @@ def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict
 
 
 def compute(
-    name: str, model: str | None = None, *, seeds: str | None = None, ckpt: str | None = None,
-    profile: Literal["small", "paper"] = "small", epochs: int | None = None, lr: float | None = None, fresh: bool = False,
-    args: str = "", options: Mapping[str, float] | None = None, files: Files | None = None, machine: Machine | None = None,
-) -> list[Result]:  # fmt: skip
-    """Fine-tune and score: a result a seed, saved and logged to MLflow. Raises InputError for what cannot be done.
+    name: str,
+    model: str | None = None,
+    *,
+    seeds: str | None = None,
+    ckpt: str | None = None,
+    profile: Literal["small", "paper"] = "small",
+    epochs: int | None = None,
+    lr: float | None = None,
+    fresh: bool = False,
+    args: str = "",
+    options: Mapping[str, float] | None = None,
+    files: Files | None = None,
+    machine: Machine | None = None,
+) -> list[Result]:
+    """Fine-tune and score: a result a seed, saved and logged to MLflow. Raises InputError for what
+    cannot be done.
 
-    options: those that only some encoders support (`options` of encoder.yaml), by name.  args: further words for LightningCLI.
+    options: those that only some encoders support (`options` of encoder.yaml), by name.  args:
+        further words for LightningCLI.
     """
     definition = task(name)
     if epochs is not None and epochs < 1:
@@ -187,25 +216,62 @@ def compute(
         "points": points,
         "args": args,
     } | ({"options": {name.upper(): value for name, value in own.items()}} if own else {})
-    base = runs_folder() / "finetune" / folder_name(definition.name) / folder_name(shown) / digest(request)[:12]
+    base = (
+        runs_folder()
+        / "finetune"
+        / folder_name(definition.name)
+        / folder_name(shown)
+        / digest(request)[:12]
+    )
     base.mkdir(parents=True, exist_ok=True)
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
     runs = len(numbers) + (len(points) - 1 if profile == "paper" else 0)
     ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
     LOG.info(f"{definition.name} with {shown}, PROFILE={profile}: {ahead}")
-    with Journal(base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)}) as above:
+    with Journal(
+        base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)}
+    ) as above:
         above.tags(inherited())
     parent = above.run_id or str(base)
     about = {"profile": profile, "args": args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
         arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
-        arguments += ["--seed_everything", str(seed), "--task_name", definition.name, "--model_name", shown]
-        arguments += ["--run_folder", str(place), "--parent", str(base), "--request", json.dumps(about)]
-        arguments += ["--model.init_args.encoder", chosen.folder, "--model.init_args.load", chosen.load]
-        arguments += ["--data.init_args.task", str(folder), "--data.init_args.tokenizer", chosen.folder]
+        arguments += [
+            "--seed_everything",
+            str(seed),
+            "--task_name",
+            definition.name,
+            "--model_name",
+            shown,
+        ]
+        arguments += [
+            "--run_folder",
+            str(place),
+            "--parent",
+            str(base),
+            "--request",
+            json.dumps(about),
+        ]
+        arguments += [
+            "--model.init_args.encoder",
+            chosen.folder,
+            "--model.init_args.load",
+            chosen.load,
+        ]
+        arguments += [
+            "--data.init_args.task",
+            str(folder),
+            "--data.init_args.tokenizer",
+            chosen.folder,
+        ]
         if chosen.linker:
-            arguments += ["--data.init_args.linker", chosen.linker, "--data.init_args.linker_folder", chosen.folder]
+            arguments += [
+                "--data.init_args.linker",
+                chosen.linker,
+                "--data.init_args.linker_folder",
+                chosen.folder,
+            ]
         arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
         arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
@@ -213,7 +279,9 @@ def compute(
 
     def run_all(stages: list[Stage]) -> None:
         engine = engine_of()
-        at_once = len(stages) if engine == "ray" else devices or min(os.cpu_count() or 1, len(stages))
+        at_once = (
+            len(stages) if engine == "ray" else devices or min(os.cpu_count() or 1, len(stages))
+        )
         for i in range(0, len(stages), at_once):
             group = stages[i : i + at_once]
             LOG.info(", ".join(s.title for s in group))
@@ -222,17 +290,30 @@ def compute(
     settings = points[0]
     if len(points) > 1:
         places = [base / f"grid-{digest(point)[:8]}" / f"seed{numbers[0]}" for point in points]
-        run_all([stage(str(p), place, numbers[0], p, i) for i, (p, place) in enumerate(zip(points, places, strict=True))])
-        best = max(range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json")))
+        run_all(
+            [
+                stage(str(p), place, numbers[0], p, i)
+                for i, (p, place) in enumerate(zip(points, places, strict=True))
+            ]
+        )
+        best = max(
+            range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json"))
+        )
         settings = points[best]
         LOG.info(f"best on the selection split: {settings}")
     chosen_base = base / f"grid-{digest(settings)[:8]}" if len(points) > 1 else base
-    run_all([stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i) for i, seed in enumerate(numbers)])
+    run_all(
+        [
+            stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i)
+            for i, seed in enumerate(numbers)
+        ]
+    )
 
     about |= {
-        "suite": definition.suite, "parent": parent,
+        "suite": definition.suite,
+        "parent": parent,
         "settings": as_run(chosen_base / f"seed{numbers[0]}" / "config.yaml", settings),
-    }  # fmt: skip
+    }
     now = f"{base}@{time.time_ns()}"
     who, data_sum, results = model_of(model, chosen), str(request["task"]), []
     for place in (chosen_base / f"seed{seed}" for seed in numbers):
@@ -243,32 +324,64 @@ def compute(
 
 
 def result_of(
-    run: Path, definition: Definition, model: Model, own: Mapping[str, float], data: str, about: Mapping[str, Any], request: str
+    run: Path,
+    definition: Definition,
+    model: Model,
+    own: Mapping[str, float],
+    data: str,
+    about: Mapping[str, Any],
+    request: str,
 ) -> Result:
     """The result of one seed, of what its run left in its folder (experiments.finetune)."""
     found = read_json(run / "scores.json")
     metric = found["metric"]
     return Result(
-        kind="finetune", task=definition.name, split=found["scored_on"], metric=metric,
-        protocol={"profile": about["profile"], "data": data, "metric": metric, "split": found["scored_on"]},
-        model=model, options=dict(own), seed=found["seed"],
+        kind="finetune",
+        task=definition.name,
+        split=found["scored_on"],
+        metric=metric,
+        protocol={
+            "profile": about["profile"],
+            "data": data,
+            "metric": metric,
+            "split": found["scored_on"],
+        },
+        model=model,
+        options=dict(own),
+        seed=found["seed"],
         scores={OVERALL: found["score"] | {"examples": found["examples"]}, SELECT: found["select"]},
-        tallies=load_arrays(run / OUTCOMES), data={"task": data},
-        details={**about, "selected_on": found["selected_on"], "variant": found["variant"], "epoch": found["epoch"]},
-        request=request, mlflow_run=found["mlflow_run"],
-    )  # fmt: skip
+        tallies=load_arrays(run / OUTCOMES),
+        data={"task": data},
+        details={
+            **about,
+            "selected_on": found["selected_on"],
+            "variant": found["variant"],
+            "epoch": found["epoch"],
+        },
+        request=request,
+        mlflow_run=found["mlflow_run"],
+    )
 
 
 def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
-    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed uses one device."""
+    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed uses
+    one device."""
     found = gpus() if machine.devices or profile == "paper" else 0
     devices = min(machine.devices or found, found)
-    words = ["--config", f"experiments/common/{'gpu' if devices else 'cpu'}.yaml", "--trainer.devices", "1"]
-    return devices, words + (["--trainer.precision", machine.precision] if machine.precision else [])
+    words = [
+        "--config",
+        f"experiments/common/{'gpu' if devices else 'cpu'}.yaml",
+        "--trainer.devices",
+        "1",
+    ]
+    return devices, words + (
+        ["--trainer.precision", machine.precision] if machine.precision else []
+    )
 
 
 def as_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` with the values that the run with `file` in its folder really had: ARGS= may have changed them."""
+    """`settings` with the values that the run with `file` in its folder really had: ARGS= may have
+    changed them."""
     config = yaml.safe_load(file.read_text())
     return {key: reduce(lambda part, name: part[name], key.split("."), config) for key in settings}
 
@@ -289,11 +402,18 @@ def record(journal: Journal, results: Sequence[Result]) -> None:
     low, high = group.interval(first.metric) or (0.0, 0.0)
     mean, sd = spread(group.values())
     key = f"{first.split}/{first.metric}"
-    values = {key: mean, f"{key}_low": low, f"{key}_high": high, f"select/{first.metric}": spread(group.values(group=SELECT))[0]}
+    values = {
+        key: mean,
+        f"{key}_low": low,
+        f"{key}_high": high,
+        f"select/{first.metric}": spread(group.values(group=SELECT))[0],
+    }
     values |= {f"{first.split}/{k}": spread(group.values(k))[0] for k in other_metrics(results)}
     journal.metrics(values | ({f"{key}_sd": sd} if sd is not None else {}), again=True)
     facts = {"task": first.task, "model": first.label, "scored_on": first.split}
-    journal.params(facts | {k: first.details[k] for k in ("suite", "profile", "variant", "selected_on")})
+    journal.params(
+        facts | {k: first.details[k] for k in ("suite", "profile", "variant", "selected_on")}
+    )
     journal.tags({"seeds": ",".join(str(r.seed) for r in results)})
     journal.end()
 
@@ -306,11 +426,14 @@ def other_metrics(results: Sequence[Result]) -> list[str]:
 
 
 def report(results: Sequence[Result]) -> str:
-    """The scores of all seeds as a table, and other encoders on exactly the same task and profile."""
+    """The scores of all seeds as a table, and other encoders on exactly the same task and
+    profile."""
     first = results[0]
     group = grouped(results)[first.label]
     details, metric, scored = first.details, first.metric, first.split
-    official = f", variant {details['variant']} (not the official set)" if details["variant"] else ""
+    official = (
+        f", variant {details['variant']} (not the official set)" if details["variant"] else ""
+    )
     select = "dev" if details["selected_on"] == "dev" else "selection"
     lines = [
         f"{first.task}{official}, {metric}, {first.label}, PROFILE={details['profile']}",
@@ -325,12 +448,26 @@ def report(results: Sequence[Result]) -> str:
         lines.append(f"{'sd':<16}{a_sd:>10.4f}{b_sd:>10.4f}")
     low, high = group.interval(metric) or (0.0, 0.0)
     examples = int(first.scores[OVERALL]["examples"])
-    lines.append(f"95 % interval of the {scored} score over its {examples:,} examples: {low:.4f} to {high:.4f}")
-    told = [f"{k} {spread(group.values(k))[0]:.4f}" for k in other_metrics(results) if not k.startswith("f1_")]
+    lines.append(
+        f"95 % interval of the {scored} score over its {examples:,} examples: {low:.4f} to"
+        f" {high:.4f}"
+    )
+    told = [
+        f"{k} {spread(group.values(k))[0]:.4f}"
+        for k in other_metrics(results)
+        if not k.startswith("f1_")
+    ]
     lines.append(", ".join(told))
     if details["selected_on"] != "dev":
-        lines.append(f"The epoch was chosen on {details['selected_on']} (by document); {scored} was evaluated once.")
+        lines.append(
+            f"The epoch was chosen on {details['selected_on']} (by document); {scored} was"
+            " evaluated once."
+        )
     if scored == "dev":
-        lines.append("There is no test split here, so dev is scored; do not compare this with test scores.")
-    lines.append(f"MLflow run {details['parent']} (make dashboard); files in {Path(first.folder).parent}")
+        lines.append(
+            "There is no test split here, so dev is scored; do not compare this with test scores."
+        )
+    lines.append(
+        f"MLflow run {details['parent']} (make dashboard); files in {Path(first.folder).parent}"
+    )
     return "\n".join([*lines, *others(group, stored("finetune", first.task), metric)])

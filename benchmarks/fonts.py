@@ -1,4 +1,5 @@
-"""The font of Chinese labels: that of a package, so that figures are the same on every machine and no label is boxes."""
+"""The font of Chinese labels: that of a package, so that figures are the same on every machine and
+no label is boxes."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from pathlib import Path
 
 from core.files import InputError
 
-PACKAGE, FILE = "pylopdf_fonts_zh_cn", "NotoSansSC-Regular.otf"  # Noto Sans SC, SIL Open Font License 1.1
+# Noto Sans SC, SIL Open Font License 1.1
+PACKAGE, FILE = "pylopdf_fonts_zh_cn", "NotoSansSC-Regular.otf"
 
 
 @cache
 def chinese_font() -> Path:
-    """The font's file; matplotlib finds it by its name from now on. Raises InputError where the package is missing.
+    """The font's file; matplotlib finds it by its name from now on. Raises InputError where the
+    package is missing.
 
     Finding it imports nothing of the package.
     """
@@ -31,7 +34,8 @@ def chinese_font() -> Path:
 
 
 def label(text: str, path: Path) -> str:
-    """`text` as the font at `path` can draw it: a character that it lacks is written as its number (U+9FA6)."""
+    """`text` as the font at `path` can draw it: a character that it lacks is written as its number
+    (U+9FA6)."""
     from matplotlib.ft2font import FT2Font
 
     font = FT2Font(str(path))

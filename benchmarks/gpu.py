@@ -2,12 +2,15 @@
 
     tests-<room>-<file>    the tests marked gpu of one file
     speed-<name>           benchmarks.speed on the device
-    layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and padded and compiled
-    pretrain-<paper>       a rehearsal of the paper's profile (experiments.rehearse): throughput and peak memory
+    layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and
+                           padded and compiled
+    pretrain-<paper>       a rehearsal of the paper's profile (experiments.rehearse): throughput and
+                           peak memory
     pretrain-<paper>-packed   the same with `attention: packed`
 
-Each part is a process of its own that is stopped after LIMIT seconds, and leaves runs/gpu-check/<part>.json. A part that succeeded
-at the same commit is skipped, so the same command resumes. At the end all parts are merged into runs/gpu-check.json and .md.
+Each part is a process of its own that is stopped after LIMIT seconds, and leaves
+runs/gpu-check/<part>.json. A part that succeeded at the same commit is skipped, so the same command
+resumes. At the end all parts are merged into runs/gpu-check.json and .md.
 """
 
 from __future__ import annotations
@@ -39,11 +42,23 @@ def tests(file: str) -> Part:
 
     def run(device: str) -> dict[str, Any]:
         words = python_command(
-            "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=-q --strict-markers", "-m", "gpu", file
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "addopts=-q --strict-markers",
+            "-m",
+            "gpu",
+            file,
         )
-        done = subprocess.run(words, cwd=ROOT, env=child_environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
+        )
         if done.returncode:
-            raise RuntimeError(f"pytest, exit status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-1000:]}")
+            raise RuntimeError(
+                f"pytest, exit status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-1000:]}"
+            )
         return {"tests": done.stdout.strip().splitlines()[-1]}
 
     return run
@@ -54,21 +69,34 @@ def speed(name: str) -> Part:
 
     def run(device: str) -> dict[str, Any]:
         words = python_command("-m", "benchmarks.speed", name, "--json", "--device", device)
-        done = subprocess.run(words, cwd=ROOT, env=child_environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
+        )
         if done.returncode:
-            raise RuntimeError(f"{name}, exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            raise RuntimeError(
+                f"{name}, exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return {key: found[key] for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings") if key in found}
+        return {
+            key: found[key]
+            for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings")
+            if key in found
+        }
 
     return run
 
 
 def layers(
-    device: str, sizes: tuple[int, int, int, int] = (12, 768, 12, 3072), rows: int = 64, length: int = 512
+    device: str,
+    sizes: tuple[int, int, int, int] = (12, 768, 12, 3072),
+    rows: int = 64,
+    length: int = 512,
 ) -> dict[str, Any]:
-    """Training passes a second through a BERT's layers, and the most memory, each way of computing them.
+    """Training passes a second through a BERT's layers, and the most memory, each way of computing
+    them.
 
-    sizes  layers, hidden, heads, intermediate;  rows, length  of a batch; lengths are spread evenly from length / 4
+    sizes  layers, hidden, heads, intermediate;  rows, length  of a batch; lengths are spread evenly
+    from length / 4
     """
     import torch
 
@@ -128,13 +156,29 @@ def pretrain(paper: str, attention: str) -> Part:
         from experiments.pretrain import pipeline_of
         from experiments.rehearse import rehearse
 
-        first = [name for name, own in pipeline_of(paper).get("variants", {}).items() if not own.get("extra")][:1]
+        first = [
+            name
+            for name, own in pipeline_of(paper).get("variants", {}).items()
+            if not own.get("extra")
+        ][:1]
         accumulated = ACCUMULATED.get(paper, 16)
-        args = f"--model.init_args.attention {attention} --trainer.accumulate_grad_batches {accumulated}"
-        said = rehearse(paper, "paper", STEPS, SCALE, Inputs(), Machine(devices=1), variants=first, args=args)
+        args = (
+            f"--model.init_args.attention {attention} --trainer.accumulate_grad_batches"
+            f" {accumulated}"
+        )
+        said = rehearse(
+            paper, "paper", STEPS, SCALE, Inputs(), Machine(devices=1), variants=first, args=args
+        )
         meter = read_json(runs_folder() / "rehearsals" / paper / "meter.json")
-        speed = {"tokens_per_second": meter["tokens"] / meter["seconds"], "memory": meter["gpu_memory"]}
-        return speed | {"share_of_peak": meter["flop"] / meter["seconds"] / meter["peak"], "meter": meter, "said": said}
+        speed = {
+            "tokens_per_second": meter["tokens"] / meter["seconds"],
+            "memory": meter["gpu_memory"],
+        }
+        return speed | {
+            "share_of_peak": meter["flop"] / meter["seconds"] / meter["peak"],
+            "meter": meter,
+            "said": said,
+        }
 
     return run
 
@@ -144,7 +188,9 @@ def parts() -> dict[str, Part]:
     found: dict[str, Part] = {"layers": layers}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if "\n@pytest.mark.gpu" in file.read_text():
-            found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(str(file.relative_to(ROOT)))
+            found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
+                str(file.relative_to(ROOT))
+            )
     for file in sorted((ROOT / "benchmarks" / "speed").glob("[a-z]*.py")):
         if '"--device"' in file.read_text():
             found[f"speed-{file.stem}"] = speed(file.stem)
@@ -172,12 +218,17 @@ def command(name: str, device: str) -> list[str]:
 
 
 def finished(words: list[str]) -> tuple[int, str, str]:
-    """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after LIMIT seconds, when all
-    its processes are ended."""
+    """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after
+    LIMIT seconds, when all its processes are ended."""
     with subprocess.Popen(
-        words, cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        words,
+        cwd=ROOT,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         try:
             printed, said = process.communicate(timeout=LIMIT)
         except BaseException:  # also Ctrl+C: a stage's processes must not hold the device
@@ -211,20 +262,38 @@ def figures(result: Mapping[str, Any]) -> str:
         elif key == "memory":
             rows.append(f"{value / 1e9:.1f} GB")
         elif isinstance(value, bool | int | float | str) and key not in ("said", "seconds"):
-            shown = value if isinstance(value, bool | str) else f"{value:,.0f}" if value > 100 else f"{value:.3g}"
+            shown = (
+                value
+                if isinstance(value, bool | str)
+                else f"{value:,.0f}"
+                if value > 100
+                else f"{value:.3g}"
+            )
             rows.append(f"{shown} {key.replace('_', ' ')}" if key != "tests" else str(shown))
     return ", ".join(rows)
 
 
 def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
-    """Write the parts' records in `folder` as <folder>.json and, as a table, <folder>.md. Returns them."""
-    records = [read_json(folder / f"{name}.json") for name in names if (folder / f"{name}.json").is_file()]
+    """Write the parts' records in `folder` as <folder>.json and, as a table, <folder>.md. Returns
+    them."""
+    records = [
+        read_json(folder / f"{name}.json") for name in names if (folder / f"{name}.json").is_file()
+    ]
     write_json(folder.with_suffix(".json"), records)
-    failures = {own["part"]: own["why"].strip().splitlines()[-1:] for own in records if not own["ok"]}
+    failures = {
+        own["part"]: own["why"].strip().splitlines()[-1:] for own in records if not own["ok"]
+    }
     lines = ["| part | result | seconds | figures | device | commit |", "|---|---|---|---|---|---|"]
     for own in records:
         shown = figures(own["result"]) if own["ok"] else " ".join(failures[own["part"]])
-        row = (own["part"], "ok" if own["ok"] else "failed", own["seconds"], shown, own["device"], own["commit"][:9])
+        row = (
+            own["part"],
+            "ok" if own["ok"] else "failed",
+            own["seconds"],
+            shown,
+            own["device"],
+            own["commit"][:9],
+        )
         lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in row) + " |")
     with written(folder.with_suffix(".md")) as handle:
         handle.write("\n".join(lines) + "\n")
@@ -232,7 +301,9 @@ def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m benchmarks.gpu", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.gpu", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
     parser.add_argument("--only", help="parts whose name begins with this, or several, with commas")
     parser.add_argument("--fresh", action="store_true", help="run parts that are complete, too")
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
@@ -245,24 +316,41 @@ def main(words: list[str] | None = None) -> int:
     wanted = tuple((given.only or "").split(","))
     chosen = [name for name in known if name.startswith(wanted)]
     if not chosen:
-        print(f"error: no part {given.only!r}; {nearest(given.only, list(known))}choose from: {', '.join(known)}", file=sys.stderr)
+        print(
+            f"error: no part {given.only!r}; {nearest(given.only, list(known))}choose from:"
+            f" {', '.join(known)}",
+            file=sys.stderr,
+        )
         return 2
     if given.device == "cuda" and device_name() is None:
         print("\n".join(chosen))
-        print("error: no CUDA device here; the parts above are what a CUDA machine would run", file=sys.stderr)
+        print(
+            "error: no CUDA device here; the parts above are what a CUDA machine would run",
+            file=sys.stderr,
+        )
         return 2
-    folder, where = runs_folder() / "gpu-check", {"commit": commit(), "device": device_name() or given.device}
+    folder, where = (
+        runs_folder() / "gpu-check",
+        {"commit": commit(), "device": device_name() or given.device},
+    )
     for number, name in enumerate(chosen, 1):
         file = folder / f"{name}.json"
         old = read_json(file) if file.is_file() else {}
-        if not given.fresh and old.get("ok") and all(old.get(key) == value for key, value in where.items()):
+        if (
+            not given.fresh
+            and old.get("ok")
+            and all(old.get(key) == value for key, value in where.items())
+        ):
             print(f"[{number}/{len(chosen)}] {name}: complete", flush=True)
             continue
         print(f"[{number}/{len(chosen)}] {name} ...", flush=True)
         write_json(file, done_part(name, given.device, where))
     merge(folder, list(known))
     failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
-    print(f"{folder.with_suffix('.md')}: {len(chosen) - len(failed)} parts, {len(failed)} failed {' '.join(failed)}".strip())
+    print(
+        f"{folder.with_suffix('.md')}: {len(chosen) - len(failed)} parts, {len(failed)} failed"
+        f" {' '.join(failed)}".strip()
+    )
     return 1 if failed else 0
 
 

@@ -10,13 +10,15 @@ from kg import build
 
 
 def graph_folder(name: str) -> Path:
-    """hpo (that of `make pretrain-kebiolm`, built if it is not there), or a folder of kg.build. Raises InputError for others."""
+    """hpo (that of `make pretrain-kebiolm`, built if it is not there), or a folder of kg.build.
+    Raises InputError for others."""
     if name == "hpo":
         folder = runs_folder() / "data" / "kebiolm-small" / "graph"
         build.build("hpo", None, folder)
         return folder
     if not Path(name).is_dir():
         raise InputError(
-            f"GRAPH={name}: no such folder; expected hpo, or a folder with a graph (python -m kg.build --help)"
+            f"GRAPH={name}: no such folder; expected hpo, or a folder with a graph (python -m"
+            " kg.build --help)"
         )
     return Path(name)

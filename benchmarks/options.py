@@ -27,11 +27,15 @@ class Protocol:
 
     Args:
         normalise: Rules for names, joined by + (kg.names). Default: BioSyn's.
-        abbreviations: Expand abbreviations that a mention's text defines (Schwartz-Hearst). Default: as the task says.
+        abbreviations: Expand abbreviations that a mention's text defines (Schwartz-Hearst).
+            Default: as the task says.
         train_names: Add the mentions of the training split to the dictionary.
-        composite: A string of a composite mention is right with any of its concepts (union), or each needs its own.
-        nil: Mentions whose concept the dictionary lacks are wrong, or left out. Default: as the task says.
-        names: Names of each concept in the dictionary: all, the shortest, or one drawn at random (always the same).
+        composite: A string of a composite mention is right with any of its concepts (union), or
+            each needs its own.
+        nil: Mentions whose concept the dictionary lacks are wrong, or left out. Default: as the
+            task says.
+        names: Names of each concept in the dictionary: all, the shortest, or one drawn at random
+            (always the same).
     """
 
     normalise: str | None = None

@@ -1,14 +1,18 @@
-"""How many of the annotated mentions of NER and RE sets a graph has a name for: KeBioLM's Table 1, for any graph.
+"""How many of the annotated mentions of NER and RE sets a graph has a name for: KeBioLM's Table 1,
+for any graph.
 
     kepl overlap [TASK ...] [--graph hpo|FOLDER] [--model kebiolm] [--mirror FOLDER]
 
-A mention is known when it is a name of the graph, word for word in any case and in normal form (:mod:`kg.linking.normal`; white
-space and the cut of tokens do not matter). Nothing is left out for being short or a function word, and a part of a mention is no
-mention: what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that
-its table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
+A mention is known when it is a name of the graph, word for word in any case and in normal form
+(:mod:`kg.linking.normal`; white space and the cut of tokens do not matter). Nothing is left out for
+being short or a function word, and a part of a mention is no
+mention: what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM
+    instead of a graph: those that
+its table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 %
+are.
 
-In relation sets those entities count that are in an example, once however many examples there are. GAD's
-sentences came without them.
+In relation sets those entities count that are in an example, once however many examples there are.
+GAD's sentences came without them.
 """
 
 from __future__ import annotations
@@ -53,13 +57,15 @@ def graph_forms(folder: str | Path) -> set[str]:
 
 
 def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
-    """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for a model without such a table."""
+    """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for
+    a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
     return {form(own) for entity in ids for own in names.get(entity, ())}
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
-    """(offset without markers, text) of what is between a marker such as [S] and its [/S]; parts may be nested."""
+    """(offset without markers, text) of what is between a marker such as [S] and its [/S]; parts
+    may be nested."""
     opened: dict[str, int] = {}
     plain = ""
     for part in re.split("(" + "|".join(map(re.escape, markers)) + ")", text):
@@ -73,9 +79,14 @@ def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
 
 
 def mentions_of(definition: Definition, data: Path) -> list[str] | None:
-    """The annotated mentions of all splits; None where the files have none. Raises InputError as the readers do."""
+    """The annotated mentions of all splits; None where the files have none. Raises InputError as
+    the readers do."""
     if definition.mentions is not None:
-        return [m for split, paths in inputs(definition, data).items() for m in definition.mentions(paths, split)]
+        return [
+            m
+            for split, paths in inputs(definition, data).items()
+            for m in definition.mentions(paths, split)
+        ]
     splits, _, _ = read(definition, data)
     examples = [example for several in splits.values() for example in several]
     if all(isinstance(e, Tagged) for e in examples):
@@ -83,7 +94,10 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
     if not any(marker.startswith("[/") for marker in definition.markers):
         return None
     found = {
-        (e.document, *m): m[1] for e in examples if isinstance(e, Relation) for m in between(e.text, definition.markers)
+        (e.document, *m): m[1]
+        for e in examples
+        if isinstance(e, Relation)
+        for m in between(e.text, definition.markers)
     }
     return list(found.values())
 
@@ -91,11 +105,16 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
 def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:
     """How many of `mentions` have a form that is `known`."""
     forms = [form(m) for m in mentions]
-    return Overlap(len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known))
+    return Overlap(
+        len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known)
+    )
 
 
-def known_forms(graph: str | None, model: str | None, ckpt: str | None = None) -> tuple[str, set[str]]:
-    """(what is asked, the forms of its names): a model's entities, or a graph (default: hpo). Raises InputError for both."""
+def known_forms(
+    graph: str | None, model: str | None, ckpt: str | None = None
+) -> tuple[str, set[str]]:
+    """(what is asked, the forms of its names): a model's entities, or a graph (default: hpo).
+    Raises InputError for both."""
     if model and graph:
         raise InputError("GRAPH= and MODEL=: expected one of the two")
     if model:
@@ -104,33 +123,46 @@ def known_forms(graph: str | None, model: str | None, ckpt: str | None = None) -
 
 
 def overlaps(
-    names: Sequence[str], graph: str | None = None, model: str | None = None, ckpt: str | None = None, files: Files | None = None
+    names: Sequence[str],
+    graph: str | None = None,
+    model: str | None = None,
+    ckpt: str | None = None,
+    files: Files | None = None,
 ) -> tuple[str, dict[str, Overlap | None], dict[str, str]]:
     """(what is asked, {task: its overlap, None without mentions}, {task: why it was not counted}).
 
-    names: none means every NER and RE task. Raises InputError for a task of another kind, and when none could be read.
+    names: none means every NER and RE task. Raises InputError for a task of another kind, and when
+        none could be read.
     """
     definitions = [task(n) for n in names] or [d for d in tasks().values() if d.kind in KINDS]
     if wrong := [d.name for d in definitions if d.kind not in KINDS]:
-        raise InputError(f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations")
+        raise InputError(
+            f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
+        )
     asked, known = known_forms(graph, model, ckpt)
     found: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
         try:
-            several = mentions_of(definition, fetched(definition.dataset, place(), files.mirror if files else ()))
+            several = mentions_of(
+                definition, fetched(definition.dataset, place(), files.mirror if files else ())
+            )
         except InputError as error:
             missing[definition.name] = str(error)
             continue
         found[definition.name] = None if several is None else overlap(several, known)
     if not found:
-        raise InputError("no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items()))
+        raise InputError(
+            "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
+        )
     return asked, found, missing
 
 
 def report(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]) -> str:
     """The counts as aligned text, what was not counted below."""
-    lines = [f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"]
+    lines = [
+        f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"
+    ]
     for name, one in found.items():
         if one is None:
             lines.append(f"{name:<16}{'-':>10}")

@@ -1,14 +1,18 @@
-"""What a masked language model has learnt of a graph: KeBioLM's probing (Section 4.6, Tables 5 to 7).
+"""What a masked language model has learnt of a graph: KeBioLM's probing (Section 4.6, Tables 5 to
+7).
 
     kepl probe --graph hpo --model kebiolm [--method beam --masks 10 --beam 5 --limit 1000 ...]
 
-A guess is right when it is a name of an answer, both in lower case and without spaces. Recall is the mean over relations
-of the share of their queries that were answered:
+A guess is right when it is a name of an answer, both in lower case and without spaces. Recall is
+the mean over relations of the share of their queries that were answered:
 
-    recall@5   any of the best 5 guesses of any length is right: with 10 lengths up to 50 guesses, as the paper counts
-    strict     one of 5 guesses is right: the 5 different ones of the best mean log probability per token, over all lengths
+    recall@5   any of the best 5 guesses of any length is right: with 10 lengths up to 50 guesses,
+               as the paper counts
+    strict     one of 5 guesses is right: the 5 different ones of the best mean log probability per
+               token, over all lengths
 
-Both for all queries, those of Type 1 (an answer is in the query) and of Type 2. guesses.parquet is beside the result.
+Both for all queries, those of Type 1 (an answer is in the query) and of Type 2. guesses.parquet is
+beside the result.
 """
 
 from __future__ import annotations
@@ -28,7 +32,18 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
 from benchmarks.options import Files
-from benchmarks.results import Model, Result, differing, grouped, label, log_result, model_of, others, save, stored
+from benchmarks.results import (
+    Model,
+    Result,
+    differing,
+    grouped,
+    label,
+    log_result,
+    model_of,
+    others,
+    save,
+    stored,
+)
 from benchmarks.results import folder_of as folder_of_result
 from core.dotted import imported
 from core.files import InputError, read_json, written
@@ -65,18 +80,25 @@ class Guess(NamedTuple):
 def folder_of(graph: str, templates: str | None = None, files: Files | None = None) -> Path:
     """The folder of queries of a graph, made if they are not there. Raises InputError.
 
-    graph: hpo (the graph of the small profile), medlama (`files.mirror` has its files), a folder of a graph, or one of queries.
+    graph: hpo (the graph of the small profile), medlama (`files.mirror` has its files), a folder of
+        a graph, or one of queries.
     """
     place, mirror = runs_folder() / "data" / "probing", files.mirror if files else ()
     if graph != "medlama" and templates:
-        raise InputError(f"TEMPLATES={templates}: only GRAPH=medlama has templates; see datamodules.probing --templates")
+        raise InputError(
+            f"TEMPLATES={templates}: only GRAPH=medlama has templates; see datamodules.probing"
+            " --templates"
+        )
     if graph == "medlama":
         templates = templates or asked.TEXT
         out = place / ("medlama" if templates == asked.TEXT else f"medlama-{templates}")
         if mirror:
             return asked.medlama(str(mirror[0]), str(out), templates)
         if not (out / "manifest.json").is_file():
-            raise InputError("GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their archive")
+            raise InputError(
+                "GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their"
+                " archive"
+            )
         return out
     if (Path(graph) / asked.FILE).is_file():
         return Path(graph)
@@ -88,7 +110,10 @@ def sampled(queries: Sequence[Query], limit: int | None, seed: int) -> list[Quer
     """`limit` of the queries, drawn by `seed`, in their order; None: all."""
     if limit is None or limit >= len(queries):
         return list(queries)
-    return [queries[i] for i in np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))]
+    return [
+        queries[i]
+        for i in np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))
+    ]
 
 
 # guesses
@@ -106,7 +131,9 @@ def never_guessed(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 def texts_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[Sequence[int]]) -> list[str]:
     """What each filling says; a piece of a word at its beginning is shown without its mark."""
-    said: list[str] = tokenizer.batch_decode([list(t) for t in tokens], clean_up_tokenization_spaces=False)
+    said: list[str] = tokenizer.batch_decode(
+        [list(t) for t in tokens], clean_up_tokenization_spaces=False
+    )
     return [text.strip().removeprefix("##") for text in said]
 
 
@@ -121,16 +148,20 @@ def guesses(
 ) -> tuple[list[Guess], Counter[str]]:
     """(the guesses of 1 to `masks` tokens for each query, in order; what was not asked and why).
 
-    A query that is too long for the model is not asked: it counts as not answered. Raises InputError for a query that the
-    tokenizer does not turn into tokens with one mask.
+    A query that is too long for the model is not asked: it counts as not answered. Raises
+    InputError for a query that the tokenizer does not turn into tokens with one mask.
     """
     found: list[Guess] = []
     left_out: Counter[str] = Counter()
-    ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])["input_ids"]  # type: ignore[assignment, arg-type]
+    ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])[
+        "input_ids"
+    ]  # type: ignore[assignment, arg-type]
     for query, one in zip(queries, ids, strict=True):
         if one.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
-            raise InputError(f"{query.text!r:.80}: expected one mask token in this query, got "
-                             f"{one.count(tokenizer.mask_token_id)}. Build the queries again.")  # type: ignore[arg-type]  # fmt: skip
+            raise InputError(
+                f"{query.text!r:.80}: expected one mask token in this query, got "
+                f"{one.count(tokenizer.mask_token_id)}. Build the queries again."
+            )  # type: ignore[arg-type]
     gold = [{form(name) for several in q.names for name in several} for q in queries]
     never = [] if special else never_guessed(tokenizer)
     with tqdm(total=masks * len(queries), desc="queries x lengths", disable=None) as bar:
@@ -139,9 +170,16 @@ def guesses(
             if len(fitting) < len(ids):
                 left_out[f"queries too long for the model with {n} masks"] = len(ids) - len(fitting)
             filled = fillings(
-                lm, [ids[i] for i in fitting], int(tokenizer.mask_token_id), n, beams, never,  # type: ignore[arg-type]
-                int(tokenizer.pad_token_id), size, bar.update,  # type: ignore[arg-type]
-            )  # fmt: skip
+                lm,
+                [ids[i] for i in fitting],
+                int(tokenizer.mask_token_id),
+                n,
+                beams,
+                never,  # type: ignore[arg-type]
+                int(tokenizer.pad_token_id),
+                size,
+                bar.update,  # type: ignore[arg-type]
+            )
             said = iter(texts_of(tokenizer, [f.tokens for several in filled for f in several]))
             for i, several in zip(fitting, filled, strict=True):
                 for rank, filling in enumerate(several, 1):
@@ -151,7 +189,8 @@ def guesses(
 
 
 def best_distinct(found: Sequence[Guess], count: int = BEST) -> list[Guess]:
-    """The `count` best different guesses of one query over all lengths, by mean log probability per token."""
+    """The `count` best different guesses of one query over all lengths, by mean log probability per
+    token."""
     best: dict[str, Guess] = {}
     for guess in sorted(found, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
         best.setdefault(form(guess.text), guess)
@@ -178,9 +217,11 @@ def hits(several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
 
 
 def tallies(queries: Sequence[Query], hit: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(m, 2) tallies of the queries `rows`, whose ratio is the mean over relations of the mean over their queries.
+    """(m, 2) tallies of the queries `rows`, whose ratio is the mean over relations of the mean over
+    their queries.
 
-    A query weighs what its relation's others leave it, so that relations weigh the same; weights add up to m.
+    A query weighs what its relation's others leave it, so that relations weigh the same; weights
+    add up to m.
     """
     chosen = np.flatnonzero(rows)
     sizes = Counter(queries[i].relation for i in chosen)
@@ -195,20 +236,30 @@ def members(queries: Sequence[Query]) -> dict[str, np.ndarray]:
     return {name: rows for name, rows in every.items() if rows.any()}
 
 
-def tallies_of(queries: Sequence[Query], several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
+def tallies_of(
+    queries: Sequence[Query], several: Sequence[Sequence[Guess]]
+) -> dict[str, np.ndarray]:
     """{"type/measure": (m, 2) weighted hits of its queries}."""
     hit = hits(several)
     return {
         f"{name}/{measure}": tallies(queries, hit[measure], rows)
-        for name, rows in members(queries).items() for measure in MEASURES
-    }  # fmt: skip
+        for name, rows in members(queries).items()
+        for measure in MEASURES
+    }
 
 
-def scores_of(queries: Sequence[Query], found: Mapping[str, np.ndarray]) -> dict[str, dict[str, float]]:
+def scores_of(
+    queries: Sequence[Query], found: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, float]]:
     """{type: recall and strict recall, how many queries and relations}."""
     return {
-        name: {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES}
-        | {"examples": int(rows.sum()), "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r})}
+        name: (
+            {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES}
+            | {
+                "examples": int(rows.sum()),
+                "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r}),
+            }
+        )
         for name, rows in members(queries).items()
     }
 
@@ -216,30 +267,65 @@ def scores_of(queries: Sequence[Query], found: Mapping[str, np.ndarray]) -> dict
 # runs
 
 
-def masked_lm(name: str, ckpt: str | None = None) -> tuple[Model, dict[str, Any], MaskedLM, PreTrainedTokenizerFast]:
-    """(model, its options for the label, what fills masks, its tokenizer). Raises InputError for one that cannot be probed."""
+def masked_lm(
+    name: str, ckpt: str | None = None
+) -> tuple[Model, dict[str, Any], MaskedLM, PreTrainedTokenizerFast]:
+    """(model, its options for the label, what fills masks, its tokenizer). Raises InputError for
+    one that cannot be probed."""
     chosen = encoder(name, ckpt)
     if chosen.linker is not None:
-        raise InputError(f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot be probed")
+        raise InputError(
+            f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot"
+            " be probed"
+        )
     lm: MaskedLM = imported(chosen.masked_lm, "models")(chosen.folder)
     if lm.headless:
-        LOG.warning(f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word embeddings as they are")
-    return model_of(name, chosen), {"head": False} if lm.headless else {}, lm, load_tokenizer(chosen.folder)
+        LOG.warning(
+            f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word"
+            " embeddings as they are"
+        )
+    return (
+        model_of(name, chosen),
+        {"head": False} if lm.headless else {},
+        lm,
+        load_tokenizer(chosen.folder),
+    )
 
 
 def compute(
-    model: str = "kebiolm", *, graph: str = "hpo", ckpt: str | None = None, method: Literal["beam", "confidence"] = "beam",
-    masks: int = 10, beam: int | None = None, templates: str | None = None, special_tokens: bool = False, limit: int | None = None,
-    seed: int = 0, size: int = 8192, device: str = "cpu", files: Files | None = None,
-) -> Result:  # fmt: skip
-    """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError for what cannot be done.
+    model: str = "kebiolm",
+    *,
+    graph: str = "hpo",
+    ckpt: str | None = None,
+    method: Literal["beam", "confidence"] = "beam",
+    masks: int = 10,
+    beam: int | None = None,
+    templates: str | None = None,
+    special_tokens: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    size: int = 8192,
+    device: str = "cpu",
+    files: Files | None = None,
+) -> Result:
+    """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError
+    for what cannot be done.
 
-    masks: answers of 1 to so many tokens.  limit: so many of the queries, drawn by `seed`.  size: tokens of a batch.
+    masks: answers of 1 to so many tokens.  limit: so many of the queries, drawn by `seed`.  size:
+        tokens of a batch.
     """
     if method == "confidence" and beam is not None:
         raise InputError(f"BEAM={beam}: METHOD=confidence has one beam; leave it out")
-    if masks < 1 or (beam is not None and beam < 1) or size < 1 or (limit is not None and limit < 1):
-        raise InputError(f"MASKS={masks}, BEAM={beam}, SIZE={size}, LIMIT={limit}: expected numbers of at least 1")
+    if (
+        masks < 1
+        or (beam is not None and beam < 1)
+        or size < 1
+        or (limit is not None and limit < 1)
+    ):
+        raise InputError(
+            f"MASKS={masks}, BEAM={beam}, SIZE={size}, LIMIT={limit}: expected numbers of at"
+            " least 1"
+        )
     beams = (5 if beam is None else beam) if method == "beam" else 1
     device = checked_device(device)
     folder = folder_of(graph, templates, files)
@@ -247,8 +333,8 @@ def compute(
     queries = sampled(every, limit, seed)
     who, options, lm, tokenizer = masked_lm(model, ckpt)
     LOG.info(
-        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to {masks} masks, {beams} beam"
-        f"{'s' if beams > 1 else ''}"
+        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to {masks}"
+        f" masks, {beams} beam{'s' if beams > 1 else ''}"
     )
     found, left_out = guesses(lm.to(device), tokenizer, queries, masks, beams, special_tokens, size)
     several = by_query(found, len(queries))
@@ -256,18 +342,34 @@ def compute(
     drawn = len(queries) < len(every)
     counted = tallies_of(queries, several)
     result = Result(
-        kind="probing", task="probing", split="all", metric="recall", model=who, options=options,
+        kind="probing",
+        task="probing",
+        split="all",
+        metric="recall",
+        model=who,
+        options=options,
         protocol={
-            "queries": read_json(folder / "manifest.json")["sha256"], "limit": limit if drawn else None,
-            "seed": seed if drawn else None, "method": method, "masks": masks, "beams": beams, "special": special_tokens,
+            "queries": read_json(folder / "manifest.json")["sha256"],
+            "limit": limit if drawn else None,
+            "seed": seed if drawn else None,
+            "method": method,
+            "masks": masks,
+            "beams": beams,
+            "special": special_tokens,
         },
-        scores=scores_of(queries, counted), tallies=counted, data={"queries": read_json(folder / "manifest.json")["sha256"]},
+        scores=scores_of(queries, counted),
+        tallies=counted,
+        data={"queries": read_json(folder / "manifest.json")["sha256"]},
         details={
-            "asked": str(folder), "left_out": dict(left_out),
-            "guesses": {"at most": masks * beams, "distinct, mean": round(float(np.mean(distinct)), 2),
-                        "distinct, most": max(distinct)},
+            "asked": str(folder),
+            "left_out": dict(left_out),
+            "guesses": {
+                "at most": masks * beams,
+                "distinct, mean": round(float(np.mean(distinct)), 2),
+                "distinct, most": max(distinct),
+            },
         },
-    )  # fmt: skip
+    )
     out = folder_of_result(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
@@ -281,13 +383,18 @@ def guesses_in(folder: str | Path) -> list[Guess]:
 
 
 def report(result: Result) -> str:
-    """The scores as a table, what else was asked the same queries in the same way, and examples (Table 7)."""
+    """The scores as a table, what else was asked the same queries in the same way, and examples
+    (Table 7)."""
     made, mine = result.details["guesses"], grouped([result])[result.label]
     text = [
-        f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query, {made['distinct, mean']} "
-        f"different ones on average, {made['distinct, most']} at most",
-        f"{'':<8}{'recall@' + str(result.protocol['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}"
-        f"{'95 % interval':>18}{'queries':>9}{'relations':>11}",
+        (
+            f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query,"
+            f" {made['distinct, mean']} different ones on average, {made['distinct, most']} at most"
+        ),
+        (
+            f"{'':<8}{'recall@' + str(result.protocol['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}"  # noqa: E501
+            f"{'95 % interval':>18}{'queries':>9}{'relations':>11}"
+        ),
     ]
     for name in TYPES:
         if name not in result.scores:
@@ -299,12 +406,20 @@ def report(result: Result) -> str:
             value = 100 * (result.value(measure, name) or 0.0)
             cells.append(f"{value:.2f}{100 * low:>{12 - w}.2f} to {100 * high:.2f}".rjust(27 + w))
         own = result.scores[name]
-        text.append(f"{name:<8}{cells[0]}{cells[1]}{int(own['examples']):>9,}{int(own['relations']):>11,}")
+        text.append(
+            f"{name:<8}{cells[0]}{cells[1]}{int(own['examples']):>9,}{int(own['relations']):>11,}"
+        )
     left_out = result.details["left_out"].items()
     text += [f"not asked, and counted as not answered: {n:,} {what}" for what, n in left_out]
-    pool = [r for r in stored("probing") if r.folder != result.folder and not differing(r.protocol, result.protocol)]
+    pool = [
+        r
+        for r in stored("probing")
+        if r.folder != result.folder and not differing(r.protocol, result.protocol)
+    ]
     text += [line for key in result.tallies for line in others(mine, pool, key)]
-    queries = sampled(asked.load(result.details["asked"]), result.protocol["limit"], result.protocol["seed"] or 0)
+    queries = sampled(
+        asked.load(result.details["asked"]), result.protocol["limit"], result.protocol["seed"] or 0
+    )
     scored = {result.label: by_query(guesses_in(result.folder), len(queries))}
     for other in pool:
         name = other.label if other.label not in scored else Path(other.folder).name
@@ -313,22 +428,32 @@ def report(result: Result) -> str:
 
 
 def render_guesses(own: Sequence[Guess]) -> list[str]:
-    """As in Table 7: the best guess of one token and the best of several, right ones before others; those right in stars."""
+    """As in Table 7: the best guess of one token and the best of several, right ones before others;
+    those right in stars."""
     lines = []
     for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
         ordered = sorted(group, key=lambda g: (not g.right, -g.score / g.masks))
-        lines.append((f"*{ordered[0].text}*" if ordered[0].right else ordered[0].text) if ordered else "-")
+        lines.append(
+            (f"*{ordered[0].text}*" if ordered[0].right else ordered[0].text) if ordered else "-"
+        )
     return lines
 
 
-def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]], count: int = 4) -> str:
-    """Table 7: queries that some model answered, those of Type 2 first, from different relations; then one nobody did."""
+def examples(
+    queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]], count: int = 4
+) -> str:
+    """Table 7: queries that some model answered, those of Type 2 first, from different relations;
+    then one nobody did."""
 
     def order(i: int) -> tuple[bool, int, int]:
         right = sum(any(g.right for g in several[i]) for several in scored.values())
         return queries[i].within, right, i
 
-    answered = [i for i in range(len(queries)) if any(g.right for several in scored.values() for g in several[i])]
+    answered = [
+        i
+        for i in range(len(queries))
+        if any(g.right for several in scored.values() for g in several[i])
+    ]
     chosen: list[int] = []
     for again in (False, True):
         for i in sorted(answered, key=order):
@@ -342,5 +467,8 @@ def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Gu
         names = [several[0] for several in query.names[:3] if several]
         more = f", … ({len(query.answers):,} answers)" if len(query.answers) > 3 else ""
         lines.append(f"{query.text}  Type {1 if query.within else 2}; {', '.join(names)}{more}")
-        lines += [f"    {label:<28} {' | '.join(render_guesses(several[i]))}" for label, several in scored.items()]
+        lines += [
+            f"    {label:<28} {' | '.join(render_guesses(several[i]))}"
+            for label, several in scored.items()
+        ]
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""Records of finished runs: `kepl publish`. benchmarks.records says what a record is and how documents show it."""
+"""Records of finished runs: `kepl publish`. benchmarks.records says what a record is and how
+documents show it."""
 
 from __future__ import annotations
 
@@ -21,15 +22,24 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
     for folder in folders:
         files = sorted(folder.glob(f"**/{FILE}"))
         if not files:
-            raise InputError(f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms and probe write")
+            raise InputError(
+                f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms"
+                " and probe write"
+            )
         found |= {str(file.parent.resolve()): load(file.parent) for file in files}
     return sorted(found.values(), key=lambda r: r.created)
 
 
 def publish(
-    folders: Sequence[Path], group: str, command: str, against: Sequence[Path] = (), machine: str | None = None, root: Path = ROOT,
-) -> tuple[Path, list[Record]]:  # fmt: skip
-    """Write a record for each system in `folders`, a mean over its seeds, and of its difference from the one in `against`."""
+    folders: Sequence[Path],
+    group: str,
+    command: str,
+    against: Sequence[Path] = (),
+    machine: str | None = None,
+    root: Path = ROOT,
+) -> tuple[Path, list[Record]]:
+    """Write a record for each system in `folders`, a mean over its seeds, and of its difference
+    from the one in `against`."""
     if not re.fullmatch(r"[\w-]+", group):
         raise InputError(f"--group {group}: expected letters, digits and hyphens")
     results = load_runs(folders)
@@ -39,7 +49,9 @@ def publish(
         check_seeds(side)
     base = list(grouped(others).values())
     if len(base) > 1:
-        raise InputError(f"--against: expected runs of one system, got {', '.join(one.label for one in base)}")
+        raise InputError(
+            f"--against: expected runs of one system, got {', '.join(one.label for one in base)}"
+        )
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
     for one in grouped(results).values():
@@ -50,14 +62,16 @@ def publish(
 
 
 def check_seeds(results: Sequence[Result]) -> None:
-    """Raise InputError where two results are of one system and seed, as two precisions are: a mean would count the seed twice."""
+    """Raise InputError where two results are of one system and seed, as two precisions are: a mean
+    would count the seed twice."""
     known: dict[tuple[str, str, int], str] = {}
     for result in results:
         first = known.setdefault((result.label, result.model.run, result.seed), result.folder)
         if first != result.folder:
             raise InputError(
-                f"{result.task}: {first} and {result.folder} are both {result.label} with seed {result.seed}. Give one; "
-                "other settings, as another precision, are no other seed."
+                f"{result.task}: {first} and {result.folder} are both {result.label} with seed"
+                f" {result.seed}. Give one; other settings, as another precision, are no other"
+                " seed."
             )
 
 
@@ -66,28 +80,51 @@ def record_of(group: Group, command: str, machine: str) -> Record:
     first, values = group.results[0], group.values()
     interval = group.interval(first.metric)
     return Record(
-        id=slug(first.task, group.label, first.metric), task=f"{first.task}, {first.split}", model=group.label, metric=first.metric,
-        value=round(float(np.mean(values)), 6), sd=round(float(np.std(values, ddof=1)), 6) if len(values) > 1 else None,
-        interval=interval and (round(interval[0], 6), round(interval[1], 6)), seeds=_seeds(group), options=dict(first.options),
-        command=command, commit=_commits(group), data=dict(first.data), machine=machine,
-    )  # fmt: skip
+        id=slug(first.task, group.label, first.metric),
+        task=f"{first.task}, {first.split}",
+        model=group.label,
+        metric=first.metric,
+        value=round(float(np.mean(values)), 6),
+        sd=round(float(np.std(values, ddof=1)), 6) if len(values) > 1 else None,
+        interval=interval and (round(interval[0], 6), round(interval[1], 6)),
+        seeds=_seeds(group),
+        options=dict(first.options),
+        command=command,
+        commit=_commits(group),
+        data=dict(first.data),
+        machine=machine,
+    )
 
 
 def difference_record(one: Group, base: Group, command: str, machine: str) -> Record:
-    """One system minus another, paired by example. Raises InputError where the two cannot be paired."""
+    """One system minus another, paired by example. Raises InputError where the two cannot be
+    paired."""
     check_protocol("publish --against", [*one.results, *base.results])
     first = one.results[0]
     found = paired(one, base, first.metric)
     if found is None:
-        raise InputError(f"{one.label} and {base.label}: no common seed, or other examples; differences are of pairs")
+        raise InputError(
+            f"{one.label} and {base.label}: no common seed, or other examples; differences are of"
+            " pairs"
+        )
     difference, _ = found
     return Record(
-        id=slug(first.task, one.label, "minus", base.label), task=f"{first.task}, {first.split}", model=one.label,
-        metric=f"{first.metric} minus {base.label}", value=round(difference.difference, 6), signed=True,
-        interval=(round(difference.low, 6), round(difference.high, 6)), p=round(difference.p_bootstrap, 6),
-        p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6), seeds=_seeds(one),
-        options=dict(first.options), command=command, commit=_commits(one), data=dict(first.data), machine=machine,
-    )  # fmt: skip
+        id=slug(first.task, one.label, "minus", base.label),
+        task=f"{first.task}, {first.split}",
+        model=one.label,
+        metric=f"{first.metric} minus {base.label}",
+        value=round(difference.difference, 6),
+        signed=True,
+        interval=(round(difference.low, 6), round(difference.high, 6)),
+        p=round(difference.p_bootstrap, 6),
+        p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6),
+        seeds=_seeds(one),
+        options=dict(first.options),
+        command=command,
+        commit=_commits(one),
+        data=dict(first.data),
+        machine=machine,
+    )
 
 
 def slug(*words: str) -> str:

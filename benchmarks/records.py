@@ -1,11 +1,16 @@
-"""Published numbers: the records in docs/results, the tables that are made of them, and the check of every document.
+"""Published numbers: the records in docs/results, the tables that are made of them, and the check
+of every document.
 
-    docs/results/<group>.json          what a group of numbers has in common (command, commit, machine ...), and its records
-    docs/results/tables/<name>.md      a table; {group/id} is a number with its deviation and interval, {group/id.p} one part of it
-    docs/results/constants.json        {text with decimal points that is no result: why it is in a document}
+    docs/results/<group>.json          what a group of numbers has in common (command, commit,
+                                       machine ...), and its records
+    docs/results/tables/<name>.md      a table; {group/id} is a number with its deviation and
+                                       interval, {group/id.p} one part of it
+    docs/results/constants.json        {text with decimal points that is no result: why it is in a
+                                       document}
 
-A document shows a table between `<!-- results: name -->` and `<!-- end -->`. Numbers in its prose come from the groups of its
-tables and from those that `<!-- numbers: group ... -->` names. `kepl publish` writes records, `kepl results` writes the tables.
+A document shows a table between `<!-- results: name -->` and `<!-- end -->`. Numbers in its prose
+come from the groups of its tables and from those that `<!-- numbers: group ... -->` names. `kepl
+publish` writes records, `kepl results` writes the tables.
 """
 
 from __future__ import annotations
@@ -24,9 +29,11 @@ FOLDER = Path("docs", "results")
 TABLE = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
 PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
-#: What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of links, numbers of sections.
+# : What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of
+# links, numbers of sections.
 NO_PROSE = re.compile(
-    r"^```.*?^```|<!-- results: .*?<!-- end -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., andto]+\d",
+    r"^```.*?^```|<!-- results: .*?<!-- end"
+    r" -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., andto]+\d",
     re.M | re.S,
 )
 DECIMAL = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*\.\d+(?!\w|\.\d)")
@@ -37,9 +44,11 @@ class Record:
     """A published number.
 
     task, model, metric   what was scored; of a difference the metric says from what
-    value, sd, interval   the mean over `seeds`, its standard deviation, and the 95 % interval; printed with `digits`, a difference
+    value, sd, interval   the mean over `seeds`, its standard deviation, and the 95 % interval;
+                          printed with `digits`, a difference
                           with its sign (`signed`)
-    p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t over seeds
+    p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t
+                          over seeds
     options               what distinguishes the model from others of its name
     command, commit       what measured it, and with which code
     data                  {what was read: its checksum}
@@ -68,10 +77,13 @@ class Record:
     source: str = ""
 
     def part(self, name: str | None) -> str:
-        """One part as text: value, sd, interval, p, seeds; None: value, deviation and interval together."""
+        """One part as text: value, sd, interval, p, seeds; None: value, deviation and interval
+        together."""
         if name is None:
             spread = "" if self.sd is None else f" ± {self.part('sd')}"
-            return f"{self.part('value')}{self.unit}{spread}" + ("" if self.interval is None else f" [{self.part('interval')}]")
+            return f"{self.part('value')}{self.unit}{spread}" + (
+                "" if self.interval is None else f" [{self.part('interval')}]"
+            )
         own = getattr(self, name, None)
         if own is None or name not in ("value", "sd", "interval", "p", "p_seeds", "seeds"):
             raise InputError(f"record {self.id}: has no part {name!r}")
@@ -87,7 +99,8 @@ class Record:
 
 
 def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
-    """{group: {id: record}} of docs/results. Raises InputError for a field that records do not have, or an id that repeats."""
+    """{group: {id: record}} of docs/results. Raises InputError for a field that records do not
+    have, or an id that repeats."""
     known = {one.name for one in fields(Record)}
     found: dict[str, dict[str, Record]] = {}
     for file in sorted((root / FOLDER).glob("*.json")):
@@ -99,7 +112,10 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
         for one in records:
             given = common | one
             if unknown := sorted(set(given) - known):
-                raise InputError(f"{file}: {one.get('id')}: expected fields of a record, got {', '.join(unknown)}")
+                raise InputError(
+                    f"{file}: {one.get('id')}: expected fields of a record, got"
+                    f" {', '.join(unknown)}"
+                )
             if given["id"] in own:
                 raise InputError(f"{file}: two records with the id {given['id']!r}")
             own[given["id"]] = Record(**given)
@@ -116,7 +132,9 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
     for record in records:
         given = {one.name: getattr(record, one.name) for one in fields(Record)}
         kept[record.id] = {k: v for k, v in given.items() if v != common.get(k, empty[k])}
-    head = "".join(f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items())
+    head = "".join(
+        f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
+    )
     lines = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in kept.values())
     with written(file) as handle:
         handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
@@ -124,7 +142,8 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
 
 
 def render(name: str, records: Mapping[str, Mapping[str, Record]], root: Path = ROOT) -> str:
-    """The table docs/results/tables/<name>.md with its numbers. Raises InputError for a record that does not exist."""
+    """The table docs/results/tables/<name>.md with its numbers. Raises InputError for a record that
+    does not exist."""
     file = root / FOLDER / "tables" / f"{name}.md"
     if not file.is_file():
         raise InputError(f"{file}: no such table")
@@ -140,8 +159,16 @@ def render(name: str, records: Mapping[str, Mapping[str, Record]], root: Path = 
 
 def documents(root: Path = ROOT) -> list[Path]:
     """The README and every page of docs/, without what is built and without templates of tables."""
-    pages = (p for p in sorted((root / "docs").rglob("*.md")) if not {"_build", "tables"} & set(p.relative_to(root).parts))
-    return [p for p in (root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", *pages) if p.is_file()]
+    pages = (
+        p
+        for p in sorted((root / "docs").rglob("*.md"))
+        if not {"_build", "tables"} & set(p.relative_to(root).parts)
+    )
+    return [
+        p
+        for p in (root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md", *pages)
+        if p.is_file()
+    ]
 
 
 def write_tables(root: Path = ROOT) -> list[Path]:
@@ -158,7 +185,8 @@ def write_tables(root: Path = ROOT) -> list[Path]:
 
 
 def problems(root: Path = ROOT) -> list[str]:
-    """A line for every table that differs from its records, and for every number with a decimal point that is in no record."""
+    """A line for every table that differs from its records, and for every number with a decimal
+    point that is in no record."""
     records = load_records(root)
     constants: dict[str, str] = read_json(root / FOLDER / "constants.json")
     found, used = [], set()
@@ -167,8 +195,12 @@ def problems(root: Path = ROOT) -> list[str]:
         groups = {group for line in GROUPS.findall(text) for group in line.split()}
         for _, table, shown, _ in TABLE.findall(text):
             if render(table, records, root) != shown:
-                found.append(f"{name}: the table {table} differs from its records; write it: make results")
-            groups |= {m[1] for m in PLACE.finditer((root / FOLDER / "tables" / f"{table}.md").read_text())}
+                found.append(
+                    f"{name}: the table {table} differs from its records; write it: make results"
+                )
+            groups |= {
+                m[1] for m in PLACE.finditer((root / FOLDER / "tables" / f"{table}.md").read_text())
+            }
         if unknown := sorted(groups - set(records)):
             found.append(f"{name}: no group of records {', '.join(unknown)}")
         prose = NO_PROSE.sub(_blank, text)
@@ -180,8 +212,14 @@ def problems(root: Path = ROOT) -> list[str]:
         for match in DECIMAL.finditer(prose):
             if plain(match[0]) not in known:
                 line = prose.count("\n", 0, match.start()) + 1
-                found.append(f"{name}:{line}: {match[0]} is in no record of {', '.join(sorted(groups)) or 'this page'}")
-    found += [f"{FOLDER / 'constants.json'}: {phrase!r} is in no document" for phrase in sorted(set(constants) - used)]
+                found.append(
+                    f"{name}:{line}: {match[0]} is in no record of"
+                    f" {', '.join(sorted(groups)) or 'this page'}"
+                )
+    found += [
+        f"{FOLDER / 'constants.json'}: {phrase!r} is in no document"
+        for phrase in sorted(set(constants) - used)
+    ]
     return found
 
 
@@ -195,7 +233,8 @@ def plain(number: str) -> str:
 
 
 def published(records: Iterable[Record]) -> set[str]:
-    """Every way in which the numbers of records may be printed: with their digits, and rounded to fewer."""
+    """Every way in which the numbers of records may be printed: with their digits, and rounded to
+    fewer."""
     found = set()
     for one in records:
         for value in (one.value, one.sd, *(one.interval or ())):

@@ -1,8 +1,9 @@
 """The one record of a score, its store, and what is printed of several: comparisons and reports.
 
-An evaluator returns a :class:`Result` for every seed and saves it with :func:`save`: result.json, and outcomes.parquet with
-what each example counts (tallies, models.metrics), in the run's folder. Everything that compares scores reads
-:func:`stored` and works on fields. A label is printed from a result and never parsed.
+An evaluator returns a :class:`Result` for every seed and saves it with :func:`save`: result.json,
+and outcomes.parquet with what each example counts (tallies, models.metrics), in the run's folder.
+Everything that compares scores reads :func:`stored` and works on fields. A label is printed from a
+result and never parsed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
 KINDS = ("finetune", "linking", "synonyms", "probing")
-OVERALL, SELECT = "overall", "select"  #: groups of scores: all examples; the split that chose the epoch
+# : groups of scores: all examples; the split that chose the epoch
+OVERALL, SELECT = "overall", "select"
 
 
 class Model(NamedTuple):
-    """What was scored: the name as MODEL= accepts it, the run that CKPT= named ("<hash>-seed<k>", or nothing), its checksum."""
+    """What was scored: the name as MODEL= accepts it, the run that CKPT= named ("<hash>-seed<k>",
+    or nothing), its checksum."""
 
     name: str
     run: str = ""
@@ -103,57 +106,89 @@ class Result:
 
 #: How options are shown in a label, in this order; others follow as NAME=value.
 _WORDS = {
-    "pooling": " {}", "similarity": " {}", "by": " {}", "unit": " {}", "head": " without head", "knowledge": " without knowledge",
-    "finish": ", {}", "score": ", {}", "candidates": ", {}", "names": ", names {}", "backoff": " + back-off",
-}  # fmt: skip
+    "pooling": " {}",
+    "similarity": " {}",
+    "by": " {}",
+    "unit": " {}",
+    "head": " without head",
+    "knowledge": " without knowledge",
+    "finish": ", {}",
+    "score": ", {}",
+    "candidates": ", {}",
+    "names": ", names {}",
+    "backoff": " + back-off",
+}
 
 
 def label(model: str, options: Mapping[str, Any]) -> str:
-    """How a system is called in tables: "sapbert fine-tuned mean + back-off", "smedbert-pretrain_k5 HITS=0.5".
+    """How a system is called in tables: "sapbert fine-tuned mean + back-off", "smedbert-pretrain_k5
+    HITS=0.5".
 
     options: finetuned holds the options of the fine-tuning, {} for none.
     """
     text = model.replace("/", "-" if model.partition("/")[0] in recipes() else "--")
     if "finetuned" in options:
-        text += " fine-tuned" + "".join(f", {name} {value}" for name, value in options["finetuned"].items())
+        text += " fine-tuned" + "".join(
+            f", {name} {value}" for name, value in options["finetuned"].items()
+        )
     for name, template in _WORDS.items():
         if name in options:
             text += template.format(str(options[name]).replace(":", " "))
-    return text + "".join(f" {name.upper()}={value}" for name, value in options.items() if name not in (*_WORDS, "finetuned"))
+    return text + "".join(
+        f" {name.upper()}={value}"
+        for name, value in options.items()
+        if name not in (*_WORDS, "finetuned")
+    )
 
 
 # the store
 
 
 def save(result: Result, folder: str | Path) -> Result:
-    """Write result.json and outcomes.parquet into `folder`; returns the result with folder, commit and time."""
+    """Write result.json and outcomes.parquet into `folder`; returns the result with folder, commit
+    and time."""
     folder = Path(folder)
     result = replace(
-        result, folder=str(folder), commit=result.commit or commit(),
+        result,
+        folder=str(folder),
+        commit=result.commit or commit(),
         created=result.created or datetime.now(UTC).isoformat(timespec="microseconds"),
-    )  # fmt: skip
+    )
     if result.tallies:
         save_arrays(folder / OUTCOMES, result.tallies)
-    record = {k: v for k, v in asdict(replace(result, tallies={})).items() if k not in ("tallies", "folder")}
+    record = {
+        k: v
+        for k, v in asdict(replace(result, tallies={})).items()
+        if k not in ("tallies", "folder")
+    }
     record["model"] = result.model._asdict()
     record["outcomes"] = sha256(folder / OUTCOMES) if (folder / OUTCOMES).is_file() else None
-    with written(folder / FILE) as handle:  # in the order of its fields: that of the options is seen in the label
+    # in the order of its fields: that of the options is seen in the label
+    with written(folder / FILE) as handle:
         handle.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return result
 
 
 class _Tallies(Mapping[str, np.ndarray]):
-    """Tallies that are read when they are first asked for, and verified against the record's checksum."""
+    """Tallies that are read when they are first asked for, and verified against the record's
+    checksum."""
 
     def __init__(self, file: Path, checksum: str | None) -> None:
-        self.file, self.checksum, self.read = file, checksum, None  # type: Path, str | None, dict[str, np.ndarray] | None
+        self.file, self.checksum, self.read = (
+            file,
+            checksum,
+            None,
+        )  # type: Path, str | None, dict[str, np.ndarray] | None
 
     def _arrays(self) -> dict[str, np.ndarray]:
         if self.read is None:
             if self.checksum is None:
                 self.read = {}
             elif not self.file.is_file() or sha256(self.file) != self.checksum:
-                raise InputError(f"{self.file}: missing, or not the file that {FILE} beside it describes. Score again.")
+                raise InputError(
+                    f"{self.file}: missing, or not the file that {FILE} beside it describes. Score"
+                    " again."
+                )
             else:
                 self.read = load_arrays(self.file)
         return self.read
@@ -195,13 +230,21 @@ def stored(kind: str, task: str | None = None) -> list[Result]:
 def _remind_of_old(place: Path) -> None:
     old = [f for f in place.glob("**/summary.json") if not (f.parent / "migrated.json").is_file()]
     if old:
-        LOG.warning(f"{place}: {len(old)} results of an earlier version are not read. Convert them: kepl migrate")
+        LOG.warning(
+            f"{place}: {len(old)} results of an earlier version are not read. Convert them: kepl"
+            " migrate"
+        )
 
 
 def folder_of(result: Result) -> Path:
-    """Where the result of a linker, of synonyms or of probing is kept: by protocol, label and what decides it."""
-    place = runs_folder() / result.kind / (folder_name(result.task) if result.kind == "linking" else "")
-    own = digest([result.model.identity, dict(result.options), result.details.get("linker"), result.seed])[:8]
+    """Where the result of a linker, of synonyms or of probing is kept: by protocol, label and what
+    decides it."""
+    place = (
+        runs_folder() / result.kind / (folder_name(result.task) if result.kind == "linking" else "")
+    )
+    own = digest(
+        [result.model.identity, dict(result.options), result.details.get("linker"), result.seed]
+    )[:8]
     return place / digest(dict(result.protocol))[:12] / f"{folder_name(result.label)}-{own}"
 
 
@@ -220,19 +263,33 @@ class Group(NamedTuple):
         runs: dict[Any, list[float]] = defaultdict(list)
         for i, result in enumerate(self.results):
             if (value := result.value(metric, group)) is not None:
-                runs[result.model.run if self.kind == "pre-training" and self.results[0].kind == "finetune" else i].append(value)
+                runs[
+                    (
+                        result.model.run
+                        if self.kind == "pre-training" and self.results[0].kind == "finetune"
+                        else i
+                    )
+                ].append(value)
         return [float(np.mean(several)) for several in runs.values()]
 
     def tallies(self, key: str) -> dict[int, np.ndarray]:
-        """{seed: tallies}, summed over what shares a seed. Linkers are compared as one system: all under seed 0."""
+        """{seed: tallies}, summed over what shares a seed. Linkers are compared as one system: all
+        under seed 0."""
         found: dict[int, np.ndarray] = {}
         for result in self.results:
             if key not in result.tallies:
                 continue
             run = seed_of(result.model.run)
-            seed = 0 if result.kind == "linking" else result.seed if run is None and result.kind == "finetune" else run or 0
+            seed = (
+                0
+                if result.kind == "linking"
+                else result.seed
+                if run is None and result.kind == "finetune"
+                else run or 0
+            )
             own = np.asarray(result.tallies[key])
-            newest_counts = result.kind != "synonyms"  # of two scores of one seed the newer one counts
+            # of two scores of one seed the newer one counts
+            newest_counts = result.kind != "synonyms"
             found[seed] = found[seed] + own if seed in found and newest_counts else own
         return found
 
@@ -241,31 +298,38 @@ class Group(NamedTuple):
         several = list(self.tallies(key).values())
         if several:
             return bootstrap_interval(np.sum(several, axis=0))
-        known = self.results[0].details.get("interval")  # of a result of before, which kept no tallies
+        # of a result of before, which kept no tallies
+        known = self.results[0].details.get("interval")
         return (float(known[0]), float(known[1])) if known and len(self.results) == 1 else None
 
     @property
     def places(self) -> tuple[str, ...]:
         """MLflow runs, or folders where there are none, each once."""
-        return tuple(dict.fromkeys(r.details.get("parent") or r.mlflow_run or r.folder for r in self.results))
+        return tuple(
+            dict.fromkeys(r.details.get("parent") or r.mlflow_run or r.folder for r in self.results)
+        )
 
 
 def seed_of(run: str) -> int | None:
-    """The seed in the name of a pre-training's run, "seed1" or "<hash>-seed1"; None for another name."""
+    """The seed in the name of a pre-training's run, "seed1" or "<hash>-seed1"; None for another
+    name."""
     found = re.search(r"(?:^|-)seed(\d+)$", run)
     return int(found[1]) if found else None
 
 
 def training_of(run: str) -> str:
-    """The pre-training in the name of its run: "<hash>" of "<hash>-seed1"; empty for another name."""
+    """The pre-training in the name of its run: "<hash>" of "<hash>-seed1"; empty for another
+    name."""
     return run.rpartition("-")[0] if seed_of(run) is not None else ""
 
 
 def grouped(results: Iterable[Result]) -> dict[str, Group]:
-    """{label: its results}. The runs of several pre-trainings are groups of their own, whose labels name them.
+    """{label: its results}. The runs of several pre-trainings are groups of their own, whose labels
+    name them.
 
-    Of a fine-tuned encoder the newest request counts; of a run of a pre-training that was scored several times, the newest score.
-    Where single runs of a pre-training were fine-tuned (CKPT=), these are the group, a seed each.
+    Of a fine-tuned encoder the newest request counts; of a run of a pre-training that was scored
+    several times, the newest score. Where single runs of a pre-training were fine-tuned (CKPT=),
+    these are the group, a seed each.
     """
     labels: dict[str, list[Result]] = defaultdict(list)
     for result in results:
@@ -276,8 +340,12 @@ def grouped(results: Iterable[Result]) -> dict[str, Group]:
         for result in _counted(several):
             trainings[training_of(result.model.run)].append(result)
         for training, own in trainings.items():
-            title = f"{name} of pre-training {training}" if training and len(trainings) > 1 else name
-            groups[title] = Group(title, "pre-training" if _seeds_are_runs(own) else "fine-tuning", own)
+            title = (
+                f"{name} of pre-training {training}" if training and len(trainings) > 1 else name
+            )
+            groups[title] = Group(
+                title, "pre-training" if _seeds_are_runs(own) else "fine-tuning", own
+            )
     return groups
 
 
@@ -290,8 +358,13 @@ def _seeds_are_runs(results: Sequence[Result]) -> bool:
 def _counted(several: list[Result]) -> list[Result]:
     """The results of one label, oldest first, without those that newer ones replace."""
     runs = _seeds_are_runs(several)
-    if several[0].kind != "finetune":  # scored again, in another precision for example, a run is one seed all the same
-        return list({(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}.values()) if runs else several
+    # scored again, in another precision for example, a run is one seed all the same
+    if several[0].kind != "finetune":
+        return (
+            list({(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}.values())
+            if runs
+            else several
+        )
     newest = {r.model.run: r.request for r in several}  # oldest first: the last one stays
     kept = [r for r in several if r.request == newest[r.model.run] and bool(r.model.run) == runs]
     return sorted(kept, key=lambda r: (r.model.run, r.seed))
@@ -302,8 +375,11 @@ def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     return sorted(k for k in set(first) | set(second) if first.get(k) != second.get(k))
 
 
-def check_protocol(where: str, results: Iterable[Result], varies: Sequence[str] = (), choose: str = "") -> None:
-    """Raise InputError when results have several protocols, with the parts that differ; `varies` may.
+def check_protocol(
+    where: str, results: Iterable[Result], varies: Sequence[str] = (), choose: str = ""
+) -> None:
+    """Raise InputError when results have several protocols, with the parts that differ; `varies`
+    may.
 
     choose: the settings that distinguish them, for the message.
     """
@@ -316,7 +392,8 @@ def check_protocol(where: str, results: Iterable[Result], varies: Sequence[str] 
     firsts = [first for first, _ in groups.values()]
     parts = [p for p in differing(firsts[0].protocol, firsts[1].protocol) if p not in varies]
     told = "; ".join(
-        f"{', '.join(dict.fromkeys(who))}: " + ", ".join(f"{p} {first.protocol.get(p)!r}" for p in parts)
+        f"{', '.join(dict.fromkeys(who))}: "
+        + ", ".join(f"{p} {first.protocol.get(p)!r}" for p in parts)
         for first, who in groups.values()
     )
     place = runs_folder() / firsts[0].kind
@@ -338,9 +415,11 @@ class Style(NamedTuple):
 
 
 STYLES = {
-    "finetune": Style(1, 4, "examples"), "linking": Style(100, 2, "mentions"), "synonyms": Style(100, 2, "samples"),
+    "finetune": Style(1, 4, "examples"),
+    "linking": Style(100, 2, "mentions"),
+    "synonyms": Style(100, 2, "samples"),
     "probing": Style(100, 2, "queries"),
-}  # fmt: skip
+}
 
 
 def p_value(p: float) -> str:
@@ -349,7 +428,8 @@ def p_value(p: float) -> str:
 
 
 def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
-    """(first minus other over the seeds that they share, how many seeds); None without a common seed, or other examples."""
+    """(first minus other over the seeds that they share, how many seeds); None without a common
+    seed, or other examples."""
     own, theirs = one.tallies(key), other.tallies(key)
     if one.kind != other.kind and one.results[0].kind != "linking":
         return None
@@ -359,7 +439,9 @@ def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     return compared({s: theirs[s] for s in common}, {s: own[s] for s in common}), len(common)
 
 
-def difference(one: Group, other: Group, key: str, style: Style, brackets: bool = False) -> str | None:
+def difference(
+    one: Group, other: Group, key: str, style: Style, brackets: bool = False
+) -> str | None:
     """The difference of two systems as text, with both tests; None where they cannot be paired."""
     found = paired(one, other, key)
     if found is None:
@@ -368,9 +450,16 @@ def difference(one: Group, other: Group, key: str, style: Style, brackets: bool 
     s, d = style.scale, style.digits
     ends = (f"{s * c.low:+.{d}f}", f"{s * c.high:+.{d}f}")
     told = f"[{ends[0]}, {ends[1]}]" if brackets else f"95 % interval {ends[0]} to {ends[1]}"
-    t = "" if c.p_seeds is None else f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
+    t = (
+        ""
+        if c.p_seeds is None
+        else f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
+    )
     first = f"{s * c.difference:+.{d}f}"
-    return f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {style.over} p = {c.p_bootstrap:.4f}{t}"
+    return (
+        f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {style.over} p ="
+        f" {c.p_bootstrap:.4f}{t}"
+    )
 
 
 def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
@@ -378,27 +467,35 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     first = mine.results[0]
     style = STYLES[first.kind]
     folders = {r.folder for r in mine.results}
-    same = [r for r in pool if not differing(first.protocol, r.protocol) and r.folder not in folders]
+    same = [
+        r for r in pool if not differing(first.protocol, r.protocol) and r.folder not in folders
+    ]
     group, _, metric = key.rpartition("/")
     lines = []
     for label_, one in grouped([*same, *mine.results]).items():
-        if label_ == mine.label or any(r.folder in folders for r in one.results):  # itself, of other seeds too
+        # itself, of other seeds too
+        if label_ == mine.label or any(r.folder in folders for r in one.results):
             continue
         values = one.values(metric, group or OVERALL)
         if not values:
             continue
         told = difference(mine, one, key, style) or "no common seed"
-        lines.append(f"{f'{group}, ' if group else ''}against {label_} ({style.scale * np.mean(values):.{style.digits}f}): {told}")
+        lines.append(
+            f"{f'{group}, ' if group else ''}against {label_}"
+            f" ({style.scale * np.mean(values):.{style.digits}f}): {told}"
+        )
     return lines
 
 
 def versus(title: str, groups: Sequence[Group], key: str, base: str | None = None) -> str:
-    """A line for every system, best first, and one for each pair, with both tests: the best against each other, or each
-    against the system `base`. Raises InputError when there is no such system.
+    """A line for every system, best first, and one for each pair, with both tests: the best against
+    each other, or each against the system `base`. Raises InputError when there is no such system.
     """
     scores = {one.label: [score(t) for _, t in sorted(one.tallies(key).items())] for one in groups}
     order = sorted(groups, key=lambda one: -float(np.mean(scores[one.label])))
-    lines = [f"{title}, {len(next(iter(order[0].tallies(key).values()))):,} examples, the same for all"]
+    lines = [
+        f"{title}, {len(next(iter(order[0].tallies(key).values()))):,} examples, the same for all"
+    ]
     width = max(30, 2 + max(len(one.label) for one in order))
     for one in order:
         own = scores[one.label]
@@ -406,7 +503,8 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
         low, high = one.interval(key) or (float("nan"), float("nan"))
         seeds = ",".join(map(str, sorted(one.tallies(key))))
         lines.append(
-            f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f}  {one.kind} seeds {seeds}"
+            f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f} "
+            f" {one.kind} seeds {seeds}"
         )
     for one, other in _pairs(order, base):
         told = difference(one, other, key, STYLES["finetune"]) or "no common seed"
@@ -420,7 +518,10 @@ def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]
         return [(order[0], other) for other in order[1:]]
     named = [one for one in order if one.label == base.replace("/", "-")]
     if not named:
-        raise InputError(f"BASE={base}: not scored here; choose from: {', '.join(sorted(s.label for s in order))}")
+        raise InputError(
+            f"BASE={base}: not scored here; choose from:"
+            f" {', '.join(sorted(s.label for s in order))}"
+        )
     return [(one, named[0]) for one in order if one is not named[0]]
 
 
@@ -428,14 +529,20 @@ def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]
 
 
 def log_result(result: Result, experiment: str, folder: str | Path) -> str:
-    """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics. Returns its id.
+    """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics.
+    Returns its id.
 
-    folder: of the result. Where MLflow does not answer the run's journal stays there for `kepl sync`, and the id is "".
+    folder: of the result. Where MLflow does not answer the run's journal stays there for `kepl
+        sync`, and the id is "".
     """
     place = Path(folder) / f"mlflow-{secrets.token_hex(4)}"
-    journal = Journal(place, experiment, result.label, {"kind": result.kind, "commit": result.commit or commit()})
+    journal = Journal(
+        place, experiment, result.label, {"kind": result.kind, "commit": result.commit or commit()}
+    )
     journal.params({**result.protocol, "model": result.model.identity, **result.options})
-    journal.metrics({_name(result, g, m): v for g, own in result.scores.items() for m, v in own.items()})
+    journal.metrics(
+        {_name(result, g, m): v for g, own in result.scores.items() for m, v in own.items()}
+    )
     journal.end()
     run = journal.run_id if journal.close() else ""
     if run:

@@ -1,11 +1,13 @@
-"""Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep CONFIG=FILE`.
+"""Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep
+CONFIG=FILE`.
 
     command: finetune cMedQANER          # or pretrain <paper>, evaluate <task>, synonyms, probe
     settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` accepts them
     grid:                                # every combination
       MODEL: [zh, embert]
       model.init_args.lr: [1.0e-4, 3.0e-4]
-    runs:                                # optional: lists what does not go by a grid; each with every combination
+    runs:                                # optional: lists what does not go by a grid; each with
+                                         every combination
       - {PROFILE: small}
     at_once: 2                           # optional; AT_ONCE= replaces it
     report: [test/entity_f1]             # optional: which metrics the table shows
@@ -13,13 +15,15 @@
 or, instead of grid and runs,
 
     search: tpe                          # Optuna's tree-structured Parzen estimator
-    space: {model.init_args.lr: {log: [1.0e-5, 1.0e-3]}, EPOCHS: {from: [1, 10]}, MODEL: [zh, embert]}
+    space: {model.init_args.lr: {log: [1.0e-5, 1.0e-3]}, EPOCHS: {from: [1, 10]}, MODEL: [zh,
+        embert]}
     trials: 20
     goal: select/entity_f1               # the metric to maximise; `-` before it minimises
 
-Names in capitals are settings of the command; names with dots are settings of its configs (`ARGS="--name value"`). Every run is
-an MLflow run (with children, where the command makes some) under the sweep's own. What is finished is kept: the same command
-resumes a killed sweep, and repeats what failed.
+Names in capitals are settings of the command; names with dots are settings of its configs
+(`ARGS="--name value"`). Every run is an MLflow run (with children, where the command makes some)
+under the sweep's own. What is finished is kept: the same command resumes a killed sweep, and
+repeats what failed.
 """
 
 from __future__ import annotations
@@ -57,7 +61,18 @@ COMMANDS = {
     "synonyms": ("synonyms", "synonyms"),
     "probe": ("probe", "probing"),
 }
-KEYS = ("command", "settings", "grid", "runs", "search", "space", "trials", "goal", "at_once", "report")
+KEYS = (
+    "command",
+    "settings",
+    "grid",
+    "runs",
+    "search",
+    "space",
+    "trials",
+    "goal",
+    "at_once",
+    "report",
+)
 Value = str | int | float | bool
 Point = dict[str, Value]
 LOG = logging.getLogger(__name__)
@@ -95,10 +110,12 @@ def _values(file: Path, key: str, given: Any) -> Point:
     if not isinstance(given, dict):
         raise InputError(f"{file}: {key}: expected names with values, got {given!r:.60}")
     for name, value in given.items():
-        if not isinstance(name, str) or not (re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)):
+        if not isinstance(name, str) or not (
+            re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)
+        ):
             raise InputError(
-                f"{file}: {key}: {name!r} is no setting; expected a name in capitals (MODEL) or one of a config, with dots "
-                "(model.init_args.lr)"
+                f"{file}: {key}: {name!r} is no setting; expected a name in capitals (MODEL) or one"
+                " of a config, with dots (model.init_args.lr)"
             )
         if isinstance(value, (dict, list)) or value is None:
             raise InputError(f"{file}: {key}: {name}: expected one value, got {value!r:.60}")
@@ -106,12 +123,15 @@ def _values(file: Path, key: str, given: Any) -> Point:
 
 
 def read_sweep(file: str | Path) -> Sweep:
-    """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there is not."""
+    """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there
+    is not."""
     file = Path(file)
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"CONFIG={file}: {error.strerror}. Expected a YAML file (kepl sweep --help)") from error
+        raise InputError(
+            f"CONFIG={file}: {error.strerror}. Expected a YAML file (kepl sweep --help)"
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(given, dict):
@@ -120,10 +140,15 @@ def read_sweep(file: str | Path) -> Sweep:
         raise InputError(f"{file}: no key {unknown[0]!r}; choose from: {', '.join(KEYS)}")
     command, *rest = shlex.split(str(given.get("command") or "")) or [""]
     if command not in COMMANDS:
-        raise InputError(f"{file}: command: expected one of {', '.join(COMMANDS)}, got {command or 'none'!r}")
+        raise InputError(
+            f"{file}: command: expected one of {', '.join(COMMANDS)}, got {command or 'none'!r}"
+        )
     words, experiment = COMMANDS[command]
     if len(rest) != words.count("{0}"):
-        raise InputError(f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got {given['command']!r}")
+        raise InputError(
+            f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got"
+            f" {given['command']!r}"
+        )
     own = " ".join(rest)
     settings = _values(file, "settings", given.get("settings") or {})
     at_once, report = given.get("at_once", 1), given.get("report") or []
@@ -131,12 +156,16 @@ def read_sweep(file: str | Path) -> Sweep:
         raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
     if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
         raise InputError(f"{file}: report: expected a list of metrics, got {report!r:.60}")
-    whole = Sweep(file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report)
+    whole = Sweep(
+        file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
+    )
     if "search" in given:
         return whole._replace(search=_search(file, given))
     grid = given.get("grid") or {}
     if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
-        raise InputError(f"{file}: grid: expected a list of values for every name, such as MODEL: [zh, minilm]")
+        raise InputError(
+            f"{file}: grid: expected a list of values for every name, such as MODEL: [zh, minilm]"
+        )
     runs = given.get("runs") or [{}]
     if not isinstance(runs, list):
         raise InputError(f"{file}: runs: expected a list, got {runs!r:.60}")
@@ -147,8 +176,8 @@ def read_sweep(file: str | Path) -> Sweep:
     ]
     if command == "finetune" and any("SEEDS" in p for p in points):
         raise InputError(
-            f'{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in settings, SEEDS: "0,1,2", '
-            "not in grid or runs"
+            f"{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in"
+            ' settings, SEEDS: "0,1,2", not in grid or runs'
         )
     if len({digest(p) for p in points}) < len(points):
         raise InputError(f"{file}: a run is in it twice; each value of the grid may be named once")
@@ -163,24 +192,40 @@ def _search(file: Path, given: dict[str, Any]) -> Search:
     if "grid" in given or "runs" in given:
         raise InputError(f"{file}: a search has a space instead of grid and runs")
     if not isinstance(space, dict) or not space:
-        raise InputError(f"{file}: space: expected settings with {{log: [low, high]}}, {{from: [low, high]}} or a list of values")
+        raise InputError(
+            f"{file}: space: expected settings with {{log: [low, high]}}, {{from: [low, high]}} or"
+            " a list of values"
+        )
     if type(trials) is not int or trials < 1 or not isinstance(goal, str):
-        raise InputError(f"{file}: trials, goal: expected a number of trials and the name of a metric, got {trials!r} and {goal!r}")
+        raise InputError(
+            f"{file}: trials, goal: expected a number of trials and the name of a metric, got"
+            f" {trials!r} and {goal!r}"
+        )
     found: dict[str, list[Value] | tuple[float, float, bool]] = {}
     for name, values in space.items():
-        ends = next(iter(values.values())) if isinstance(values, dict) and len(values) == 1 else None
+        ends = (
+            next(iter(values.values())) if isinstance(values, dict) and len(values) == 1 else None
+        )
         if isinstance(values, list) and values:
             found[name] = list(values)
-        elif {*values} <= {"log", "from"} and isinstance(ends, list) and [type(e) in (int, float) for e in ends] == [True, True]:
+        elif (
+            {*values} <= {"log", "from"}
+            and isinstance(ends, list)
+            and [type(e) in (int, float) for e in ends] == [True, True]
+        ):
             found[name] = (ends[0], ends[1], "log" in values)
         else:
-            raise InputError(f"{file}: space: {name}: expected {{log: [low, high]}}, {{from: [low, high]}} or a list of values")
+            raise InputError(
+                f"{file}: space: {name}: expected {{log: [low, high]}}, {{from: [low, high]}} or a"
+                " list of values"
+            )
     _values(file, "space", dict.fromkeys(found, 0))
     return Search(found, trials, goal)
 
 
 def arguments(sweep: Sweep, point: Point) -> list[str]:
-    """The command's words for one point: the sweep's settings, then its own; config settings go into ARGS."""
+    """The command's words for one point: the sweep's settings, then its own; config settings go
+    into ARGS."""
     every = {name: str(value) for name, value in (sweep.settings | point).items()}
     named = {k: v for k, v in every.items() if "." not in k}
     args = [word for k, v in every.items() if "." in k for word in (f"--{k}", v)]
@@ -194,17 +239,24 @@ def label(point: Point) -> str:
 
 
 def parent_of(sweep: Sweep, folder: Path) -> str:
-    """The sweep's own MLflow run; made once. Raises InputError where MLflow, which the runs are compared in, does not answer."""
+    """The sweep's own MLflow run; made once. Raises InputError where MLflow, which the runs are
+    compared in, does not answer."""
     tags = {"kind": "sweep", "commit": commit(), "folder": str(folder)}
     with Journal(folder, sweep.experiment, f"sweep {sweep.name}", tags) as own:
         own.params({"command": shlex.join(sweep.words), **sweep.settings})
     if not own.run_id:
-        raise InputError(f"MLflow at {tracking_uri()} does not answer, and a sweep compares its runs there. Start it first.")
+        raise InputError(
+            f"MLflow at {tracking_uri()} does not answer, and a sweep compares its runs there."
+            " Start it first."
+        )
     return own.run_id
 
 
-def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: Sequence[str]) -> list[int]:
-    """The exit code of every point, in order; what is done already is not run. Output goes to a log file each.
+def run_points(
+    sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: Sequence[str]
+) -> list[int]:
+    """The exit code of every point, in order; what is done already is not run. Output goes to a log
+    file each.
 
     launcher: the words before those of a command.
     """
@@ -230,9 +282,13 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
             return 0
         slot = slots.get()
         own = dict(os.environ)
-        own["KEPL_TAGS"] = json.dumps({"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)})
+        own["KEPL_TAGS"] = json.dumps(
+            {"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)}
+        )
         if at_once > 1:
-            own.setdefault("OMP_NUM_THREADS", str(1 if engine == "ray" else max(1, cores // at_once)))
+            own.setdefault(
+                "OMP_NUM_THREADS", str(1 if engine == "ray" else max(1, cores // at_once))
+            )
             if engine != "ray" and gpus and "DEVICES" not in sweep.settings | point:
                 own["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
         words = arguments(sweep, point)
@@ -242,14 +298,23 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
             LOG.info(f"{who}: kepl {shlex.join(words)}")
             began = time.monotonic()
             devices = (sweep.settings | point).get("DEVICES")
-            process = started([*launcher, *words], ROOT, own, log, engine=engine, gpus=None if devices is None else int(devices))
+            process = started(
+                [*launcher, *words],
+                ROOT,
+                own,
+                log,
+                engine=engine,
+                gpus=None if devices is None else int(devices),
+            )
             running.add(process)
             code = process.wait()
             running.discard(process)
             seconds = round(time.monotonic() - began, 1)
         finally:
             slots.put(slot)
-        LOG.info(f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s")
+        LOG.info(
+            f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s"
+        )
         if code == 0:
             write_json(done, {"point": point, "words": words, "seconds": seconds})
         return code
@@ -267,7 +332,8 @@ def run_points(sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: 
 
 
 def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
-    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of the points.
+    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of
+    the points.
 
     A point without a run has a row without metrics.
     """
@@ -275,7 +341,9 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
     found, token = [], None
     while True:
         page = client.search_runs(
-            [e.experiment_id for e in client.search_experiments()], f"tags.`mlflow.parentRunId` = '{parent}'", page_token=token
+            [e.experiment_id for e in client.search_experiments()],
+            f"tags.`mlflow.parentRunId` = '{parent}'",
+            page_token=token,
         )
         found += list(page)
         if not (token := page.token):
@@ -284,16 +352,39 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
     rows = []
     for run in sorted(found, key=lambda r: int(r.info.start_time)):
         point = json.loads(run.data.tags.get(POINT, "{}"))
-        rows.append({"point": point, "run": run.info.run_id, "name": run.info.run_name, "metrics": dict(run.data.metrics)})
+        rows.append(
+            {
+                "point": point,
+                "run": run.info.run_id,
+                "name": run.info.run_name,
+                "metrics": dict(run.data.metrics),
+            }
+        )
     there = {digest(row["point"]) for row in rows}
-    rows += [{"point": p, "run": "", "name": "(no run)", "metrics": {}} for p in sweep.points if digest(p) not in there]
+    rows += [
+        {"point": p, "run": "", "name": "(no run)", "metrics": {}}
+        for p in sweep.points
+        if digest(p) not in there
+    ]
     return sorted(rows, key=lambda row: order.get(digest(row["point"]), len(order)))
 
 
 def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
-    """Head and rows: the settings that vary, the run's name, its metrics (`report`'s, else all but the training's), its id."""
-    varied = [k for k in dict.fromkeys(k for p in sweep.points for k in p) if len({p.get(k) for p in sweep.points}) > 1]
-    every = sorted({m for row in rows for m in row["metrics"] if not m.startswith(("train/", "lr", "epoch", "system/"))})
+    """Head and rows: the settings that vary, the run's name, its metrics (`report`'s, else all but
+    the training's), its id."""
+    varied = [
+        k
+        for k in dict.fromkeys(k for p in sweep.points for k in p)
+        if len({p.get(k) for p in sweep.points}) > 1
+    ]
+    every = sorted(
+        {
+            m
+            for row in rows
+            for m in row["metrics"]
+            if not m.startswith(("train/", "lr", "epoch", "system/"))
+        }
+    )
     metrics = [m for m in sweep.report if m in every] if sweep.report else every
     body = [
         [
@@ -310,11 +401,17 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
 def format_table(lines: list[list[str]]) -> str:
     """A table for the terminal, its columns aligned."""
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip()
+        for line in lines
+    )
 
 
-def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int) -> tuple[Sweep, list[int]]:
-    """(the sweep with the points that were tried, their exit codes). The sampler first receives the finished trials of before."""
+def searched(
+    sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int
+) -> tuple[Sweep, list[int]]:
+    """(the sweep with the points that were tried, their exit codes). The sampler first receives the
+    finished trials of before."""
     import optuna
 
     assert sweep.search is not None
@@ -324,22 +421,33 @@ def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], lis
         if isinstance(values, list):
             kinds[name] = optuna.distributions.CategoricalDistribution(values)
         elif isinstance(values[0], int) and isinstance(values[1], int):
-            kinds[name] = optuna.distributions.IntDistribution(int(values[0]), int(values[1]), log=values[2])
+            kinds[name] = optuna.distributions.IntDistribution(
+                int(values[0]), int(values[1]), log=values[2]
+            )
         else:
-            kinds[name] = optuna.distributions.FloatDistribution(float(values[0]), float(values[1]), log=values[2])
+            kinds[name] = optuna.distributions.FloatDistribution(
+                float(values[0]), float(values[1]), log=values[2]
+            )
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    points = [read_json(file)["point"] for file in sorted(folder.glob("*.json")) if file.name not in ("mlflow.json",)]
+    points = [
+        read_json(file)["point"]
+        for file in sorted(folder.glob("*.json"))
+        if file.name not in ("mlflow.json",)
+    ]
     codes = [0] * len(points)
     while len(points) < trials:
         study = optuna.create_study(
-            direction="minimize" if goal.startswith("-") else "maximize", sampler=optuna.samplers.TPESampler(seed=len(points))
+            direction="minimize" if goal.startswith("-") else "maximize",
+            sampler=optuna.samplers.TPESampler(seed=len(points)),
         )
         rows = results(sweep._replace(points=points), parent)
         known = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
         for point, code in zip(points, codes, strict=True):
             value = known.get(digest(point))
             if code == 0 and value is not None:
-                study.add_trial(optuna.trial.create_trial(params=point, distributions=kinds, value=value))
+                study.add_trial(
+                    optuna.trial.create_trial(params=point, distributions=kinds, value=value)
+                )
         new = [study.ask(kinds).params for _ in range(min(at_once, trials - len(points)))]
         codes += run(sweep._replace(points=new))
         points += new
@@ -349,12 +457,17 @@ def searched(sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], lis
 
 
 def run_sweep(
-    config: str | Path, launcher: Sequence[str], at_once: int | None = None, fresh: bool = False,
+    config: str | Path,
+    launcher: Sequence[str],
+    at_once: int | None = None,
+    fresh: bool = False,
     check: Callable[[list[str]], object] = list,
-) -> int:  # fmt: skip
-    """Run or resume a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError for a wrong file.
+) -> int:
+    """Run or resume a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError
+    for a wrong file.
 
-    launcher: the words that start a command, before its own.  check: called with each command's words before any is started.
+    launcher: the words that start a command, before its own.  check: called with each command's
+        words before any is started.
     """
     if at_once is not None and at_once < 1:
         raise InputError(f"AT_ONCE={at_once}: expected a number of at least 1")
@@ -363,7 +476,11 @@ def run_sweep(
         check(arguments(sweep, point))
     at_once = at_once or sweep.at_once
     folder = runs_folder() / "sweeps" / sweep.name / sweep.identity
-    with locked(folder / "lock", "ab+", f"{folder}: another process runs this sweep. Wait for it, or stop it first."):
+    with locked(
+        folder / "lock",
+        "ab+",
+        f"{folder}: another process runs this sweep. Wait for it, or stop it first.",
+    ):
         if fresh:
             for old in (*folder.glob("*.json"), folder / JOURNAL):
                 old.unlink(missing_ok=True)
@@ -374,7 +491,9 @@ def run_sweep(
         def run(some: Sweep) -> list[int]:
             return run_points(some, folder, parent, at_once, launcher)
 
-        sweep, codes = searched(sweep, folder, parent, run, at_once) if sweep.search else (sweep, run(sweep))
+        sweep, codes = (
+            searched(sweep, folder, parent, run, at_once) if sweep.search else (sweep, run(sweep))
+        )
         lines = table(sweep, results(sweep, parent))
         with written(folder / "sweep.csv") as handle:
             CsvWriter(handle).writerows(lines)

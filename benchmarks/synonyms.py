@@ -1,10 +1,13 @@
-"""Which of twenty names means the same: SMedBERT's unsupervised evaluation of encoders (Table 1, Section 4.3, Appendix C).
+"""Which of twenty names means the same: SMedBERT's unsupervised evaluation of encoders (Table 1,
+Section 4.3, Appendix C).
 
-    kepl synonyms [--model zh | sgns:char | sgns:word | glove:char | glove:word] [--samples FOLDER --linked-text FOLDER ...]
+    kepl synonyms [--model zh | sgns:char | sgns:word | glove:char | glove:word] [--samples FOLDER
+    --linked-text FOLDER ...]
 
-Acc@1: the gold entity's name is nearer to the query's than the 19 others; ties are split. Of an encoder that takes knowledge in at
-linked mentions, Dataset-1 is split by which of query and gold mention an entity with neighbours: both, one or neither. Encoders
-with the same graph are split alike, with knowledge and without.
+Acc@1: the gold entity's name is nearer to the query's than the 19 others; ties are split. Of an
+encoder that takes knowledge in at linked mentions, Dataset-1 is split by which of query and gold
+mention an entity with neighbours: both, one or neither. Encoders with the same graph are split
+alike, with knowledge and without.
 """
 
 from __future__ import annotations
@@ -17,7 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import Model, Result, folder_of, grouped, log_result, model_of, others, save, stored
+from benchmarks.results import (
+    Model,
+    Result,
+    folder_of,
+    grouped,
+    log_result,
+    model_of,
+    others,
+    save,
+    stored,
+)
 from core.files import InputError, digest, read_json
 from core.tracking import runs_folder
 from datamodules.links import links
@@ -31,20 +44,31 @@ from models.metrics import score
 
 WORDS = ("sgns", "glove")
 DATASETS = ("D1", "D2", "D3")
-SIDES = ("D1, neighbours on both sides", "D1, neighbours on one side", "D1, neighbours on neither")  # of query and gold
+# of query and gold
+SIDES = ("D1, neighbours on both sides", "D1, neighbours on one side", "D1, neighbours on neither")
 Vectors = Callable[[Sequence[str]], np.ndarray]
 Linked = Callable[[Sequence[str]], np.ndarray]
 
 
 def mention_counts(linked: Path) -> Counter[str]:
     """{entity id: mentions} in a folder of linked text. Raises InputError when there is none."""
-    return Counter(mention.entity for document in documents_of(linked) for mention in document.mentions)
+    return Counter(
+        mention.entity for document in documents_of(linked) for mention in document.mentions
+    )
 
 
-def members(samples: Sequence[Sample], counts: Mapping[str, int], frequent: int) -> dict[str, np.ndarray]:
+def members(
+    samples: Sequence[Sample], counts: Mapping[str, int], frequent: int
+) -> dict[str, np.ndarray]:
     """{dataset: which samples belong to it}."""
-    rare = [min(counts.get(s.query, 0), counts.get(s.candidates[0], 0)) <= frequent for s in samples]
-    return {"D1": np.ones(len(samples), bool), "D2": np.array([s.shared for s in samples]), "D3": np.array(rare)}
+    rare = [
+        min(counts.get(s.query, 0), counts.get(s.candidates[0], 0)) <= frequent for s in samples
+    ]
+    return {
+        "D1": np.ones(len(samples), bool),
+        "D2": np.array([s.shared for s in samples]),
+        "D3": np.array(rare),
+    }
 
 
 def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
@@ -52,27 +76,34 @@ def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
 
     vectors: names to (n, d), whose products are the similarities.
     """
-    names = list(dict.fromkeys(name for s in samples for name in (s.query_name, *s.candidate_names)))
+    names = list(
+        dict.fromkeys(name for s in samples for name in (s.query_name, *s.candidate_names))
+    )
     place = {name: i for i, name in enumerate(names)}
     rows = vectors(names)
     result = np.zeros(len(samples))
     for i, s in enumerate(samples):
         similarity = rows[[place[n] for n in s.candidate_names]] @ rows[place[s.query_name]]
-        best = similarity >= similarity.max() - 1e-7  # the same vector may come out differently in the last digit
+        # the same vector may come out differently in the last digit
+        best = similarity >= similarity.max() - 1e-7
         result[i] = best[0] / best.sum()
     return result
 
 
 def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
-    """{group of SIDES: which samples belong to it}. linked: (n,) which of n names mention an entity with neighbours."""
-    names = list(dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0])))
+    """{group of SIDES: which samples belong to it}. linked: (n,) which of n names mention an entity
+    with neighbours."""
+    names = list(
+        dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0]))
+    )
     has = dict(zip(names, linked(names).tolist(), strict=True))
     count = np.array([has[s.query_name] + has[s.candidate_names[0]] for s in samples])
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
 
 
 def with_neighbours(folder: str | Path, max_length: int = MAX_LENGTH) -> Linked:
-    """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph of an export.
+    """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph
+    of an export.
 
     Raises InputError when the export lacks a file.
     """
@@ -80,7 +111,9 @@ def with_neighbours(folder: str | Path, max_length: int = MAX_LENGTH) -> Linked:
     degree = np.load(Path(folder) / "degree.npy", allow_pickle=False)
 
     def linked(names: Sequence[str]) -> np.ndarray:
-        offsets = tokenizer(list(names), truncation=True, max_length=max_length, return_offsets_mapping=True)["offset_mapping"]
+        offsets = tokenizer(
+            list(names), truncation=True, max_length=max_length, return_offsets_mapping=True
+        )["offset_mapping"]
         mentions = found(list(names), offsets)
         return np.isin(np.arange(len(names)), mentions[degree[mentions[:, 3]] > 0, 0])
 
@@ -90,8 +123,8 @@ def with_neighbours(folder: str | Path, max_length: int = MAX_LENGTH) -> Linked:
 def vectors_of(
     model: str, ckpt: str | None, options: LinkerOptions, linked: Path, seed: int
 ) -> tuple[Model, dict[str, Any], dict[str, Any], Vectors, Linked | None]:
-    """(model, options for the label, what decides the vectors, the vectors, which names have neighbours) of an encoder or of word
-    vectors; the last is None where no mentions are linked."""
+    """(model, options for the label, what decides the vectors, the vectors, which names have
+    neighbours) of an encoder or of word vectors; the last is None where no mentions are linked."""
     kind, _, unit = model.partition(":")
     if kind in WORDS:
         from benchmarks.papers.smedbert.wordvectors import trained
@@ -101,50 +134,91 @@ def vectors_of(
     chosen, options = encoder(model, ckpt), replace(options, pooling=options.pooling or "text")
     own = embedder(chosen, options)
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
-    has_neighbours = with_neighbours(chosen.folder, options.max_length or MAX_LENGTH) if chosen.linker else None
-    return model_of(model, chosen), shown, own.settings, lambda names: own(names).numpy(), has_neighbours
+    has_neighbours = (
+        with_neighbours(chosen.folder, options.max_length or MAX_LENGTH) if chosen.linker else None
+    )
+    return (
+        model_of(model, chosen),
+        shown,
+        own.settings,
+        lambda names: own(names).numpy(),
+        has_neighbours,
+    )
 
 
 def samples_checksum(samples: Path | None) -> str | None:
-    """The checksum of the samples in a folder, None without one. Raises InputError where there are none."""
+    """The checksum of the samples in a folder, None without one. Raises InputError where there are
+    none."""
     if samples is None:
         return None
     found = read_json(samples / "manifest.json").get("sha256")
     if not isinstance(found, str):  # a graph's manifest has a checksum for each of its files
-        raise InputError(f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms build")
+        raise InputError(
+            f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms"
+            " build"
+        )
     return found
 
 
 def compute(
-    model: str = "zh", *, ckpt: str | None = None, samples: Path | None = None, linked_text: Path | None = None,
-    frequent: int = 200, seed: int = 0, linker: LinkerOptions | None = None,
-) -> Result:  # fmt: skip
-    """Score a model on the samples; the result is saved and logged. Raises InputError for what cannot be done.
+    model: str = "zh",
+    *,
+    ckpt: str | None = None,
+    samples: Path | None = None,
+    linked_text: Path | None = None,
+    frequent: int = 200,
+    seed: int = 0,
+    linker: LinkerOptions | None = None,
+) -> Result:
+    """Score a model on the samples; the result is saved and logged. Raises InputError for what
+    cannot be done.
 
-    samples: folder of `datamodules.synonyms build` (default: that of pretrain-smedbert).  linked_text: text that word vectors are
-    trained on and Dataset-3 counts mentions in (default: beside the samples).  frequent: Dataset-3 has pairs of which one side
-    is mentioned at most so often.
+    samples: folder of `datamodules.synonyms build` (default: that of pretrain-smedbert).
+        linked_text: text that word vectors are
+    trained on and Dataset-3 counts mentions in (default: beside the samples).  frequent: Dataset-3
+    has pairs of which one side is mentioned at most so often.
     """
     folder = samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
     known = load(folder)
     linked = linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
     inside = members(known, counts, frequent)
-    who, shown, identity, vectors, has_neighbours = vectors_of(model, ckpt, linker or LinkerOptions(), linked, seed)
+    who, shown, identity, vectors, has_neighbours = vectors_of(
+        model, ckpt, linker or LinkerOptions(), linked, seed
+    )
     found = hits(known, vectors)
     if has_neighbours is not None:
         inside |= sides(known, has_neighbours)
     tallies = {
-        f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1) for name, rows in inside.items() if rows.any()
+        f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1)
+        for name, rows in inside.items()
+        if rows.any()
     }
     checksum = str(samples_checksum(folder))
     result = Result(
-        kind="synonyms", task="synonyms", split="all", metric="acc@1", model=who, options=shown,
-        protocol={"samples": checksum, "frequent": frequent, "mentions": digest(sorted(counts.items()))},
-        scores={key.partition("/")[0]: {"acc@1": score(t), "examples": len(t)} for key, t in tallies.items()},
-        tallies=tallies, data={"samples": checksum}, details={"linker": identity},
-    )  # fmt: skip
-    return save(replace(result, mlflow_run=log_result(result, "synonyms", folder_of(result))), folder_of(result))
+        kind="synonyms",
+        task="synonyms",
+        split="all",
+        metric="acc@1",
+        model=who,
+        options=shown,
+        protocol={
+            "samples": checksum,
+            "frequent": frequent,
+            "mentions": digest(sorted(counts.items())),
+        },
+        scores={
+            key.partition("/")[0]: {"acc@1": score(t), "examples": len(t)}
+            for key, t in tallies.items()
+        },
+        tallies=tallies,
+        data={"samples": checksum},
+        details={"linker": identity},
+    )
+    return save(
+        replace(result, mlflow_run=log_result(result, "synonyms", folder_of(result))),
+        folder_of(result),
+    )
 
 
 def report(result: Result) -> str:
@@ -159,8 +233,8 @@ def report(result: Result) -> str:
         low, high = mine.interval(f"{name}/acc@1") or (0.0, 0.0)
         own = result.scores[name]
         text.append(
-            f"{name:<{width}}{100 * own['acc@1']:>9.2f}   95 % interval {100 * low:.2f} to {100 * high:.2f}   "
-            f"{int(own['examples']):,} samples"
+            f"{name:<{width}}{100 * own['acc@1']:>9.2f}   95 % interval {100 * low:.2f} to"
+            f" {100 * high:.2f}   {int(own['examples']):,} samples"
         )
     pool = stored("synonyms")
     keys = [key for key in result.tallies if key.partition("/")[0] in DATASETS]

@@ -1,4 +1,5 @@
-"""Print the requirements of pyproject.toml and of the extras given as arguments, one per line, ready for pip."""
+"""Print the requirements of pyproject.toml and of the extras given as arguments, one per line,
+ready for pip."""
 
 import sys
 import tomllib

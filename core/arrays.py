@@ -1,4 +1,5 @@
-"""Tables in Parquet files, and numbers of many examples in one: arrays by name, columns side by side."""
+"""Tables in Parquet files, and numbers of many examples in one: arrays by name, columns side by
+side."""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         for i, column in enumerate(array.T):
             padded = [*column.tolist(), *[None] * (rows - len(column))]
-            columns[f"{name}:{i}"] = pa.array(padded, pa.int64() if array.dtype.kind in "iub" else pa.float64())
+            columns[f"{name}:{i}"] = pa.array(
+                padded, pa.int64() if array.dtype.kind in "iub" else pa.float64()
+            )
     with written(path, "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
 
 
 def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
-    """The arrays that :func:`save_arrays` wrote. Raises InputError for a missing or damaged file."""
+    """The arrays that :func:`save_arrays` wrote. Raises InputError for a missing or damaged
+    file."""
     import numpy as np
 
     table = read_table(path, again="Make the run again.")
@@ -40,9 +44,13 @@ def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str] = (), schema: pa.Schema | None = None, again: str = "Build it again."
+    path: str | Path,
+    columns: Sequence[str] = (),
+    schema: pa.Schema | None = None,
+    again: str = "Build it again.",
 ) -> pa.Table:
-    """The `columns` (all) of a Parquet file, as `schema` has them. Raises InputError, which ends with `again`, for what is none."""
+    """The `columns` (all) of a Parquet file, as `schema` has them. Raises InputError, which ends
+    with `again`, for what is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -51,11 +59,16 @@ def read_table(
         file = pq.ParquetFile(path)  # pq.read_table would import pyarrow.dataset first
         known = file.schema_arrow.names
         if wanted is not None and (missing := [name for name in wanted if name not in known]):
-            raise InputError(f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} missing. {again}")
+            raise InputError(
+                f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} missing."
+                f" {again}"
+            )
         table = file.read(wanted)
         table.validate(full=True)
         return table if schema is None else table.select(schema.names).cast(schema)
     except FileNotFoundError as error:
         raise explained(error, Path(path)) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({' '.join(str(error).split()):.200}). {again}") from error
+        raise InputError(
+            f"{path}: not a readable Parquet file ({' '.join(str(error).split()):.200}). {again}"
+        ) from error

@@ -1,4 +1,5 @@
-"""Commands as processes of their own: on this machine, or on a node of a Ray cluster (core.executor says which)."""
+"""Commands as processes of their own: on this machine, or on a node of a Ray cluster (core.executor
+says which)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ from core.executor import LOST, cluster, engine_of
 from core.files import InputError
 from core.tracking import ROOT
 
-#: What children of any kind inherit: they import from this checkout and its environment, and not from the folder they run in.
-#: Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would run.
+# : What children of any kind inherit: they import from this checkout and its environment, and not
+# from the folder they run in.
+# : Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would
+# run.
 SAFE_PATH = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
 
 
@@ -31,7 +34,8 @@ class Running(Protocol):
 
 
 def python_command(*words: str) -> list[str]:
-    """The words that start Python with `words` ("-m", a module, its arguments), without the folder it runs in on its path."""
+    """The words that start Python with `words` ("-m", a module, its arguments), without the folder
+    it runs in on its path."""
     return [sys.executable, "-P", *words]
 
 
@@ -43,21 +47,29 @@ def child_environment(changes: Mapping[str, str] | None = None) -> dict[str, str
 def dies_with_its_parent() -> None:
     """Ask Linux to end this process when the one that started it ends, however that came about.
 
-    A training that outlives a killed pipeline would hold its run's lock against the same command given again.
+    A training that outlives a killed pipeline would hold its run's lock against the same command
+    given again.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def started(
-    words: Sequence[str], cwd: Path, environment: Mapping[str, str], log: Path | None, *, engine: str | None = None,
+    words: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    log: Path | None,
+    *,
+    engine: str | None = None,
     gpus: int | None = None,
-) -> Running:  # fmt: skip
-    """Start a command in the folder `cwd`, its output to the file `log`, or shown here where that is None.
+) -> Running:
+    """Start a command in the folder `cwd`, its output to the file `log`, or shown here where that
+    is None.
 
-    On a Ray cluster every machine must see `cwd` and `log` under the same paths. `gpus` are asked for; where None is given, one if
-    the cluster has any. A command whose node is lost is started again elsewhere: it must resume from what it has done. Raises
-    InputError when Ray is not installed.
+    On a Ray cluster every machine must see `cwd` and `log` under the same paths. `gpus` are asked
+    for; where None is given, one if the cluster has any. A command whose node is lost is started
+    again elsewhere: it must resume from what it has done. Raises InputError when Ray is not
+    installed.
     """
     if log is not None and engine_of(engine) == "ray":
         return _OnRay(list(words), str(cwd), dict(environment), str(log), gpus)
@@ -76,15 +88,23 @@ class _Runner:
     """Runs one command on a node; ends with the actor that it is."""
 
     def run(self, words: list[str], cwd: str, environment: dict[str, str], log: str) -> int:
-        given = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}  # what Ray has chosen
+        # what Ray has chosen
+        given = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
         with open(log, "ab") as output:
             return subprocess.run(
-                words, cwd=cwd, env=environment | given, stdout=output, stderr=subprocess.STDOUT, preexec_fn=dies_with_its_parent
-            ).returncode  # fmt: skip
+                words,
+                cwd=cwd,
+                env=environment | given,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=dies_with_its_parent,
+            ).returncode
 
 
 class _OnRay:
-    def __init__(self, words: list[str], cwd: str, environment: dict[str, str], log: str, gpus: int | None) -> None:
+    def __init__(
+        self, words: list[str], cwd: str, environment: dict[str, str], log: str, gpus: int | None
+    ) -> None:
         self.ray = cluster()
         Path(log).write_bytes(b"")
         # what it starts itself stays on its node: it would wait for the processor that it has
@@ -109,7 +129,10 @@ class _OnRay:
                 if self.ended:
                     return -signal.SIGTERM
                 self._start()
-        raise InputError(f"{self.log}: the command was lost with its node {LOST} times. Run it again with fewer at once.")
+        raise InputError(
+            f"{self.log}: the command was lost with its node {LOST} times. Run it again with fewer"
+            " at once."
+        )
 
     def terminate(self) -> None:
         self.ended = True

@@ -12,8 +12,9 @@ from core.files import InputError
 def imported(name: str, room: str) -> Any:
     """The object of `name` (``<room>.<file>.<function>``, or a class's method).
 
-    Only what is defined in the project's own room is returned, so that a configuration cannot name arbitrary code: a library
-    that a file imports (``models.finetune.torch.load``) is refused. Raises InputError.
+    Only what is defined in the project's own room is returned, so that a configuration cannot name
+    arbitrary code: a library that a file imports (``models.finetune.torch.load``) is refused.
+    Raises InputError.
     """
     parts = name.split(".")
     if parts[0] != room or len(parts) < 3:
@@ -22,7 +23,8 @@ def imported(name: str, room: str) -> Any:
         found: Any = importlib.import_module(".".join(parts[:2]))
         for place, part in enumerate(parts[2:], 3):
             if isinstance(found, ModuleType) and not hasattr(found, part):
-                importlib.import_module(".".join(parts[:place]))  # a file of a package that nothing has imported yet
+                # a file of a package that nothing has imported yet
+                importlib.import_module(".".join(parts[:place]))
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}: {error}. Expected {room}.<file>.<function>.") from error

@@ -5,8 +5,9 @@ A folder that is made in parts holds
     state.json       what it is being made of, until it is whole
     NAME             a file or a folder for each part, written whole or not at all
     markers/NAME.json
-                     what the part was made of, its counts, and the sizes and checksums of its files: it is written last, so that
-                     a part with a marker is done, and a part without one is made again
+                     what the part was made of, its counts, and the sizes and checksums of its
+                     files: it is written last, so that a part with a marker is done, and a part
+                     without one is made again
     manifest.json    once all parts are there
 
 Parts do not depend on the number of workers, on interruptions, or on where they are made.
@@ -16,8 +17,8 @@ Parts do not depend on the number of workers, on interruptions, or on where they
             counts = folder.map(make, parts, begin, workers=4)
             folder.finish({…})
 
-ENGINE=ray, or RAY_ADDRESS, in the environment makes the parts with as many Ray actors as there are workers (the extra `ray`);
-every machine must see the folder and the inputs under the same paths.
+ENGINE=ray, or RAY_ADDRESS, in the environment makes the parts with as many Ray actors as there are
+workers (the extra `ray`); every machine must see the folder and the inputs under the same paths.
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ from core.files import (
 LOG = logging.getLogger(__name__)
 ENGINES = ("processes", "ray")
 Counts = dict[str, Any]
-#: (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or not at all
+# : (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or
+# not at all
 Make = Callable[[Any, Any, Path], Counts]
 
 
 class Part(NamedTuple):
-    """A part of some work: the name of what it becomes, what it is made of, and a digest of that."""
+    """A part of some work: the name of what it becomes, what it is made of, and a digest of
+    that."""
 
     name: str
     task: Any
@@ -69,8 +72,13 @@ class Part(NamedTuple):
 
 
 def engine_of(engine: str | None = None) -> str:
-    """The engine asked for: `engine`, else the environment's. Raises InputError for one that is not known."""
-    engine = engine or os.environ.get("ENGINE") or ("ray" if os.environ.get("RAY_ADDRESS") else "processes")
+    """The engine asked for: `engine`, else the environment's. Raises InputError for one that is not
+    known."""
+    engine = (
+        engine
+        or os.environ.get("ENGINE")
+        or ("ray" if os.environ.get("RAY_ADDRESS") else "processes")
+    )
     if engine not in ENGINES:
         raise InputError(f"ENGINE={engine}: choose from: {', '.join(ENGINES)}")
     return engine
@@ -78,25 +86,42 @@ def engine_of(engine: str | None = None) -> str:
 
 @contextlib.contextmanager
 def parts_folder(
-    out: str | Path, settings: dict[str, Any], *, what: str, pattern: str, fresh: bool = False, anew: str = "--fresh"
+    out: str | Path,
+    settings: dict[str, Any],
+    *,
+    what: str,
+    pattern: str,
+    fresh: bool = False,
+    anew: str = "--fresh",
 ) -> Iterator[PartsFolder]:
     """The folder `out` for parts made with `settings`, for this process alone.
 
     what     what the folder is to hold, "linked corpus", in errors
     pattern  of the parts' names, "part-*"
     fresh    whether all is made anew; anew: the option that says so, in errors
-    Raises InputError when another process works in it, or it holds something else or parts of other settings.
+    Raises InputError when another process works in it, or it holds something else or parts of other
+    settings.
     """
     out = Path(out)
-    with locked(out / ".lock", "w", f"{out}: another process is writing it. Wait, or choose another folder.") as lock:
+    with locked(
+        out / ".lock", "w", f"{out}: another process is writing it. Wait, or choose another folder."
+    ) as lock:
         yield PartsFolder(out, json.loads(json.dumps(settings)), lock, what, pattern, fresh, anew)
 
 
 class PartsFolder:
-    """A folder that is made in parts, locked; `manifest` is that of a whole one, None where parts are missing."""
+    """A folder that is made in parts, locked; `manifest` is that of a whole one, None where parts
+    are missing."""
 
     def __init__(
-        self, out: Path, settings: dict[str, Any], lock: IO[Any], what: str, pattern: str, fresh: bool, anew: str
+        self,
+        out: Path,
+        settings: dict[str, Any],
+        lock: IO[Any],
+        what: str,
+        pattern: str,
+        fresh: bool,
+        anew: str,
     ) -> None:
         self.out, self.settings, self._lock, self._digest = out, settings, lock, digest(settings)
         self.manifest: dict[str, Any] | None = None
@@ -106,7 +131,9 @@ class PartsFolder:
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
         for place in (out, out / "markers"):
             remove_leftovers(place)
-        anything = manifest.exists() or any(part.is_dir() or part.stat().st_size for part in out.glob(pattern))
+        anything = manifest.exists() or any(
+            part.is_dir() or part.stat().st_size for part in out.glob(pattern)
+        )
         if known and (fresh or not anything):
             for part in out.glob(pattern):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
@@ -116,10 +143,14 @@ class PartsFolder:
             was = read_json(known)
             before = was.get("settings") if isinstance(was, dict) else None
             if before != self.settings:
-                differ = [k for k in self.settings if not isinstance(before, dict) or before.get(k) != self.settings[k]]
+                differ = [
+                    k
+                    for k in self.settings
+                    if not isinstance(before, dict) or before.get(k) != self.settings[k]
+                ]
                 raise InputError(
-                    f"{out}: was begun with other settings ({', '.join(differ)}). Add {anew} to do it anew, or choose "
-                    "another folder."
+                    f"{out}: was begun with other settings ({', '.join(differ)}). Add {anew} to do"
+                    " it anew, or choose another folder."
                 )
             if known == manifest and all((out / file).is_file() for file in was.get("sha256", ())):
                 self.manifest = was
@@ -132,7 +163,8 @@ class PartsFolder:
         return digest([self._digest, part.digest])
 
     def _done(self, part: Part) -> Counts | None:
-        """The counts of an existing part, made of what it should be; nothing but its marker is read."""
+        """The counts of an existing part, made of what it should be; nothing but its marker is
+        read."""
         file = self.out / "markers" / f"{part.name}.json"
         if not file.is_file():
             return None
@@ -146,20 +178,32 @@ class PartsFolder:
         return [own for part in parts if (own := self._done(part)) is not None]
 
     def map(
-        self, make: Make, parts: Sequence[Part], begin: Callable[[], Any], *, workers: int = 1, engine: str | None = None,
-        finished: Callable[[Counts], Any] = lambda counts: None, each: Callable[[Counts], Any] = lambda counts: None,
+        self,
+        make: Make,
+        parts: Sequence[Part],
+        begin: Callable[[], Any],
+        *,
+        workers: int = 1,
+        engine: str | None = None,
+        finished: Callable[[Counts], Any] = lambda counts: None,
+        each: Callable[[Counts], Any] = lambda counts: None,
         gpus: float = 0,
-    ) -> list[Counts]:  # fmt: skip
+    ) -> list[Counts]:
         """Make the parts that are not done, and return the counts of all, in order.
 
-        make     writes a part and returns its counts, which JSON can hold; the same function and task write the same bytes
-        begin    what every part needs, called where parts are made and only if there are any: once for all local processes,
+        make     writes a part and returns its counts, which JSON can hold; the same function and
+                 task write the same bytes
+        begin    what every part needs, called where parts are made and only if there are any: once
+                 for all local processes,
                  which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
-        each     likewise of every part, also of those that were there; what it removes from them is not kept for all
-        gpus     that each Ray actor asks for; what works here, or in processes of this machine, finds them itself
+        each     likewise of every part, also of those that were there; what it removes from them is
+                 not kept for all
+        gpus     that each Ray actor asks for; what works here, or in processes of this machine,
+                 finds them itself
 
-        Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are done stay.
+        Raises InputError when a worker is killed, and what `make` and `begin` raise; parts that are
+        done stay.
         """
         engine = engine_of(engine)
         found: dict[str, Counts | None] = {}
@@ -171,10 +215,14 @@ class PartsFolder:
         if todo:
             jobs = [(make, part, self.out, self._part_digest(part)) for part in todo]
             results = (
-                _on_ray(jobs, begin, workers, gpus) if engine == "ray"
-                else _here(jobs, begin) if min(workers, len(jobs)) == 1
-                else _in_processes(jobs, begin, min(workers, len(jobs)), self._lock, self.out)
-            )  # fmt: skip
+                _on_ray(jobs, begin, workers, gpus)
+                if engine == "ray"
+                else (
+                    _here(jobs, begin)
+                    if min(workers, len(jobs)) == 1
+                    else _in_processes(jobs, begin, min(workers, len(jobs)), self._lock, self.out)
+                )
+            )
             for name, counts in results:
                 found[name] = counts
                 finished(counts)
@@ -182,9 +230,12 @@ class PartsFolder:
         return [own for part in parts if (own := found[part.name]) is not None]
 
     def finish(self, parts: Sequence[Part], facts: dict[str, Any]) -> dict[str, Any]:
-        """Write the manifest of the whole folder and return it: `facts`, the settings, and the checksums of all files."""
+        """Write the manifest of the whole folder and return it: `facts`, the settings, and the
+        checksums of all files."""
         markers = (read_object(self.out / "markers" / f"{part.name}.json") for part in parts)
-        sums = {name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()}
+        sums = {
+            name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()
+        }
         self.manifest = {"settings": self.settings, "sha256": sums} | facts
         write_json(self.out / "manifest.json", self.manifest)
         (self.out / "state.json").unlink(missing_ok=True)
@@ -201,7 +252,9 @@ def _one(job: Job, begun: Any) -> tuple[str, Counts]:
     path = out / part.name
     counts = make(begun, part.task, path)
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    facts = {file.relative_to(out).as_posix(): (file.stat().st_size, sha256(file)) for file in files}
+    facts = {
+        file.relative_to(out).as_posix(): (file.stat().st_size, sha256(file)) for file in files
+    }
     write_json(out / "markers" / f"{part.name}.json", {"of": of, "counts": counts, "files": facts})
     return part.name, counts
 
@@ -214,7 +267,8 @@ def _here(jobs: Sequence[Job], begin: Callable[[], Any]) -> Iterator[tuple[str, 
 
 # Processes of this machine
 
-THREADS = {"torch": "set_num_threads", "faiss": "omp_set_num_threads"}  #: libraries, and what says how many threads they use
+# : libraries, and what says how many threads they use
+THREADS = {"torch": "set_num_threads", "faiss": "omp_set_num_threads"}
 _begun: Any = None  # set in each worker
 
 
@@ -222,7 +276,8 @@ def _begin_worker(begun: Any, lock: IO[Any]) -> None:
     global _begun
     _begun = begun
     lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
-    os.environ["OMP_NUM_THREADS"] = "1"  # each worker is one core, and threads that the parent had are gone after a fork
+    # each worker is one core, and threads that the parent had are gone after a fork
+    os.environ["OMP_NUM_THREADS"] = "1"
     for library, limit in THREADS.items():
         if library in sys.modules:
             getattr(sys.modules[library], limit)(1)
@@ -247,13 +302,15 @@ def _in_processes(
     begun = begin()
     gc.collect()
     gc.freeze()  # keeps the collector from touching, and so copying, what the workers share
-    context = multiprocessing.get_context("fork")  # workers share what was begun instead of doing it again
+    # workers share what was begun instead of doing it again
+    context = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(workers, context, _begin_worker, (begun, lock)) as pool:
             coming, waiting = iter(jobs), set[Future[tuple[str, Counts]]]()
             for job in coming:
                 waiting.add(pool.submit(_work, job))
-                if len(waiting) > 2 * workers:  # no more than a worker needs next: after an error, nothing else is begun
+                # no more than a worker needs next: after an error, nothing else is begun
+                if len(waiting) > 2 * workers:
                     ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in ready)
             while waiting:
@@ -261,8 +318,8 @@ def _in_processes(
                 yield from (future.result() for future in ready)
     except BrokenProcessPool as error:
         raise InputError(
-            f"{out}: a worker process was killed, most likely for want of memory. Run the command again "
-            "with fewer workers; finished parts are kept."
+            f"{out}: a worker process was killed, most likely for want of memory. Run the command"
+            " again with fewer workers; finished parts are kept."
         ) from error
     finally:
         gc.unfreeze()
@@ -270,14 +327,20 @@ def _in_processes(
 
 # Ray
 
-GONE = "ENGINE or RAY_ADDRESS asks for Ray, which is not installed. Run: make setup EXTRAS=ray, or leave both out"
+GONE = (
+    "ENGINE or RAY_ADDRESS asks for Ray, which is not installed. Run: make setup EXTRAS=ray, or"
+    " leave both out"
+)
 
 
-LOST = 4  # times that a part, or what all parts need, may take a process with it before that is taken for its fault
+# times that a part, or what all parts need, may take a process with it before that is taken for its
+# fault
+LOST = 4
 
 
 class _Actor:
-    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would treat it as a failure of the node."""
+    """Makes parts on a node of a Ray cluster. An InputError comes as a value: Ray would treat it as
+    a failure of the node."""
 
     def __init__(self, begin: Callable[[], Any], mebibytes: int) -> None:
         limit_documents(mebibytes)
@@ -298,7 +361,8 @@ class _Actor:
 
 
 def cluster() -> Any:
-    """The module ray, connected to the cluster of RAY_ADDRESS, or to one of this machine. Raises InputError without Ray."""
+    """The module ray, connected to the cluster of RAY_ADDRESS, or to one of this machine. Raises
+    InputError without Ray."""
     try:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
@@ -310,18 +374,24 @@ def cluster() -> Any:
     return ray
 
 
-def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: float) -> Iterator[tuple[str, Counts]]:
-    """Each part by one of `workers` actors, or as many as there is room for; what an actor or a node was lost with, others make.
+def _on_ray(
+    jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: float
+) -> Iterator[tuple[str, Counts]]:
+    """Each part by one of `workers` actors, or as many as there is room for; what an actor or a
+    node was lost with, others make.
 
     Raises InputError where actors ask for a GPU and the cluster has none.
     """
     ray = cluster()
     if gpus and ray.cluster_resources().get("GPU", 0) < gpus:
-        raise InputError("parts need a GPU, and the Ray cluster has none. Add a node with one, or use the CPU.")
+        raise InputError(
+            "parts need a GPU, and the Ray cluster has none. Add a node with one, or use the CPU."
+        )
     kind: Any = ray.remote(num_cpus=1, num_gpus=gpus)(_Actor)
     todo, lost = deque(jobs), Counter[str]()
     failed: InputError | None = None
-    running: dict[Any, tuple[Any, Job | None]] = {}  # what is waited for -> the actor, and its job; none while it begins
+    # what is waited for -> the actor, and its job; none while it begins
+    running: dict[Any, tuple[Any, Job | None]] = {}
 
     def start() -> None:
         actor = kind.remote(begin, largest_document() // MEBIBYTE)
@@ -335,7 +405,10 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: f
             ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
             if not ready:
                 if not reported and not any(job for _, job in running.values()):
-                    LOG.warning("no node of the Ray cluster has a free processor, or GPU, for a worker; waiting for one")
+                    LOG.warning(
+                        "no node of the Ray cluster has a free processor, or GPU, for a worker;"
+                        " waiting for one"
+                    )
                     reported = True
                 continue
             actor, job = running.pop(ready[0])
@@ -346,8 +419,9 @@ def _on_ray(jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: f
                 lost[what] += 1
                 if lost[what] >= LOST:
                     raise InputError(
-                        f"{jobs[0][2]}: {what} was lost with its process {LOST} times, most likely for want of memory. "
-                        "Run the command again with fewer workers; finished parts are kept."
+                        f"{jobs[0][2]}: {what} was lost with its process {LOST} times, most likely"
+                        " for want of memory. Run the command again with fewer workers; finished"
+                        " parts are kept."
                     ) from error
                 if job:
                     todo.appendleft(job)

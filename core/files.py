@@ -1,12 +1,13 @@
 """Reading and writing files so that a failure loses nothing and says what to do.
 
-Everything that the project puts on disk goes through :func:`written` or :func:`written_folder`: the content is written
-under a temporary name beside its place and renamed when it is whole, so an interrupted run never leaves a half-written
-file under a real name.
+Everything that the project puts on disk goes through :func:`written` or :func:`written_folder`: the
+content is written under a temporary name beside its place and renamed when it is whole, so an
+interrupted run never leaves a half-written file under a real name.
 
-Every reader opens, decodes and parses its file here: :func:`lines` and :func:`json_lines` for lines, :func:`json_records`
-for lists of JSON objects, :func:`read_text` for a file that can only be read whole, :func:`reading` for bytes. They limit
-how large one line, record or file may be (:func:`limit_documents`), and say with an InputError what is wrong, and where.
+Every reader opens, decodes and parses its file here: :func:`lines` and :func:`json_lines` for
+lines, :func:`json_records` for lists of JSON objects, :func:`read_text` for a file that can only be
+read whole, :func:`reading` for bytes. They limit how large one line, record or file may be
+(:func:`limit_documents`), and say with an InputError what is wrong, and where.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ LONGEST_NAME = 255  #: bytes of a file's name
 
 
 class InputError(ValueError):
-    """An input of the user cannot be used. The message names file, line or key, what was expected and what to do.
+    """An input of the user cannot be used. The message names file, line or key, what was expected
+    and what to do.
 
-    A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be printed.
+    A message that quotes much of the input is cut in its middle, and quotes nothing that cannot be
+    printed.
     """
 
     def __init__(self, message: str) -> None:
@@ -55,28 +58,38 @@ def explained(error: OSError, path: Path) -> InputError:
     """An operating-system failure on `path` as one clear message."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return InputError(
-            f"{path}: the disk is full. Free some space and run the command again; what was built is intact."
+            f"{path}: the disk is full. Free some space and run the command again; what was built"
+            " is intact."
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return InputError(f"{path}: no permission to write here. Choose another folder or change its permissions.")
+        return InputError(
+            f"{path}: no permission to write here. Choose another folder or change its permissions."
+        )
     if error.errno == errno.ENOENT:
         return InputError(f"{path}: no such file or folder. Check the path.")
     if error.errno == errno.EISDIR:
         return InputError(f"{path}: a folder; expected the name of a file. Choose another name.")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return InputError(f"{path}: a file is in the way of a folder of this name. Choose another name.")
-    if error.errno in (None, errno.EFBIG):  # a writer that says no more than that it could not continue
+        return InputError(
+            f"{path}: a file is in the way of a folder of this name. Choose another name."
+        )
+    # a writer that says no more than that it could not continue
+    if error.errno in (None, errno.EFBIG):
         reason = error.strerror or str(error)
-        return InputError(f"{path}: not written ({reason}). Is the disk full, or a file too large? What was built is intact.")
+        return InputError(
+            f"{path}: not written ({reason}). Is the disk full, or a file too large? What was built"
+            " is intact."
+        )
     return InputError(f"{path}: {error.strerror or error}.")
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @cache
 def _machine() -> str:
-    """A name of this machine since it started: host names repeat where they are shared ("localhost")."""
+    """A name of this machine since it started: host names repeat where they are shared
+    ("localhost")."""
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     except OSError:
@@ -85,7 +98,8 @@ def _machine() -> str:
 
 
 def _began(process: int) -> str:
-    """When a process began, in clock ticks since the machine did; "" once it has ended, or where that is not known."""
+    """When a process began, in clock ticks since the machine did; "" once it has ended, or where
+    that is not known."""
     try:
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -94,7 +108,8 @@ def _began(process: int) -> str:
 
 
 def extend_name(path: Path, ending: str) -> Path:
-    """`path` with `ending` behind its name, which is cut where the whole would be too long for a file's name."""
+    """`path` with `ending` behind its name, which is cut where the whole would be too long for a
+    file's name."""
     name = os.fsencode(path.name)
     room = LONGEST_NAME - len(ending.encode())
     if len(name) > room:
@@ -111,11 +126,14 @@ def _target(path: Path, kind: str = "") -> Path:
 
 
 def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
-    """Remove temporary files and folders of processes of this machine that no longer run; those of others are left alone.
+    """Remove temporary files and folders of processes of this machine that no longer run; those of
+    others are left alone.
 
     An older folder that such a process had taken away, and nothing has replaced, is put back.
     """
-    own = re.compile(rf"\.{re.escape(_machine())}-(\d+)-(\d*)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$")
+    own = re.compile(
+        rf"\.{re.escape(_machine())}-(\d+)-(\d*)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$"
+    )
     for left in Path(folder).glob(f"{pattern}{PARTIAL}"):
         found = own.search(left.name)
         if not found or _began(int(found[1])) == found[2]:
@@ -129,12 +147,14 @@ def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
 
 @lru_cache(maxsize=1000)
 def _tidied(folder: str) -> None:
-    """Leftovers in `folder` are removed once a process, when it first writes there: listing a folder for each file takes long."""
+    """Leftovers in `folder` are removed once a process, when it first writes there: listing a
+    folder for each file takes long."""
     remove_leftovers(folder)
 
 
 def _synced(path: Path) -> None:
-    """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone survives a power cut without it."""
+    """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone
+    survives a power cut without it."""
     for one in [*(path.rglob("*") if path.is_dir() else ()), path]:
         number = os.open(one, os.O_RDONLY)
         try:
@@ -155,7 +175,8 @@ def renamed(partial: Path, path: Path) -> None:
 
 
 def _system_error(error: BaseException | None) -> OSError | None:
-    """The failure of the operating system behind an error of a library that writes (torch, safetensors), if there is one."""
+    """The failure of the operating system behind an error of a library that writes (torch,
+    safetensors), if there is one."""
     while error is not None:
         if isinstance(error, InputError):
             return None
@@ -181,15 +202,22 @@ def explaining(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, BrokenPipeError) or (found := _system_error(error)) is None:
             raise
-        elsewhere = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
-        raise explained(found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path) from error
+        elsewhere = (
+            error.filename
+            if isinstance(error, OSError) and isinstance(error.filename, str)
+            else None
+        )
+        raise explained(
+            found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path
+        ) from error
 
 
 DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def descriptor_of(path: str | Path) -> int | None:
-    """The number of the open file that `path` names (/dev/stdout, /dev/fd/63); None for other names."""
+    """The number of the open file that `path` names (/dev/stdout, /dev/fd/63); None for other
+    names."""
     name = str(path)
     if name in DESCRIPTORS:
         return DESCRIPTORS[name]
@@ -198,7 +226,8 @@ def descriptor_of(path: str | Path) -> int | None:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether `path` is written and read in order alone: a device, a FIFO, a socket, or a file that is open already."""
+    """Whether `path` is written and read in order alone: a device, a FIFO, a socket, or a file that
+    is open already."""
     if descriptor_of(path) is not None:
         return True
     try:
@@ -208,7 +237,8 @@ def is_stream(path: str | Path) -> bool:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise InputError, before any work, where the file `path` could not be written: a folder, or no permission for its folder."""
+    """Raise InputError, before any work, where the file `path` could not be written: a folder, or
+    no permission for its folder."""
     path = Path(path)
     if os.path.isdir(path):
         raise explained(IsADirectoryError(errno.EISDIR, ""), path)
@@ -227,12 +257,16 @@ def check_writable(path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def written(path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | None = None) -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it when it fails.
+def written(
+    path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | None = None
+) -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it
+    when it fails.
 
-    A name that ends in .gz, .bz2 or .xz is written compressed. Of a link its target is written. A device or a FIFO is written
-    as it is (:func:`is_stream`). `whole` is given the temporary file once it is complete, before it is renamed. Raises InputError,
-    before the block, for a folder of that name or a missing permission, and for a full disk.
+    A name that ends in .gz, .bz2 or .xz is written compressed. Of a link its target is written. A
+    device or a FIFO is written as it is (:func:`is_stream`). `whole` is given the temporary file
+    once it is complete, before it is renamed. Raises InputError, before the block, for a folder of
+    that name or a missing permission, and for a full disk.
     """
     path = Path(path)
     check_writable(path)
@@ -257,7 +291,8 @@ def written(path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | No
 
 @contextlib.contextmanager
 def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
-    """`partial`, opened for writing, compressed where `ending` says so; the same content makes the same bytes."""
+    """`partial`, opened for writing, compressed where `ending` says so; the same content makes the
+    same bytes."""
     with open(partial, "wb") as file:
         packed: IO[Any] = file
         if ending == ".gz":
@@ -274,7 +309,9 @@ def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
     number = descriptor_of(path)
     with explaining(path):
         file = os.dup(number) if number is not None else os.open(path, os.O_WRONLY)
-        with open(file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8") as handle:
+        with open(
+            file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8"
+        ) as handle:
             yield handle
 
 
@@ -282,7 +319,8 @@ def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
 def written_folder(path: str | Path) -> Iterator[Path]:
     """A temporary folder beside `path` that replaces it, whole, when the block ends well.
 
-    An older folder at `path` is only removed once the new one is complete. Raises InputError as :func:`written` does.
+    An older folder at `path` is only removed once the new one is complete. Raises InputError as
+    :func:`written` does.
     """
     path = Path(path)
     if path.exists() and not path.is_dir():
@@ -323,14 +361,18 @@ def read_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in `path`. Raises InputError when it is missing, broken or no object."""
     value = read_json(path)
     if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}. Delete the file and build it again.")
+        raise InputError(
+            f"{path}: expected a JSON object, got {type(value).__name__}. Delete the file and build"
+            " it again."
+        )
     return value
 
 
 def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
     """The manifest of `folder`, when its file `name` is the one that it describes by `sha256`.
 
-    what: what should be there, "samples"; again: "Build the samples"; make: what a folder without manifest asks for, "Run: …".
+    what: what should be there, "samples"; again: "Build the samples"; make: what a folder without
+        manifest asks for, "Run: …".
     Raises InputError where there is no manifest, or the file is missing or another one.
     """
     folder = Path(folder)
@@ -338,15 +380,21 @@ def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> d
         raise InputError(f"{folder}: no {what} here (manifest.json is missing). {make}")
     manifest = read_json(folder / "manifest.json")
     file = folder / name
-    if not isinstance(manifest, dict) or not file.is_file() or sha256(file) != manifest.get("sha256"):
+    if (
+        not isinstance(manifest, dict)
+        or not file.is_file()
+        or sha256(file) != manifest.get("sha256")
+    ):
         raise InputError(f"{file}: missing, or not the file its manifest describes. {again} again.")
     return manifest
 
 
 def verified(folder: str | Path) -> None:
-    """Raise InputError unless the files of an export, or of its encoder/, are those whose checksums its manifest.json holds.
+    """Raise InputError unless the files of an export, or of its encoder/, are those whose checksums
+    its manifest.json holds.
 
-    A folder without a manifest of an export (a model of the hub, or of somebody else) has none to hold to.
+    A folder without a manifest of an export (a model of the hub, or of somebody else) has none to
+    hold to.
     """
     folder = Path(folder)
     for place, part in ((folder, ""), (folder.parent, f"{folder.name}/")):
@@ -354,9 +402,15 @@ def verified(folder: str | Path) -> None:
             continue
         manifest = read_json(place / "manifest.json")
         sums = manifest.get("checksums") if isinstance(manifest, dict) else None
-        if not part and isinstance(manifest, dict) and "paper" in manifest and not isinstance(sums, dict):
+        if (
+            not part
+            and isinstance(manifest, dict)
+            and "paper" in manifest
+            and not isinstance(sums, dict)
+        ):
             raise InputError(
-                f"{folder}/manifest.json: an export without checksums, from before. If it is sound, seal it: kepl seal {folder}"
+                f"{folder}/manifest.json: an export without checksums, from before. If it is sound,"
+                f" seal it: kepl seal {folder}"
             )
         if isinstance(sums, dict) and (not part or any(name.startswith(part) for name in sums)):
             check_files(place, sums, "Export the run again.")
@@ -364,19 +418,28 @@ def verified(folder: str | Path) -> None:
 
 
 def check_files(folder: str | Path, sums: object, again: str) -> None:
-    """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has it; `again` says what to do then.
+    """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has
+    it; `again` says what to do then.
 
     A process reads a file a single time while its size and time stay.
     """
-    if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
-        raise InputError(f"{folder}/manifest.json: expected checksums of files, found none. {again}")
+    if not isinstance(sums, dict) or not all(
+        isinstance(word, str) for pair in sums.items() for word in pair
+    ):
+        raise InputError(
+            f"{folder}/manifest.json: expected checksums of files, found none. {again}"
+        )
     files = [Path(folder) / name for name in sums]
-    versions = [(f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files]
+    versions = [
+        (f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files
+    ]
     _hold(str(folder), tuple(sums.items()), tuple(versions), again)
 
 
 @lru_cache(32)
-def _hold(place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object, ...], again: str) -> None:
+def _hold(
+    place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object, ...], again: str
+) -> None:
     files = [Path(place) / name for name, _ in sums]
     with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
         found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
@@ -387,7 +450,8 @@ def _hold(place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object,
 
 @contextlib.contextmanager
 def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
-    """`path`, opened in `mode` for this process alone; its folder is made. Raises InputError with `message` when another has it."""
+    """`path`, opened in `mode` for this process alone; its folder is made. Raises InputError with
+    `message` when another has it."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -412,7 +476,8 @@ _SAMPLE = '\t\n\r 09AZaz|{}":,'
 
 
 def limit_documents(mebibytes: int) -> None:
-    """Set how large one line, record or document may be (16 MiB), decompressed, in this process and those forked from it.
+    """Set how large one line, record or document may be (16 MiB), decompressed, in this process and
+    those forked from it.
 
     Raises InputError for a number that is not between 1 and 1024.
     """
@@ -430,7 +495,8 @@ def largest_document() -> int:
 def too_large(where: str, what: str) -> InputError:
     """The error for a line, a record or a document above :func:`largest_document`."""
     return InputError(
-        f"{where}: {what} of more than {_largest // MEBIBYTE} MiB. Split it, or raise the limit with --max-document (MiB)."
+        f"{where}: {what} of more than {_largest // MEBIBYTE} MiB. Split it, or raise the limit"
+        " with --max-document (MiB)."
     )
 
 
@@ -442,28 +508,41 @@ def unpacked_name(path: str | Path | Span) -> str:
 
 @functools.cache
 def check_encoding(encoding: str) -> None:
-    """Raise InputError for an unknown encoding, and for one in which the characters of ASCII are not themselves (UTF-16)."""
+    """Raise InputError for an unknown encoding, and for one in which the characters of ASCII are
+    not themselves (UTF-16)."""
     try:
         plain = _SAMPLE.encode(encoding) == _SAMPLE.encode()
     except (LookupError, ValueError) as error:
-        raise InputError(f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1") from error
+        raise InputError(
+            f"--encoding {encoding}: no such encoding; try utf-8, gb18030 or latin-1"
+        ) from error
     if not plain:
-        raise InputError(f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to UTF-8.")
+        raise InputError(
+            f"--encoding {encoding}: its line ends are not those of ASCII. Convert the file to"
+            " UTF-8."
+        )
 
 
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def no_text(where: str, raw: bytes) -> InputError:
-    """The error for bytes that begin with the mark of UTF-16, or contain NULs, as UTF-16 without a mark does."""
-    what = "UTF-16 text" if raw.startswith(UTF_16_MARKS) else "NUL characters: UTF-16 or UTF-32 without a mark, or no text"
+    """The error for bytes that begin with the mark of UTF-16, or contain NULs, as UTF-16 without a
+    mark does."""
+    what = (
+        "UTF-16 text"
+        if raw.startswith(UTF_16_MARKS)
+        else "NUL characters: UTF-16 or UTF-32 without a mark, or no text"
+    )
     return InputError(
-        f"{where}: {what}. Convert the file to UTF-8 (iconv -f UTF-16 -t UTF-8); other encodings can be named with --encoding."
+        f"{where}: {what}. Convert the file to UTF-8 (iconv -f UTF-16 -t UTF-8); other encodings"
+        " can be named with --encoding."
     )
 
 
 def opened(path: str | Path | Span) -> IO[bytes]:
-    """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises InputError when it is missing.
+    """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises
+    InputError when it is missing.
 
     What is read from it may raise what :func:`reading` explains.
     """
@@ -477,7 +556,8 @@ def opened(path: str | Path | Span) -> IO[bytes]:
 
 @contextlib.contextmanager
 def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterator[IO[bytes]]:
-    """:func:`opened`, and an InputError for what fails while the file is read; `where` says at which place."""
+    """:func:`opened`, and an InputError for what fails while the file is read; `where` says at
+    which place."""
     with opened(path) as handle:
         try:
             yield handle
@@ -485,11 +565,14 @@ def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterato
             if isinstance(error, OSError) and error.errno is not None:
                 raise explained(error, Path(path)) from error
             at = where() if where else str(path)
-            raise InputError(f"{at}: the compressed file is cut or broken. Fetch it again.") from error
+            raise InputError(
+                f"{at}: the compressed file is cut or broken. Fetch it again."
+            ) from error
 
 
 class Span(NamedTuple):
-    """The lines of a text file between two bytes, for :func:`lines` in place of a path; `line` is the number of the first.
+    """The lines of a text file between two bytes, for :func:`lines` in place of a path; `line` is
+    the number of the first.
 
     `end` None: to the end of the file. Other functions of a path see that of the whole file.
     """
@@ -507,7 +590,8 @@ class Span(NamedTuple):
 
 
 def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
-    """The lines of a file in spans of at least `size` bytes, the last one excepted; `blank`: cut behind blank lines only.
+    """The lines of a file in spans of at least `size` bytes, the last one excepted; `blank`: cut
+    behind blank lines only.
 
     A compressed file, and one whose lines end in CR alone, is one span.
     """
@@ -538,7 +622,8 @@ def _between(handle: IO[bytes], span: Span) -> Iterator[bytes]:
 
 
 def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
-    """Lines of bytes, each cut where it exceeds the limit; of a file whose first lines end in CR alone, by any line end."""
+    """Lines of bytes, each cut where it exceeds the limit; of a file whose first lines end in CR
+    alone, by any line end."""
     handle = handle if hasattr(handle, "peek") else io.BufferedReader(handle)  # type: ignore[type-var]
     start = cast(io.BufferedReader, handle).peek(1 << 16)
     if b"\r" not in start or b"\n" in start:
@@ -560,7 +645,10 @@ def lines_of(
     check_encoding(encoding)
     unicode = codecs.lookup(encoding).name == "utf-8"
     part = isinstance(name, Span) and name != Span(name.path)
-    number, found = 0, _between(handle, name) if isinstance(name, Span) and part else _raw_lines(handle)
+    number, found = (
+        0,
+        _between(handle, name) if isinstance(name, Span) and part else _raw_lines(handle),
+    )
     try:
         for number, raw in enumerate(found, name.line if isinstance(name, Span) else 1):
             if len(raw) > _largest:
@@ -575,32 +663,45 @@ def lines_of(
             yield number, line
     except UnicodeError as error:
         reason = getattr(error, "reason", error)
-        raise InputError(f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8.") from error
+        raise InputError(
+            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8."
+        ) from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise explained(error, Path(name)) from error
-        raise InputError(f"{name}:{number + 1}: the compressed file is cut or broken. Fetch it again.") from error
+        raise InputError(
+            f"{name}:{number + 1}: the compressed file is cut or broken. Fetch it again."
+        ) from error
 
 
-def lines(path: str | Path | Span, encoding: str = "utf-8", *, mark: bool = False) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line without its end) of a text file, plain or compressed, or of a span of one.
+def lines(
+    path: str | Path | Span, encoding: str = "utf-8", *, mark: bool = False
+) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its end) of a text file, plain or compressed, or of a span
+    of one.
 
-    A line ends in LF or CRLF; in CR alone where the first lines of the file do. A byte order mark is left out, unless `mark`.
-    Raises InputError for an unknown encoding, undecodable bytes, a broken compressed file, and a line above the limit.
+    A line ends in LF or CRLF; in CR alone where the first lines of the file do. A byte order mark
+    is left out, unless `mark`. Raises InputError for an unknown encoding, undecodable bytes, a
+    broken compressed file, and a line above the limit.
     """
     with opened(path) as handle:
         yield from lines_of(handle, path, encoding, mark)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a whole file, decompressed. Raises InputError for a missing or broken one, and for more than WHOLE bytes."""
+    """The bytes of a whole file, decompressed. Raises InputError for a missing or broken one, and
+    for more than WHOLE bytes."""
     blocks, size = [], 0
     with reading(path) as handle:
-        while block := handle.read(MEBIBYTE):  # a block at a time: read(WHOLE) would ask for as much memory at once
+        # a block at a time: read(WHOLE) would ask for as much memory at once
+        while block := handle.read(MEBIBYTE):
             blocks.append(block)
             size += len(block)
             if size > WHOLE:
-                raise InputError(f"{path}: more than {WHOLE // MEBIBYTE} MiB, which would be read as a whole. Split the file.")
+                raise InputError(
+                    f"{path}: more than {WHOLE // MEBIBYTE} MiB, which would be read as a whole."
+                    " Split the file."
+                )
     return b"".join(blocks)
 
 
@@ -614,7 +715,8 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 
 def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
-    """The text of the bytes of a whole file, without a byte order mark. Raises InputError as :func:`read_text` does."""
+    """The text of the bytes of a whole file, without a byte order mark. Raises InputError as
+    :func:`read_text` does."""
     if raw.startswith(UTF_16_MARKS) or b"\0" in raw:
         raise no_text(name, raw)
     try:
@@ -624,15 +726,28 @@ def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
     except UnicodeError as error:
         number = raw[: getattr(error, "start", 0)].count(b"\n") + 1
         reason = getattr(error, "reason", error)
-        raise InputError(f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8.") from error
+        raise InputError(
+            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8."
+        ) from error
 
 
 def whole_number(where: str, what: str, value: Any) -> int:
-    """`value` as a number of at least 0: an integer, or digits in a string. Raises InputError for anything else."""
-    digits = str(value).strip() if type(value) is str or (type(value) is int and 0 <= value < 10**12) else ""
+    """`value` as a number of at least 0: an integer, or digits in a string. Raises InputError for
+    anything else."""
+    digits = (
+        str(value).strip()
+        if type(value) is str or (type(value) is int and 0 <= value < 10**12)
+        else ""
+    )
     if re.fullmatch("[0-9]{1,12}", digits) is None:
-        shown = "a number of many digits" if type(value) is int and value >= 10**12 else f"{value!r:.60}"
-        raise InputError(f"{where}: expected a number under {what}, 0 or more, got {shown}. Fix the file.")
+        shown = (
+            "a number of many digits"
+            if type(value) is int and value >= 10**12
+            else f"{value!r:.60}"
+        )
+        raise InputError(
+            f"{where}: expected a number under {what}, 0 or more, got {shown}. Fix the file."
+        )
     return int(digits)
 
 
@@ -647,15 +762,22 @@ def _check_text(value: Any, text: str, where: str) -> None:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"{where}: half a surrogate pair in the text ({error.reason}). Remove it.") from error
+            raise InputError(
+                f"{where}: half a surrogate pair in the text ({error.reason}). Remove it."
+            ) from error
 
 
 def _json_error(error: Exception, where: str, place: str, advice: str) -> InputError:
-    """The one error for JSON that Python cannot read: of its grammar, its depth, or the digits of a number."""
+    """The one error for JSON that Python cannot read: of its grammar, its depth, or the digits of a
+    number."""
     if isinstance(error, json.JSONDecodeError):
         why = f"{error.msg.removesuffix(' at')} at {place}"
     else:
-        why = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+        why = (
+            "nested too deeply"
+            if isinstance(error, RecursionError)
+            else "a number of too many digits"
+        )
     return InputError(f"{where}: not valid JSON ({why}). {advice}")
 
 
@@ -674,19 +796,25 @@ def parse_json(text: str, where: str, advice: str = "The file may be cut; fetch 
 
 
 def json_lines(
-    path: str | Path | Span, encoding: str = "utf-8", advice: str = "Write one object on each line; the file may be cut."
+    path: str | Path | Span,
+    encoding: str = "utf-8",
+    advice: str = "Write one object on each line; the file may be cut.",
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has no text that UTF-8 can hold."""
+    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has
+    no text that UTF-8 can hold."""
     for number, line in lines(path, encoding):
         where = f"{path}:{number}"
         record = parse_json(line, where, advice)
         if not isinstance(record, dict):
-            raise InputError(f"{where}: expected a JSON object, got {type(record).__name__}. {advice}")
+            raise InputError(
+                f"{where}: expected a JSON object, got {type(record).__name__}. {advice}"
+            )
         yield where, record
 
 
 class _Values:
-    """JSON values of a file, one after the other: as much of the text is in memory as the one that is read needs."""
+    """JSON values of a file, one after the other: as much of the text is in memory as the one that
+    is read needs."""
 
     def __init__(self, handle: IO[bytes], path: str | Path, encoding: str) -> None:
         self.handle, self.path, self.encoding = handle, path, encoding
@@ -709,10 +837,13 @@ class _Values:
         try:
             self.text += self.decoder.decode(raw, final=self.ended)
         except UnicodeError as error:
-            line = self.line + self.text.count("\n") + raw[: getattr(error, "start", 0)].count(b"\n")
+            line = (
+                self.line + self.text.count("\n") + raw[: getattr(error, "start", 0)].count(b"\n")
+            )
             reason = getattr(error, "reason", error)
             raise InputError(
-                f"{self.path}:{line}: not {self.encoding} text ({reason}). Convert the file to UTF-8."
+                f"{self.path}:{line}: not {self.encoding} text ({reason}). Convert the file to"
+                " UTF-8."
             ) from error
         return True
 
@@ -758,7 +889,9 @@ class _Values:
                 if unsure and len(self.text) - self.at > _largest:
                     raise too_large(self.where, "a record") from error
                 if not unsure or not self._more():
-                    line = self.line + self.text.count("\n", self.at, getattr(error, "pos", self.at))
+                    line = self.line + self.text.count(
+                        "\n", self.at, getattr(error, "pos", self.at)
+                    )
                     place = f"column {getattr(error, 'colno', 1)}"
                     raise _json_error(
                         error, f"{self.path}:{line}", place, "The file may be cut; fetch it again."
@@ -767,10 +900,14 @@ class _Values:
                 raise too_large(self.where, "a record")
 
 
-def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path:line it begins at, object) of a file that is a JSON list of objects or has one object after the other.
+def json_records(
+    path: str | Path, encoding: str = "utf-8", keys: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path:line it begins at, object) of a file that is a JSON list of objects or has one object
+    after the other.
 
-    keys: the file may also be an object that has the list under one of these keys; objects one after the other are refused.
+    keys: the file may also be an object that has the list under one of these keys; objects one
+        after the other are refused.
     The file is read in the memory of its largest object. Raises InputError for anything else.
     """
     check_encoding(encoding)
@@ -781,10 +918,16 @@ def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] 
             given.move(given.at + 1)
         inside = bool(keys) and given.take("{") != ""
         if inside and not _list_under(given, keys):
-            raise InputError(f"{path}: expected a list of objects, or an object with one under {' or '.join(keys)}.")
+            raise InputError(
+                f"{path}: expected a list of objects, or an object with one under"
+                f" {' or '.join(keys)}."
+            )
         listed = given.take("[") != ""
         if keys and not listed:
-            raise InputError(f"{path}: expected a list of objects, or an object with one under {' or '.join(keys)}.")
+            raise InputError(
+                f"{path}: expected a list of objects, or an object with one under"
+                f" {' or '.join(keys)}."
+            )
         done = False
         while mark := given.next():
             if listed and mark == "]":
@@ -814,20 +957,26 @@ def json_records(path: str | Path, encoding: str = "utf-8", keys: Sequence[str] 
 
 
 def _list_under(given: _Values, keys: Sequence[str]) -> bool:
-    """Go to the value of the first key in `keys` of an object; False when the object has ended without one."""
+    """Go to the value of the first key in `keys` of an object; False when the object has ended
+    without one."""
     if given.take("}"):
         return False
     while True:
         where = given.where
         key = given.value()
         if not isinstance(key, str) or not given.take(":"):
-            raise InputError(f"{where}: expected a key and a colon, got {key!r:.60}. The file may be cut; fetch it again.")
+            raise InputError(
+                f"{where}: expected a key and a colon, got {key!r:.60}. The file may be cut; fetch"
+                " it again."
+            )
         if key in keys:
             return True
         given.value()
         mark = given.take(",}")
         if not mark:
-            raise InputError(f"{given.where}: the object does not end. The file may be cut; fetch it again.")
+            raise InputError(
+                f"{given.where}: the object does not end. The file may be cut; fetch it again."
+            )
         if mark == "}":
             return False
 
@@ -848,4 +997,6 @@ def sha256(path: str | Path) -> str:
 
 def digest(value: Any) -> str:
     """Hex digest of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()

@@ -1,12 +1,16 @@
-"""A run's metrics, parameters, tags and files: first to a journal in the run's folder, from there to MLflow when it answers.
+"""A run's metrics, parameters, tags and files: first to a journal in the run's folder, from there
+to MLflow when it answers.
 
 A folder holds
 
-    journal.jsonl   a line for the run, and one for each metric, parameter, tag and file, in the order they were recorded
+    journal.jsonl   a line for the run, and one for each metric, parameter, tag and file, in the
+                    order they were recorded
     mlflow.json     run_id, tracking_uri, and delivered: the bytes of the journal that MLflow has
 
-Work never waits for MLflow: without it everything stays in the journal, and a later run of the same command or ``kepl sync``
-delivers it. Each line is delivered once: a metric is known again by its step and time, which are those of its line.
+Work never waits for MLflow: without it everything stays in the journal, and a later run of the same
+    command or ``kepl sync``
+delivers it. Each line is delivered once: a metric is known again by its step and time, which are
+    those of its line.
 """
 
 from __future__ import annotations
@@ -44,18 +48,24 @@ def metric_name(text: str) -> str:
 
 
 class Journal:
-    """The journal of the run in `folder`, open for this process alone; what is there already is continued.
+    """The journal of the run in `folder`, open for this process alone; what is there already is
+    continued.
 
     experiment, name  of the MLflow run
     parent            folder of the journal of the run that this one belongs under, or that run's id
 
-    Use it as a context: at its end everything is delivered, or stays for later where MLflow does not answer.
+    Use it as a context: at its end everything is delivered, or stays for later where MLflow does
+        not answer.
     """
 
     def __init__(
-        self, folder: str | Path, experiment: str, name: str, tags: Mapping[str, str] | None = None,
+        self,
+        folder: str | Path,
+        experiment: str,
+        name: str,
+        tags: Mapping[str, str] | None = None,
         parent: str | Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self.path = Path(folder), Path(folder) / NAME
         self._steps: dict[str, set[int]] = {}
         self._params: set[str] = set()
@@ -80,7 +90,9 @@ class Journal:
         self._unsure = bool(size)  # it may have sent lines and not noted it
         if not size:
             own = inherited() | dict(tags or {}) | ({PARENT: str(parent)} if parent else {})
-            self._write({"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)})
+            self._write(
+                {"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)}
+            )
 
     def __enter__(self) -> Journal:
         return self
@@ -90,13 +102,19 @@ class Journal:
 
     def _write(self, line: dict[str, Any]) -> None:
         with self._writing:
-            self._handle.write(json.dumps(line | {"time": time.time_ns() // 1_000_000}, ensure_ascii=False).encode() + b"\n")
+            self._handle.write(
+                json.dumps(
+                    line | {"time": time.time_ns() // 1_000_000}, ensure_ascii=False
+                ).encode()
+                + b"\n"
+            )
             self._handle.flush()
 
     # --- what a run records
 
     def metric(self, key: str, value: float, step: int = 0, again: bool = False) -> None:
-        """A value at a step. One that a resumed run logs a second time is left out; `again`: the later value counts."""
+        """A value at a step. One that a resumed run logs a second time is left out; `again`: the
+        later value counts."""
         key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())
         if again or step not in known:
             known.add(step)
@@ -155,8 +173,9 @@ class Journal:
                 self._unsure = True
                 if not self._away:
                     LOG.warning(
-                        f"MLflow at {tracking_uri()} does not answer ({error}). Work continues; metrics stay in {self.path} until "
-                        "it does, and `kepl sync` delivers what is left"
+                        f"MLflow at {tracking_uri()} does not answer ({error}). Work continues;"
+                        f" metrics stay in {self.path} until it does, and `kepl sync` delivers what"
+                        " is left"
                     )
                 self._away = True
                 return False
@@ -164,7 +183,8 @@ class Journal:
             return True
 
     def close(self) -> bool:
-        """Deliver the rest, and let other processes have the journal. Whether MLflow has all of it."""
+        """Deliver the rest, and let other processes have the journal. Whether MLflow has all of
+        it."""
         if self._handle.closed:
             return not waiting(self.folder) if self.path.exists() else True
         self._stop.set()
@@ -177,7 +197,8 @@ class Journal:
 
 
 def run_id_in(folder: str | Path) -> str:
-    """The id of the MLflow run whose journal is in `folder`; "" as long as it has not been delivered."""
+    """The id of the MLflow run whose journal is in `folder`; "" as long as it has not been
+    delivered."""
     return str(_read_known(Path(folder)).get("run_id", ""))
 
 
@@ -186,9 +207,11 @@ class Away(Exception):
 
 
 def delivered(folder: Path, unsure: bool = True) -> int:
-    """Deliver what MLflow does not have of the journal in `folder`. Returns the number of lines. Raises Away.
+    """Deliver what MLflow does not have of the journal in `folder`. Returns the number of lines.
+    Raises Away.
 
-    unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked what it has.
+    unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked
+        what it has.
     """
     known = _read_known(folder)
     place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
@@ -212,7 +235,8 @@ def delivered(folder: Path, unsure: bool = True) -> int:
 
 @contextlib.contextmanager
 def _one_writer() -> Iterator[None]:
-    """One process of this machine at a time writes to a SQLite store, which a second one could not open or even make."""
+    """One process of this machine at a time writes to a SQLite store, which a second one could not
+    open or even make."""
     if not tracking_uri().startswith("sqlite:///"):
         yield
         return
@@ -225,7 +249,8 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # a traceback of what Away says in one line
+    # a traceback of what Away says in one line
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     client = MlflowClient(tracking_uri())
     run_id = _run_of(client, folder)
     first = place == 0 or unsure
@@ -241,37 +266,55 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
 
     for begin in range(0, len(lines), BATCH):
         some = [line for line, _ in lines[begin : begin + BATCH]]
-        metrics = [Metric(x["metric"], x["value"], x["time"], x["step"]) for x in some if "metric" in x and new(x)]
-        values = [Param(x["param"], cut(x["value"], PARAMETER)) for x in some if "param" in x and x["param"] not in params]
+        metrics = [
+            Metric(x["metric"], x["value"], x["time"], x["step"])
+            for x in some
+            if "metric" in x and new(x)
+        ]
+        values = [
+            Param(x["param"], cut(x["value"], PARAMETER))
+            for x in some
+            if "param" in x and x["param"] not in params
+        ]
         tags = {x["tag"]: x["value"] for x in some if "tag" in x}
         for at in range(0, len(values), 100):
             client.log_batch(run_id, params=values[at : at + 100])
-        client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, cut(_tag(k, v), TAG)) for k, v in tags.items()])
+        client.log_batch(
+            run_id, metrics=metrics, tags=[RunTag(k, cut(_tag(k, v), TAG)) for k, v in tags.items()]
+        )
         for line in some:
             if "artifact" in line and (file := folder / line["artifact"]).is_file():
                 client.log_artifact(run_id, str(file))
             elif "end" in line:
                 client.set_terminated(run_id, line["end"], line["time"])
         sent = lines[: begin + BATCH][-1][1]
-        write_json(folder / KNOWN, {"run_id": run_id, "tracking_uri": tracking_uri(), "delivered": sent})
+        write_json(
+            folder / KNOWN, {"run_id": run_id, "tracking_uri": tracking_uri(), "delivered": sent}
+        )
     return len(lines)
 
 
 def _run_of(client: MlflowClient, folder: Path) -> str:
-    """The MLflow run of the journal in `folder`; made where there is none, found again by its key where its answer was lost."""
+    """The MLflow run of the journal in `folder`; made where there is none, found again by its key
+    where its answer was lost."""
     known = _read_known(folder)
     if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
         return str(known["run_id"])
     header, _ = next(_lines(folder / NAME))
     experiment = use_experiment(header["experiment"])
-    found = client.search_runs([experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1)
-    tags = {key: cut(_tag(key, value), TAG) for key, value in header["tags"].items()} | {"kepl.journal": header["key"]}
+    found = client.search_runs(
+        [experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1
+    )
+    tags = {key: cut(_tag(key, value), TAG) for key, value in header["tags"].items()} | {
+        "kepl.journal": header["key"]
+    }
     run = found[0] if found else client.create_run(experiment, header["time"], tags, header["run"])
     return str(run.info.run_id)
 
 
 def cut(value: str, most: int) -> str:
-    """A value that MLflow can hold; the end of a longer one is left out, which is said at its end."""
+    """A value that MLflow can hold; the end of a longer one is left out, which is said at its
+    end."""
     if len(value) <= most:
         return value
     mark = f" … (cut; {len(value):,} characters in the journal)"
@@ -279,7 +322,8 @@ def cut(value: str, most: int) -> str:
 
 
 def _tag(key: str, value: str) -> str:
-    """A tag's value; of the tag that names the parent run, the id of the run whose journal is in the folder that it names."""
+    """A tag's value; of the tag that names the parent run, the id of the run whose journal is in
+    the folder that it names."""
     if key != PARENT or not Path(value).is_dir():
         return value
     parent = Path(value)
@@ -294,7 +338,8 @@ def _read_known(folder: Path) -> dict[str, Any]:
 
 
 def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-    """(line, where it ends) of the whole lines behind byte `place`. Raises InputError for a line that is no journal's."""
+    """(line, where it ends) of the whole lines behind byte `place`. Raises InputError for a line
+    that is no journal's."""
     with open(path, "rb") as handle:
         handle.seek(place)
         for raw in handle:
@@ -304,30 +349,42 @@ def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
             try:
                 line = json.loads(raw)
             except ValueError as error:
-                raise InputError(f"{path}: byte {place}: not a line of a journal. Move the file away.") from error
+                raise InputError(
+                    f"{path}: byte {place}: not a line of a journal. Move the file away."
+                ) from error
             yield line, place
 
 
 def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
-    """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises InputError without a journal."""
+    """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises
+    InputError without a journal."""
     path = Path(folder) / NAME
     if not path.is_file():
         raise InputError(f"{path}: no journal of a run here; expected the folder of one")
-    return [(line["step"], line["value"]) for line, _ in _lines(path) if line.get("metric") == metric_name(key)]
+    return [
+        (line["step"], line["value"])
+        for line, _ in _lines(path)
+        if line.get("metric") == metric_name(key)
+    ]
 
 
 def waiting(folder: str | Path | None = None) -> list[Path]:
-    """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a whole."""
+    """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
+    whole."""
     found = []
     for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
         known = _read_known(path.parent)
-        if known.get("tracking_uri") != tracking_uri() or known.get("delivered", 0) < path.stat().st_size:
+        if (
+            known.get("tracking_uri") != tracking_uri()
+            or known.get("delivered", 0) < path.stat().st_size
+        ):
             found.append(path.parent)
     return found
 
 
 def sync(folder: str | Path | None = None) -> tuple[int, int, int]:
-    """Deliver every journal below `folder` that MLflow does not have. Returns (runs, lines, runs that a process is writing).
+    """Deliver every journal below `folder` that MLflow does not have. Returns (runs, lines, runs
+    that a process is writing).
 
     Raises InputError when MLflow does not answer.
     """
@@ -343,7 +400,8 @@ def sync(folder: str | Path | None = None) -> tuple[int, int, int]:
                 lines += delivered(one)
             except Away as error:
                 raise InputError(
-                    f"MLflow at {tracking_uri()} does not answer ({error}). Start it, or set MLFLOW_TRACKING_URI; nothing is lost"
+                    f"MLflow at {tracking_uri()} does not answer ({error}). Start it, or set"
+                    " MLFLOW_TRACKING_URI; nothing is lost"
                 ) from error
             runs += 1
     return runs, lines, busy

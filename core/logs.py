@@ -1,4 +1,5 @@
-"""What a program says while it works: one logger a room, on standard error. Results alone go to standard output."""
+"""What a program says while it works: one logger a room, on standard error. Results alone go to
+standard output."""
 
 from __future__ import annotations
 
@@ -10,15 +11,23 @@ ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "ben
 ENTRY = "__main__"  #: the logger of a file that `python -m` runs
 
 
-#: Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a new MLflow store.
-LIBRARIES = ("pytorch_lightning", "lightning_fabric", "mlflow.store.db.utils", "alembic", "alembic.runtime.migration")
+# : Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a
+# new MLflow store.
+LIBRARIES = (
+    "pytorch_lightning",
+    "lightning_fabric",
+    "mlflow.store.db.utils",
+    "alembic",
+    "alembic.runtime.migration",
+)
 
 #: Warnings of libraries about their own code, or about choices that are made on purpose here.
 SILENCED = (
     r".*isinstance.treespec, LeafSpec.*",  # Lightning's use of a class of torch
     r".*does not have many workers.*",  # batches are made faster than they are used
     r".*smaller than the logging interval.*",  # a short run logs its last step
-    r".*`srun` command is available on your system but is not used.*",  # a training need not be a job where there is a SLURM
+    # a training need not be a job where there is a SLURM
+    r".*`srun` command is available on your system but is not used.*",
     r".*'pin_memory' argument is set as true but no accelerator is found.*",  # PyKEEN's default
 )
 
@@ -40,7 +49,8 @@ class _Standard(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def set_up(verbose: bool = False, quiet: bool = False) -> None:
-    """Send the rooms' messages to standard error: information and above; all with `verbose`, errors alone with `quiet`."""
+    """Send the rooms' messages to standard error: information and above; all with `verbose`, errors
+    alone with `quiet`."""
     handler = _Standard()
     handler.setFormatter(_Lines("%(message)s"))
     level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
@@ -57,10 +67,12 @@ def quiet_libraries() -> None:
     """
     for name in LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("torch_max_mem").setLevel(logging.ERROR)  # PyKEEN's, on every evaluation without a GPU
+    # PyKEEN's, on every evaluation without a GPU
+    logging.getLogger("torch_max_mem").setLevel(logging.ERROR)
     for message in SILENCED:
         warnings.filterwarnings("ignore", message=message)
-    if "transformers" in sys.modules:  # its bars of reading and writing weights, not those of downloads
+    # its bars of reading and writing weights, not those of downloads
+    if "transformers" in sys.modules:
         from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 

@@ -1,13 +1,17 @@
-"""The files that a command writes for its user: what may be written over, and what is complete already.
+"""The files that a command writes for its user: what may be written over, and what is complete
+already.
 
-    output = Output(path, inputs)                     refuses an input, and a file inside a folder of inputs
-    facts = output.finished(settings, fresh)          of a complete output of the same settings; None where it is to be made
+    output = Output(path, inputs)                     refuses an input, and a file inside a folder
+                                                      of inputs
+    facts = output.finished(settings, fresh)          of a complete output of the same settings;
+                                                      None where it is to be made
     with output.written(settings, facts) as handle:   writes it, and its manifest beside it
         …
 
-A finished output has OUTPUT.manifest.json beside it, which holds the settings it was made with (checksums of the inputs among
-them), its own checksum, and the command's counts. A file without such a manifest, or one that was changed since, is another's:
-only `--fresh` replaces it. Devices, FIFOs and open files (/dev/stdout) are written in order, without a manifest.
+A finished output has OUTPUT.manifest.json beside it, which holds the settings it was made with
+(checksums of the inputs among them), its own checksum, and the command's counts. A file without
+such a manifest, or one that was changed since, is another's: only `--fresh` replaces it. Devices,
+FIFOs and open files (/dev/stdout) are written in order, without a manifest.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ STANDARD_OUTPUT = Path("/dev/stdout")
 
 
 def check_ending(path: str | Path, endings: Sequence[str], option: str = "") -> str:
-    """The ending of an output's name, without that of its compression. Raises InputError for one that is not in `endings`.
+    """The ending of an output's name, without that of its compression. Raises InputError for one
+    that is not in `endings`.
 
     A stream has none. option: what says the format where the name does not, for the error.
     """
@@ -45,26 +50,37 @@ def check_ending(path: str | Path, endings: Sequence[str], option: str = "") -> 
     if ending in endings or str(path) == "-" or is_stream(path):
         return ending
     advice = f"Give another name, or {option}." if option else "Give another name."
-    raise InputError(f"{path}: no format has this ending; expected a name that ends in {', '.join(endings)}. {advice}")
+    raise InputError(
+        f"{path}: no format has this ending; expected a name that ends in {', '.join(endings)}."
+        f" {advice}"
+    )
 
 
 def check_no_input(path: Path, inputs: Sequence[str | Path]) -> None:
-    """Raise InputError where an output, a file or a folder, is one of `inputs`, or inside a folder of them."""
+    """Raise InputError where an output, a file or a folder, is one of `inputs`, or inside a folder
+    of them."""
     places = [Path(os.path.realpath(path)), Path(os.path.abspath(path))]
     for given in map(Path, inputs):
         if not os.path.exists(given):
             continue
         if any(_same(place, given) for place in places):
             raise InputError(f"{path}: an input of the command. Choose another output.")
-        if os.path.isdir(given) and any(_same(above, given) for place in places for above in place.parents):
-            raise InputError(f"{path}: inside the folder {given}, which is an input of the command. Choose another output.")
+        if os.path.isdir(given) and any(
+            _same(above, given) for place in places for above in place.parents
+        ):
+            raise InputError(
+                f"{path}: inside the folder {given}, which is an input of the command. Choose"
+                " another output."
+            )
 
 
 class Output:
-    """A file that a command writes for its user. `file` is what is written: of a link, its target."""
+    """A file that a command writes for its user. `file` is what is written: of a link, its
+    target."""
 
     def __init__(self, path: str | Path, inputs: Sequence[str | Path] = ()) -> None:
-        """Raises InputError for a path that cannot be written, that is one of `inputs`, or is inside a folder of them."""
+        """Raises InputError for a path that cannot be written, that is one of `inputs`, or is
+        inside a folder of them."""
         self.path = STANDARD_OUTPUT if str(path) == "-" else Path(path)
         check_writable(self.path)
         self.stream = is_stream(self.path)
@@ -72,7 +88,10 @@ class Output:
         self.manifest = extend_name(self.file, MANIFEST)
         self.existed = self.file.exists()
         if not self.stream and self.manifest.exists() and read_object(self.manifest).keys() != KEYS:
-            raise InputError(f"{self.manifest}: no manifest of an output; it is left alone. Choose another output.")
+            raise InputError(
+                f"{self.manifest}: no manifest of an output; it is left alone. Choose another"
+                " output."
+            )
         self.check_inputs(inputs)
 
     def sibling_path(self, ending: str) -> Path:
@@ -94,15 +113,16 @@ class Output:
     def finished(self, settings: Mapping[str, Any], fresh: bool = False) -> dict[str, Any] | None:
         """The facts of a complete output of the same settings; None where it is to be made.
 
-        Raises InputError, unless `fresh`, for a file that is not such an output, and for one of other settings.
+        Raises InputError, unless `fresh`, for a file that is not such an output, and for one of
+        other settings.
         """
         if self.stream or fresh or not self.existed:
             return None
         manifest = self._read_manifest()
         if manifest is None:
             raise InputError(
-                f"{self.path}: exists, and is not a file that this command wrote and nobody changed. "
-                "Choose another output, or replace it with --fresh."
+                f"{self.path}: exists, and is not a file that this command wrote and nobody"
+                " changed. Choose another output, or replace it with --fresh."
             )
         own = json.loads(json.dumps(settings))
         before = manifest.get("settings")
@@ -115,12 +135,18 @@ class Output:
         return facts if isinstance(facts, dict) else {}
 
     @contextlib.contextmanager
-    def written(self, settings: Mapping[str, Any], facts: Mapping[str, Any], mode: str = "w") -> Iterator[IO[Any]]:
-        """Open the output for writing; its manifest is written when the block ends well. Raises InputError as `written` does."""
+    def written(
+        self, settings: Mapping[str, Any], facts: Mapping[str, Any], mode: str = "w"
+    ) -> Iterator[IO[Any]]:
+        """Open the output for writing; its manifest is written when the block ends well. Raises
+        InputError as `written` does."""
 
         def seal(partial: Path) -> None:
             if not self.existed and self.file.exists():
-                raise InputError(f"{self.path}: was made by another command meanwhile; it is left alone. Choose another output.")
+                raise InputError(
+                    f"{self.path}: was made by another command meanwhile; it is left alone. Choose"
+                    " another output."
+                )
             record = {"settings": settings, "facts": facts, "sha256": sha256(partial)}
             write_json(self.manifest, record)
 
@@ -138,7 +164,10 @@ def _difference(before: object, now: Mapping[str, Any]) -> str:
     if not isinstance(before, dict):
         return "unknown ones"
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    return ", ".join(f"{name} ({_shorten_json(before.get(name))} before, {_shorten_json(now.get(name))} now)" for name in names)
+    return ", ".join(
+        f"{name} ({_shorten_json(before.get(name))} before, {_shorten_json(now.get(name))} now)"
+        for name in names
+    )
 
 
 def _shorten_json(value: object) -> str:

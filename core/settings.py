@@ -1,10 +1,12 @@
-"""Settings of a command: the parameters of a typed function, from the command line, from `make` and from a YAML file.
+"""Settings of a command: the parameters of a typed function, from the command line, from `make` and
+from a YAML file.
 
     kepl finetune NCBI --epochs 3        kepl finetune NCBI EPOCHS=3        make finetune TASK=NCBI EPOCHS=3
 
-name the same option. A parameter that is a dataclass is replaced by its fields, so commands share groups of options. The function
-must be importable without model libraries: help and errors need its signature alone.
-"""
+name the same option. A parameter that is a dataclass is replaced by its fields, so commands share
+groups of options. The function must be importable without model libraries: help and errors need its
+signature alone.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ import docstring_parser
 from core.files import InputError
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
-MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")  #: make's own names, which no command accepts
+# : make's own names, which no command accepts
+MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")
 
 #: The environment holds credentials, stores and launchers, never settings of a run.
 ENVIRONMENT = {
@@ -50,35 +53,40 @@ class Option(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """Arguments of the function, and the options that only the recipes of models name (:func:`parse`, `extra`)."""
+    """Arguments of the function, and the options that only the recipes of models name
+    (:func:`parse`, `extra`)."""
 
     arguments: dict[str, Any]
     extra: dict[str, Any]
 
 
-# --- make -----------------------------------------------------------------------------------------------------------
+# --- make -----------------------------------------------------------------------------------------
 
 
 def make_words(flags: str) -> list[str]:
     """The settings NAME=value in MAKEFLAGS, as typed behind `make`.
 
-    GNU make puts them after a word of two dashes, blanks and backslashes escaped by a backslash and $ doubled; no shell has read
-    them. The last one typed comes first.
+    GNU make puts them after a word of two dashes, blanks and backslashes escaped by a backslash and
+    $ doubled; no shell has read them. The last one typed comes first.
     """
-    words = [re.sub(r"\\(.)", r"\1", word, flags=re.S).replace("$$", "$") for word in re.findall(r"(?:\\.|[^ \\])+", flags, re.S)]
+    words = [
+        re.sub(r"\\(.)", r"\1", word, flags=re.S).replace("$$", "$")
+        for word in re.findall(r"(?:\\.|[^ \\])+", flags, re.S)
+    ]
     return words[: words.index("--") : -1] if "--" in words else []
 
 
-# --- parsing --------------------------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------
 
 
 def groups_of(function: Callable[..., Any]) -> dict[str, type]:
     """{parameter: its dataclass} of the parameters that have several options."""
     hints = get_type_hints(function)
     return {
-        name: hints[name] for name in inspect.signature(function).parameters
+        name: hints[name]
+        for name in inspect.signature(function).parameters
         if name in hints and isinstance(hints[name], type) and dataclasses.is_dataclass(hints[name])
-    }  # fmt: skip
+    }
 
 
 def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> dict[str, Option]:
@@ -87,7 +95,10 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
     found: dict[str, Option] = {}
     owners: list[Callable[..., Any]] = [function, *groups.values()]
     for owner in owners:
-        told = {p.arg_name: p.description or "" for p in docstring_parser.parse(inspect.getdoc(owner) or "").params}
+        told = {
+            p.arg_name: p.description or ""
+            for p in docstring_parser.parse(inspect.getdoc(owner) or "").params
+        }
         hints = get_type_hints(owner)
         for name, parameter in inspect.signature(owner).parameters.items():
             if owner is function and (name in groups or name in NO_OPTIONS):
@@ -99,8 +110,15 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
-    longer = sorted((k for k in known if len(word) > 2 and k.lower().startswith(word.lower())), key=len)  # a word cut short
-    close = longer or difflib.get_close_matches(word, known, 1, 0.6) or difflib.get_close_matches(word.lower(), known, 1, 0.6)
+    # a word cut short
+    longer = sorted(
+        (k for k in known if len(word) > 2 and k.lower().startswith(word.lower())), key=len
+    )
+    close = (
+        longer
+        or difflib.get_close_matches(word, known, 1, 0.6)
+        or difflib.get_close_matches(word.lower(), known, 1, 0.6)
+    )
     return f"did you mean {close[0]}? " if close else ""
 
 
@@ -109,8 +127,11 @@ def _typed_as(form: str, name: str) -> str:
     return name.upper() if form == "make" else "--" + name.replace("_", "-")
 
 
-def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequence[str], what: str) -> dict[str, tuple[str, Any]]:
-    """{option: (as it was typed, its text or texts)} of command-line words. Raises InputError for a word that means nothing.
+def collect(
+    words: Sequence[str], options: Mapping[str, Option], positions: Sequence[str], what: str
+) -> dict[str, tuple[str, Any]]:
+    """{option: (as it was typed, its text or texts)} of command-line words. Raises InputError for a
+    word that means nothing.
 
     positions: the options that plain words set, in order.  what: the command, for messages.
     """
@@ -122,7 +143,9 @@ def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequ
         setting = re.match(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S)
         if setting or word.startswith("--"):
             form = "make" if setting else "flag"
-            name, value = (setting[1], setting[2]) if setting else (word[2:].partition("=")[0], None)
+            name, value = (
+                (setting[1], setting[2]) if setting else (word[2:].partition("=")[0], None)
+            )
             key = name.lower().replace("-", "_")
             if key not in options or (form == "flag" and name != name.lower()):
                 raise InputError(unknown(form, name, options, what))
@@ -139,7 +162,11 @@ def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequ
             elif is_list(option.type):
                 content = []
                 while words and not _is_option(words[0]):
-                    content += _listed(words.pop(0), option.type) if _numbers(option.type) else [words.pop(0)]
+                    content += (
+                        _listed(words.pop(0), option.type)
+                        if _numbers(option.type)
+                        else [words.pop(0)]
+                    )
             elif is_bool(option.type):
                 content = words.pop(0) if words and words[0].lower() in TRUTH else "true"
             elif not words or (words[0].startswith("--") and len(words[0]) > 2):
@@ -150,10 +177,19 @@ def collect(words: Sequence[str], options: Mapping[str, Option], positions: Sequ
         elif waiting:
             key = waiting.pop(0)
             if is_list(options[key].type):
-                word = [word, *(words.pop(0) for _ in range(len(words)) if words and not _is_option(words[0]))]  # type: ignore[assignment]
+                word = [
+                    word,
+                    *(
+                        words.pop(0)
+                        for _ in range(len(words))
+                        if words and not _is_option(words[0])
+                    ),
+                ]  # type: ignore[assignment]
             found[key] = (key.upper(), word)
         else:
-            raise InputError(f"{what}: unexpected {word!r}; options are typed as --name value or NAME=value")
+            raise InputError(
+                f"{what}: unexpected {word!r}; options are typed as --name value or NAME=value"
+            )
     return found
 
 
@@ -162,7 +198,8 @@ def _is_option(word: str) -> bool:
 
 
 def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> str:
-    """The message for an option that there is not, with the nearest one that there is, or its new name."""
+    """The message for an option that there is not, with the nearest one that there is, or its new
+    name."""
     key = name.lower().replace("-", "_")
     if key in RENAMED and RENAMED[key] in options:
         return f"{_typed_as(form, key)}: this setting is now called {_typed_as(form, RENAMED[key])}"
@@ -171,20 +208,28 @@ def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> s
     return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
 
 
-#: Parameters that are no options of the command line: those of recipes, and what checks the words of other commands.
+# : Parameters that are no options of the command line: those of recipes, and what checks the words
+# of other commands.
 NO_OPTIONS = ("options", "check_words")
 #: Names of before, refused with their present ones.
-RENAMED = {"arms": "variants", "linked": "linked_text", "prompts": "templates", "special": "special_tokens"}
+RENAMED = {
+    "arms": "variants",
+    "linked": "linked_text",
+    "prompts": "templates",
+    "special": "special_tokens",
+}
 
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def several(value: str) -> list[str]:
-    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it is written is one word."""
+    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it
+    is written is one word."""
     if Path(value).exists():
         return [value]
     words = shlex.shlex(value, posix=True)
-    words.whitespace_split, words.commenters, words.escape = True, "", ""  # a backslash stays as it is typed
+    # a backslash stays as it is typed
+    words.whitespace_split, words.commenters, words.escape = True, "", ""
     try:
         return list(words)
     except ValueError as error:
@@ -229,10 +274,18 @@ def expected(kind: Any) -> str:
             told.append("whole numbers, with commas" if _numbers(t) else "one or several words")
         else:
             told.append(
-                {"int": "a whole number", "PositiveInt": "a whole number, 1 or more", "NonNegativeInt": "a whole number, 0 or more",
-                 "float": "a number", "PositiveFloat": "a number above 0", "bool": "yes or no", "Path": "a path", "str": "a text",
-                 "ClosedUnitInterval": "a number from 0 to 1"}.get(name, name)
-            )  # fmt: skip
+                {
+                    "int": "a whole number",
+                    "PositiveInt": "a whole number, 1 or more",
+                    "NonNegativeInt": "a whole number, 0 or more",
+                    "float": "a number",
+                    "PositiveFloat": "a number above 0",
+                    "bool": "yes or no",
+                    "Path": "a path",
+                    "str": "a text",
+                    "ClosedUnitInterval": "a number from 0 to 1",
+                }.get(name, name)
+            )
     return " or ".join(told)
 
 
@@ -245,28 +298,44 @@ def format_default(value: Any) -> str:
     return f" (default: {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value})"
 
 
-def help_text(what: str, about: str, options: Mapping[str, Option], positions: Sequence[str], more: str = "") -> str:
+def help_text(
+    what: str, about: str, options: Mapping[str, Option], positions: Sequence[str], more: str = ""
+) -> str:
     """A command's help: each option with its meaning, its values and its default."""
     words = "".join(f" [{p.upper()}]" for p in positions)
     about = inspect.cleandoc(about).partition("\nArgs:")[0].strip()
     lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
     for option in options.values():
         head = f"  --{option.name.replace('_', '-')}"
-        told = f"{option.help.rstrip('.')}. Accepts {expected(option.type)}{format_default(option.default)}."
-        lines += textwrap.wrap(told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24)
-    lines.append(f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace its own.")
+        told = (
+            f"{option.help.rstrip('.')}. Accepts"
+            f" {expected(option.type)}{format_default(option.default)}."
+        )
+        lines += textwrap.wrap(
+            told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24
+        )
+    lines.append(
+        f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace"
+        " its own."
+    )
     lines.append(f"{'  --verbose, --quiet':<22}  Say more, or only errors, on standard error.")
     return "\n".join([*lines, *(["", more.strip()] if more else [])])
 
 
 def parse(
-    function: Callable[..., Any], words: Sequence[str], positions: Sequence[str] = (), what: str = "", extra: Sequence[Option] = (),
+    function: Callable[..., Any],
+    words: Sequence[str],
+    positions: Sequence[str] = (),
+    what: str = "",
+    extra: Sequence[Option] = (),
     ignored: Sequence[str] = (),
-) -> Parsed:  # fmt: skip
+) -> Parsed:
     """The arguments of `function` that the words of a command line mean.
 
-    positions: options that plain words set, in order.  extra: options that no signature has, which recipes of models name.
-    ignored: names of settings that are left out where the command has no such option (MAKE). Raises InputError for an unknown
+    positions: options that plain words set, in order.  extra: options that no signature has, which
+        recipes of models name.
+    ignored: names of settings that are left out where the command has no such option (MAKE). Raises
+        InputError for an unknown
     option, a value of another type, and a missing option that has no default.
     """
     from jsonargparse import ArgumentError, ArgumentParser
@@ -275,12 +344,20 @@ def parse(
     known = dict(options)
     if "config" not in options:  # the sweep's own file is named so
         known["config"] = Option("config", Path, None, "")
-    words = [word for word in words if (name := word.partition("=")[0]) not in ignored or name.lower() in options]
+    words = [
+        word
+        for word in words
+        if (name := word.partition("=")[0]) not in ignored or name.lower() in options
+    ]
     given = collect(words, known, positions, what)
     parser = ArgumentParser(exit_on_error=False, default_env=False)
     for option in options.values():
         default = None if option.default is inspect.Parameter.empty else option.default
-        parser.add_argument(f"--{option.name}", type=option.type if default is not None else option.type | None, default=default)
+        parser.add_argument(
+            f"--{option.name}",
+            type=option.type if default is not None else option.type | None,
+            default=default,
+        )
     if "config" not in options:
         parser.add_argument("--config", action="config")
     typed = {name: form for name, (form, _) in given.items()}
@@ -290,12 +367,16 @@ def parse(
             if str(content).lower() not in TRUTH:
                 raise InputError(_wrong(form, content, known[name]))
             content = str(TRUTH[str(content).lower()]).lower()
-        arguments.append(f"--{name}={json.dumps(content) if isinstance(content, list) else content}")
+        arguments.append(
+            f"--{name}={json.dumps(content) if isinstance(content, list) else content}"
+        )
     try:
         values = vars(parser.parse_args(arguments))
     except ArgumentError as error:
         patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
-        name = next((found[1] for found in (re.search(p, str(error)) for p in patterns) if found), "")
+        name = next(
+            (found[1] for found in (re.search(p, str(error)) for p in patterns) if found), ""
+        )
         if name in typed and name != "config":
             raise InputError(_wrong(typed[name], given[name][1], known[name])) from error
         file = given["config"][1] if "config" in given else what
@@ -307,13 +388,21 @@ def parse(
     for name, option in options.items():
         if option.default is inspect.Parameter.empty and values.get(name) is None:
             raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    from_file = {k for k, v in values.items() if k in options and v != options[k].default} if "config" in given else set()
+    from_file = (
+        {k for k, v in values.items() if k in options and v != options[k].default}
+        if "config" in given
+        else set()
+    )
     given_names = set(typed) | from_file
-    own = {option.name: values[option.name] for option in extra if values.get(option.name) is not None}
+    own = {
+        option.name: values[option.name] for option in extra if values.get(option.name) is not None
+    }
     groups = groups_of(function)
     arguments_of: dict[str, Any] = {}
     for name, kind in groups.items():
-        arguments_of[name] = kind(**{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in given_names})
+        arguments_of[name] = kind(
+            **{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in given_names}
+        )
     for name in inspect.signature(function).parameters:
         if name in values and name not in groups:
             arguments_of[name] = values[name]

@@ -8,7 +8,8 @@ from typing import Any
 
 
 class CsvWriter:
-    """A writer of CSV. A text that a spreadsheet would read as a formula (=, +, -, @, a tab) begins with an apostrophe."""
+    """A writer of CSV. A text that a spreadsheet would read as a formula (=, +, -, @, a tab) begins
+    with an apostrophe."""
 
     def __init__(self, handle: Any) -> None:
         self._writer = csv.writer(handle, lineterminator="\n")
@@ -22,7 +23,8 @@ class CsvWriter:
 
 
 def _inert(cell: Any) -> Any:
-    """A cell, with an apostrophe before a text that begins as a formula does and is no number; its line ends are "\\n"."""
+    """A cell, with an apostrophe before a text that begins as a formula does and is no number; its
+    line ends are "\\n"."""
     if not isinstance(cell, str):
         return cell
     text = cell.replace("\r\n", "\n").replace("\r", "\n")  # csv quotes this line end alone

@@ -1,4 +1,5 @@
-"""What every tracked run records besides its metrics: where the store is, which code, which environment."""
+"""What every tracked run records besides its metrics: where the store is, which code, which
+environment."""
 
 from __future__ import annotations
 
@@ -10,8 +11,12 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is in the environment wins.
-for _name, _value in {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}.items():
+# : A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is
+# in the environment wins.
+for _name, _value in {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+}.items():
     os.environ.setdefault(_name, _value)
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "tokenizers", "pykeen", "numpy", "mlflow")
@@ -23,9 +28,11 @@ def runs_folder() -> Path:
 
 
 def newest_export(paper: str, stem: str | None = None) -> Path | None:
-    """The export of the run of `paper` that finished last (of its config `stem`, or of any); None when none has.
+    """The export of the run of `paper` that finished last (of its config `stem`, or of any); None
+    when none has.
 
-    A run is finished when finished.json is in its folder runs/<paper>/<stem>/<config hash>/seed<k>, beside export/.
+    A run is finished when finished.json is in its folder runs/<paper>/<stem>/<config hash>/seed<k>,
+    beside export/.
     """
     found = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
     whole = [done for done in found if (done.parent / "export" / "manifest.json").is_file()]
@@ -46,26 +53,32 @@ def tracking_uri() -> str:
 
 
 def inherited() -> dict[str, str]:
-    """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names itself as the parent)."""
+    """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names
+    itself as the parent)."""
     return {str(k): str(v) for k, v in json.loads(os.environ.get("KEPL_TAGS") or "{}").items()}
 
 
 def use_experiment(name: str) -> str:
-    """Make sure the MLflow experiment `name` exists, its files under runs/artifacts, and make it current. Returns its id."""
+    """Make sure the MLflow experiment `name` exists, its files under runs/artifacts, and make it
+    current. Returns its id."""
     import mlflow
 
     mlflow.set_tracking_uri(tracking_uri())
     if mlflow.get_experiment_by_name(name) is None and tracking_uri().startswith("sqlite:"):
         try:
-            mlflow.create_experiment(name, artifact_location=(runs_folder() / "artifacts" / name).as_uri())
+            mlflow.create_experiment(
+                name, artifact_location=(runs_folder() / "artifacts" / name).as_uri()
+            )
         except mlflow.exceptions.MlflowException:
-            if mlflow.get_experiment_by_name(name) is None:  # not just made by a process beside this one
+            # not just made by a process beside this one
+            if mlflow.get_experiment_by_name(name) is None:
                 raise
     return str(mlflow.set_experiment(name).experiment_id)
 
 
 def commit() -> str:
-    """The checkout's commit, with '+changes' when files differ from it; 'unknown' outside a git checkout."""
+    """The checkout's commit, with '+changes' when files differ from it; 'unknown' outside a git
+    checkout."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -81,4 +94,8 @@ def commit() -> str:
 def environment() -> dict[str, str]:
     """Versions of Python, the machine and the packages that decide a result."""
     versions = {p: importlib.metadata.version(p) for p in PACKAGES}
-    return {"python": platform.python_version(), "machine": platform.platform(), "cpus": str(os.cpu_count())} | versions
+    return {
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "cpus": str(os.cpu_count()),
+    } | versions

@@ -1,12 +1,14 @@
-"""Readers of BLURB's tasks (Gu et al. 2021) from the original corpora, since BLURB's own archive is not public.
+"""Readers of BLURB's tasks (Gu et al. 2021) from the original corpora, since BLURB's own archive is
+not public.
 
     BC5-chem, BC5-disease, NCBI, BC2GM, JNLPBA  datamodules.formats.bio(tokens=True, merged=…)
     ChemProt                                    chemprot
     DDI                                         ddi, split_documents
     GAD                                         gad, split_last
 
-The two entities of a pair are replaced by their types, as BLURB does: @CHEMICAL$ and @GENE$, @DRUG$ twice, @GENE$ and
-@DISEASE$; two that overlap become one, @CHEM-GENE$ or @DRUG-DRUG$. Other entities stay text.
+The two entities of a pair are replaced by their types, as BLURB does: @CHEMICAL$ and @GENE$, @DRUG$
+twice, @GENE$ and @DISEASE$; two that overlap become one, @CHEM-GENE$ or @DRUG-DRUG$. Other entities
+stay text.
 """
 
 from __future__ import annotations
@@ -49,9 +51,28 @@ T = TypeVar("T", Tagged, Pair, Relation)
 
 #: A full stop after one of these, or after a single capital letter, does not end a sentence.
 ABBREVIATIONS = (
-    "al", "vs", "e.g", "i.e", "i.v", "i.p", "s.c", "i.c.v", "p.o", "approx", "ca", "Fig", "sp", "spp", "cv",
-    "No", "no", "St", "Dr", "resp", "cf",
-)  # fmt: skip
+    "al",
+    "vs",
+    "e.g",
+    "i.e",
+    "i.v",
+    "i.p",
+    "s.c",
+    "i.c.v",
+    "p.o",
+    "approx",
+    "ca",
+    "Fig",
+    "sp",
+    "spp",
+    "cv",
+    "No",
+    "no",
+    "St",
+    "Dr",
+    "resp",
+    "cf",
+)
 _END = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?][)\]\"]))"
     + "".join(rf"(?<!\b{re.escape(word)}\.)" for word in ABBREVIATIONS)
@@ -60,10 +81,12 @@ _END = re.compile(
 
 
 def sentence_starts(text: str) -> list[int]:
-    """Where sentences begin: after . ! or ?, also one closing bracket or quotation mark, and white space.
+    """Where sentences begin: after . ! or ?, also one closing bracket or quotation mark, and white
+    space.
 
-    Not after ABBREVIATIONS. Of the splitters tried (spaCy's sentencizer, pysbd, patterns that ask for a capital letter
-    next) this one comes nearest to the number of ChemProt pairs that BLURB prints.
+    Not after ABBREVIATIONS. Of the splitters tried (spaCy's sentencizer, pysbd, patterns that ask
+    for a capital letter next) this one comes nearest to the number of ChemProt pairs that BLURB
+    prints.
     """
     return [0, *(match.end() for match in _END.finditer(text))]
 
@@ -88,17 +111,21 @@ def chemprot(
 ) -> list[Relation]:
     """ChemProt's three tables: an example for each chemical and gene of one sentence.
 
-    abstracts: id, title, abstract. entities: id, T<n>, CHEMICAL | GENE-Y | GENE-N, start, end, text; offsets in
-    "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical), Arg2:T<n> (the gene).
-    The title is a sentence of its own; a sentence end inside an entity is none. A pair without a gold relation is
-    "false". Gold relations across sentences are counted in `found`. `mentions` gets {(document, entity): its text} of the
-    entities that are in an example.
+    abstracts: id, title, abstract. entities: id, T<n>, CHEMICAL | GENE-Y | GENE-N, start, end,
+        text; offsets in
+    "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical), Arg2:T<n> (the
+    gene). The title is a sentence of its own; a sentence end inside an entity is none. A pair
+    without a gold relation is "false". Gold relations across sentences are counted in `found`.
+    `mentions` gets {(document, entity): its text} of the entities that are in an example.
     """
     found = Counter() if found is None else found
     texts: dict[str, tuple[str, str]] = {}
     for where, (name, title, abstract) in table(abstracts, 3, "id, title, abstract", encoding):
         if name in texts or not name:
-            raise InputError(f"{where}: expected an id that occurs once, got {name!r}. Remove one of the two lines.")
+            raise InputError(
+                f"{where}: expected an id that occurs once, got {name!r}. Remove one of the two"
+                " lines."
+            )
         texts[name] = title, abstract
     some(list(texts), abstracts)
     inside: dict[str, dict[str, _Entity]] = defaultdict(dict)
@@ -106,22 +133,30 @@ def chemprot(
         entities, 6, "id, T<n>, type, start, end, text", encoding
     ):
         if name not in texts:
-            raise InputError(f"{where}: document {name!r} is not in {abstracts.name}. Take files of one release.")
+            raise InputError(
+                f"{where}: document {name!r} is not in {abstracts.name}. Take files of one release."
+            )
         text = " ".join(texts[name])
         if kind not in ("CHEMICAL", "GENE", "GENE-Y", "GENE-N"):
             raise InputError(f"{where}: expected CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
         first, last = whole_number(where, "start", start), whole_number(where, "end", end)
         if text[first:last] != surface or not surface:
-            raise InputError(f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets count "
-                             "characters of title, one blank, abstract.")  # fmt: skip
+            raise InputError(
+                f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets"
+                " count characters of title, one blank, abstract."
+            )
         inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", first, last)
     relations: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for where, (name, label, one, two) in table(gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding):
+    for where, (name, label, one, two) in table(
+        gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding
+    ):
         chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
         kinds = [inside.get(name, {}).get(key, _Entity("", 0, 0)).type for key in (chemical, gene)]
         if label not in CHEMPROT_CLASSES or kinds != ["CHEMICAL", "GENE"]:
-            raise InputError(f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to a gene "
-                             f"(Arg2) of {entities.name}, got {label!r}, {one!r}, {two!r}.")  # fmt: skip
+            raise InputError(
+                f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to"
+                f" a gene (Arg2) of {entities.name}, got {label!r}, {one!r}, {two!r}."
+            )
         if label not in relations[name][chemical, gene]:
             relations[name][chemical, gene].append(label)
     result: list[Relation] = []
@@ -130,15 +165,22 @@ def chemprot(
         if mentions is not None:
             keys = {key for pair in pairs for key in pair.id.removeprefix(f"{name}.").split(".")}
             text = f"{title} {abstract}"
-            mentions |= {(name, key): text[inside[name][key].start : inside[name][key].end] for key in sorted(keys)}
+            mentions |= {
+                (name, key): text[inside[name][key].start : inside[name][key].end]
+                for key in sorted(keys)
+            }
         result += pairs
     return some(result, abstracts)
 
 
 def _chemprot_pairs(
-    name: str, title: str, abstract: str, entities: dict[str, _Entity], gold: dict[tuple[str, str], list[str]],
+    name: str,
+    title: str,
+    abstract: str,
+    entities: dict[str, _Entity],
+    gold: dict[tuple[str, str], list[str]],
     found: Counter[str],
-) -> Iterator[Relation]:  # fmt: skip
+) -> Iterator[Relation]:
     text, shift = f"{title} {abstract}", len(title) + 1
     starts = sorted({*sentence_starts(title), *(shift + s for s in sentence_starts(abstract))})
     cut = [s for s in starts if any(e.start < s < e.end for e in entities.values())]
@@ -152,7 +194,10 @@ def _chemprot_pairs(
             if (chemical.type, gene.type) != ("CHEMICAL", "GENE") or sentence[one] != sentence[two]:
                 continue
             start, end = starts[sentence[one]], ends[sentence[one]]
-            spans = [(chemical.start - start, chemical.end - start)], [(gene.start - start, gene.end - start)]
+            spans = (
+                [(chemical.start - start, chemical.end - start)],
+                [(gene.start - start, gene.end - start)],
+            )
             replaced, overlap = replace(text[start:end], *spans, *CHEMPROT_MARKERS)
             labels = gold.get((one, two), [NEGATIVE])
             found[OVERLAPPING] += overlap
@@ -163,18 +208,28 @@ def _chemprot_pairs(
 
 
 def replace(
-    text: str, one: Sequence[tuple[int, int]], two: Sequence[tuple[int, int]], first: str, second: str, both: str
+    text: str,
+    one: Sequence[tuple[int, int]],
+    two: Sequence[tuple[int, int]],
+    first: str,
+    second: str,
+    both: str,
 ) -> tuple[str, bool]:
-    """(`text` with the entities `one` and `two` replaced by `first` and `second`, whether they overlap).
+    """(`text` with the entities `one` and `two` replaced by `first` and `second`, whether they
+    overlap).
 
-    An entity is one or more spans; its marker replaces the first, the others go. Entities that share a
-    character become `both`, in place of everything from their first to their last character.
+    An entity is one or more spans; its marker replaces the first, the others go. Entities that
+    share a character become `both`, in place of everything from their first to their last
+    character.
     """
     if any(a[0] < b[1] and b[0] < a[1] for a in one for b in two):
         start, end = min(s for s, _ in (*one, *two)), max(e for _, e in (*one, *two))
         return text[:start] + both + text[end:], True
-    marks = [(s, e, marker if i == 0 else "") for spans, marker in ((one, first), (two, second))
-             for i, (s, e) in enumerate(sorted(spans))]  # fmt: skip
+    marks = [
+        (s, e, marker if i == 0 else "")
+        for spans, marker in ((one, first), (two, second))
+        for i, (s, e) in enumerate(sorted(spans))
+    ]
     for start, end, marker in sorted(marks, reverse=True):
         text = text[:start] + marker + text[end:]
     return text, False
@@ -186,7 +241,8 @@ MOST = 512 << 20  # bytes that an archive may hold unpacked
 
 
 def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
-    """(name for messages, content) of the XML files in `folder` of a zip archive or of the folder `path`."""
+    """(name for messages, content) of the XML files in `folder` of a zip archive or of the folder
+    `path`."""
     if path.is_dir():
         for file in sorted((path / folder).rglob("*.xml")):
             try:
@@ -197,18 +253,33 @@ def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             inside = sorted(
-                (i for i in archive.infolist() if i.filename.startswith(folder + "/") and i.filename.endswith(".xml")),
+                (
+                    i
+                    for i in archive.infolist()
+                    if i.filename.startswith(folder + "/") and i.filename.endswith(".xml")
+                ),
                 key=lambda i: i.filename,
             )
             if sum(i.file_size for i in inside) > MOST:
-                raise InputError(f"{path}: more than {MOST >> 20} MB unpacked. Fetch the original archive.")
-            if any(i.compress_size > path.stat().st_size for i in inside):  # as much memory would be asked for at once
+                raise InputError(
+                    f"{path}: more than {MOST >> 20} MB unpacked. Fetch the original archive."
+                )
+            # as much memory would be asked for at once
+            if any(i.compress_size > path.stat().st_size for i in inside):
                 raise zipfile.BadZipFile("a file in it is larger than the archive")
             for info in inside:
                 yield f"{path}!{info.filename}", archive.read(info)
     except OSError as error:
         raise explained(error, path) from error
-    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        ValueError,
+        OverflowError,
+    ) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: not a whole zip archive ({error}). Fetch it again.") from error
@@ -229,32 +300,45 @@ def _elements(name: str, content: bytes) -> list[_Element]:
         result.append(_Element(f"{name}:{parser.CurrentLineNumber}", tag, values))
 
     def declared(entity: str, *_: object) -> None:
-        raise InputError(f"{name}:{parser.CurrentLineNumber}: the file declares the XML entity {entity!r}. Remove it.")
+        raise InputError(
+            f"{name}:{parser.CurrentLineNumber}: the file declares the XML entity {entity!r}."
+            " Remove it."
+        )
 
     parser.StartElementHandler = start
     parser.EntityDeclHandler = declared
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise InputError(f"{name}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
-                         "The file may be cut; fetch it again.") from error  # fmt: skip
+        raise InputError(
+            f"{name}:{error.lineno}: broken XML ({expat.ErrorString(error.code)}). "
+            "The file may be cut; fetch it again."
+        ) from error
     except InputError:
         raise
     except (LookupError, ValueError) as error:  # of the encoding that the file names
-        raise InputError(f"{name}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
+        raise InputError(
+            f"{name}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8."
+        ) from error
     return result
 
 
 def ddi(
-    path: Path, folder: str, *, found: Counter[str] | None = None, mentions: dict[tuple[str, str], str] | None = None
+    path: Path,
+    folder: str,
+    *,
+    found: Counter[str] | None = None,
+    mentions: dict[tuple[str, str], str] | None = None,
 ) -> list[Relation]:
-    """The DDI corpus 2013: an example for each <pair> of the XML files in `folder` of the zip archive (or folder) `path`.
+    """The DDI corpus 2013: an example for each <pair> of the XML files in `folder` of the zip
+    archive (or folder) `path`.
 
-    charOffset counts characters from 0, its end included; "23-31;40-49" is a discontinuous entity. `document` is the
-    <document>'s id. Classes: the pair's type, "false" for ddi="false". What is odd in the corpus is counted in `found`:
-    four entities that are not their text, one true pair without a type (taken as int, the type for an interaction of
-    which nothing more is said). `mentions` gets {(document, entity): its text, the parts joined by a blank} of the entities
-    that are in an example.
+    charOffset counts characters from 0, its end included; "23-31;40-49" is a discontinuous entity.
+    `document` is the <document>'s id. Classes: the pair's type, "false" for ddi="false". What is
+    odd in the corpus is counted in `found`: four entities that are not their text, one true pair
+    without a type (taken as int, the type for an interaction of which nothing more is said).
+    `mentions` gets {(document, entity): its text, the parts joined by a blank} of the entities that
+    are in an example.
     """
     found = Counter() if found is None else found
     result: list[Relation] = []
@@ -262,25 +346,40 @@ def ddi(
         document, text = "", ""
         entities: dict[str, list[tuple[int, int]]] = {}
         for where, tag, values in _elements(name, content):
-            wanted = {"document": ("id",), "sentence": ("id", "text"), "entity": ("id", "charOffset", "text"),
-                      "pair": ("id", "e1", "e2", "ddi")}.get(tag, ())  # fmt: skip
+            wanted = {
+                "document": ("id",),
+                "sentence": ("id", "text"),
+                "entity": ("id", "charOffset", "text"),
+                "pair": ("id", "e1", "e2", "ddi"),
+            }.get(tag, ())
             if missing := [key for key in wanted if key not in values]:
-                raise InputError(f"{where}: expected <{tag} {'=… '.join(wanted)}=…>, got none of {', '.join(missing)}.")
+                raise InputError(
+                    f"{where}: expected <{tag} {'=… '.join(wanted)}=…>, got none of"
+                    f" {', '.join(missing)}."
+                )
             if tag == "document":
                 document = values["id"]
             elif tag == "sentence":
                 text, entities = values["text"], {}
             elif tag == "entity":
                 if not re.fullmatch(r"\d+-\d+(;\d+-\d+)*", values["charOffset"]):
-                    raise InputError(f"{where}: expected charOffset like 23-31;40-49, got {values['charOffset']!r}.")
+                    raise InputError(
+                        f"{where}: expected charOffset like 23-31;40-49, got"
+                        f" {values['charOffset']!r}."
+                    )
                 ends = [part.split("-") for part in values["charOffset"].split(";")]
-                spans = [(whole_number(where, "charOffset", s), whole_number(where, "charOffset", e) + 1) for s, e in ends]
+                spans = [
+                    (whole_number(where, "charOffset", s), whole_number(where, "charOffset", e) + 1)
+                    for s, e in ends
+                ]
                 if any(not s < e <= len(text) for s, e in spans):
-                    raise InputError(f"{where}: charOffset {values['charOffset']} is outside its sentence of "
-                                     f"{len(text)} characters.")  # fmt: skip
-                found[MISPLACED] += "".join("".join(text[s:e] for s, e in spans).split()) != "".join(
-                    values["text"].split()
-                )
+                    raise InputError(
+                        f"{where}: charOffset {values['charOffset']} is outside its sentence of "
+                        f"{len(text)} characters."
+                    )
+                found[MISPLACED] += "".join(
+                    "".join(text[s:e] for s, e in spans).split()
+                ) != "".join(values["text"].split())
                 entities[values["id"]] = spans
             elif tag == "pair":
                 result.append(_ddi_pair(where, document, text, entities, values, found))
@@ -291,15 +390,21 @@ def ddi(
 
 
 def _ddi_pair(
-    where: str, document: str, text: str, entities: dict[str, list[tuple[int, int]]], values: dict[str, str],
+    where: str,
+    document: str,
+    text: str,
+    entities: dict[str, list[tuple[int, int]]],
+    values: dict[str, str],
     found: Counter[str],
-) -> Relation:  # fmt: skip
+) -> Relation:
     if unknown := [values[key] for key in ("e1", "e2") if values[key] not in entities]:
         raise InputError(f"{where}: pair of {unknown[0]!r}, which is no entity of its sentence.")
     label = values.get("type", "int") if values["ddi"] == "true" else NEGATIVE
     if values["ddi"] not in ("true", "false") or label not in (*DDI_CLASSES, NEGATIVE):
-        raise InputError(f"{where}: expected ddi=false, or ddi=true with a type of {', '.join(DDI_CLASSES)}; got "
-                         f"ddi={values['ddi']!r}, type={values.get('type')!r}.")  # fmt: skip
+        raise InputError(
+            f"{where}: expected ddi=false, or ddi=true with a type of {', '.join(DDI_CLASSES)}; got"
+            f" ddi={values['ddi']!r}, type={values.get('type')!r}."
+        )
     found[UNTYPED] += values["ddi"] == "true" and "type" not in values
     one, two = entities[values["e1"]], entities[values["e2"]]
     replaced, overlap = replace(text, one, two, DDI_MARKERS[0], DDI_MARKERS[0], DDI_MARKERS[1])
@@ -309,7 +414,8 @@ def _ddi_pair(
 
 
 def split_documents(examples: Sequence[T], size: int, seed: int = 0) -> tuple[list[T], list[T]]:
-    """(the rest, about `size` examples of whole documents): documents in a seeded order, taken while they fit.
+    """(the rest, about `size` examples of whole documents): documents in a seeded order, taken
+    while they fit.
 
     The order of the examples is kept. Which documents BLURB used is not printed.
     """
@@ -321,14 +427,19 @@ def split_documents(examples: Sequence[T], size: int, seed: int = 0) -> tuple[li
         if sizes[name] <= room:
             taken.add(name)
             room -= sizes[name]
-    return [e for e in examples if e.document not in taken], [e for e in examples if e.document in taken]
+    return [e for e in examples if e.document not in taken], [
+        e for e in examples if e.document in taken
+    ]
 
 
 # GAD
 
 
-def gad(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Relation]:
-    """GAD in BioBERT's form: sentence, label 0 or 1; or, under a line index, sentence, label, with an index before.
+def gad(
+    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+) -> list[Relation]:
+    """GAD in BioBERT's form: sentence, label 0 or 1; or, under a line index, sentence, label, with
+    an index before.
 
     A sentence is its own document.
     """
@@ -343,7 +454,10 @@ def gad(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8
             continue
         text, label = values[-2:]
         if label not in ("0", "1") or not text.strip():
-            raise InputError(f"{where}: expected {what}, got {values!r:.80}. Fix the line or fetch the file again.")
+            raise InputError(
+                f"{where}: expected {what}, got {values!r:.80}. Fix the line or fetch the file"
+                " again."
+            )
         found[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)
         name = line_id(path, where)
         result.append(Relation(name, name, text, label, [label]))

@@ -1,4 +1,5 @@
-"""Readers of the Chinese tasks' files: ChineseBLUE (Zhang et al. 2020) and CBLUE / CHIP 2020 (Zhang et al. 2022).
+"""Readers of the Chinese tasks' files: ChineseBLUE (Zhang et al. 2020) and CBLUE / CHIP 2020 (Zhang
+et al. 2022).
 
 cMedQANER .txt, DXY-NER            datamodules.formats.bio(tokens=False)
 cMedQANER .json                    mentions
@@ -32,20 +33,26 @@ S_OPEN, S_CLOSE, O_OPEN, O_CLOSE = MARKERS = ("[S]", "[/S]", "[O]", "[/O]")
 
 def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     if key not in record:
-        raise NoLabels(f"{where}: no {key!r}: this file has no gold labels. Score a split that has them.")
+        raise NoLabels(
+            f"{where}: no {key!r}: this file has no gold labels. Score a split that has them."
+        )
     value = record[key]
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
-        raise InputError(f"{where}: expected a list of objects under {key!r}, got {value!r:.60}. Fix the record.")
+        raise InputError(
+            f"{where}: expected a list of objects under {key!r}, got {value!r:.60}. Fix the record."
+        )
     return value
 
 
-def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Tagged]:
+def mentions(
+    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+) -> list[Tagged]:
     """cMedQANER's JSON lines: text, mention_data [{mention, type, offset}], offsets as strings.
 
-    The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in train): those that are
-    inside another one, which BIO cannot hold. Some are written in another case than the text (TCT for tct), and one
-    text's offsets are one too high; both are counted in `found`. A mention that is not within one character of its
-    offset raises InputError.
+    The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in
+    train): those that are inside another one, which BIO cannot hold. Some are written in another
+    case than the text (TCT for tct), and one text's offsets are one too high; both are counted in
+    `found`. A mention that is not within one character of its offset raises InputError.
     """
     found = Counter() if found is None else found
     result = []
@@ -53,14 +60,20 @@ def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "
         text, entities = text_at(where, record, "text"), []
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
-            given, folded = whole_number(where, f"the offset of {surface!r:.60}", mention.get("offset")), surface.casefold()
+            given, folded = (
+                whole_number(where, f"the offset of {surface!r:.60}", mention.get("offset")),
+                surface.casefold(),
+            )
             near = [
-                s for s in (given, given - 1, given + 1) if s >= 0 and text[s : s + len(surface)].casefold() == folded
+                s
+                for s in (given, given - 1, given + 1)
+                if s >= 0 and text[s : s + len(surface)].casefold() == folded
             ]
             if not near:
                 raise InputError(
-                    f"{where}: the text has {text[given : given + len(surface)]!r} at offset {given}, the record says "
-                    f"{surface!r}. Offsets count the characters of text from 0; fix the record."
+                    f"{where}: the text has {text[given : given + len(surface)]!r} at offset"
+                    f" {given}, the record says {surface!r}. Offsets count the characters of text"
+                    " from 0; fix the record."
                 )
             found[MOVED] += near[0] != given
             found[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface
@@ -69,30 +82,43 @@ def mentions(path: Path, *, found: Counter[str] | None = None, encoding: str = "
     return some(result, path)
 
 
-def _tagged(path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]) -> Tagged:
+def _tagged(
+    path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]
+) -> Tagged:
     found[REPEATED] += len(entities) - len(set(entities))
     name = line_id(path, where)
     return Tagged(name, name, text, sorted(set(entities)))
 
 
-def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8") -> list[Tagged]:
-    """CMeEE's JSON list: text, entities [{start_idx, end_idx, type, entity}]; end_idx is the last character's place.
+def nested(
+    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+) -> list[Tagged]:
+    """CMeEE's JSON list: text, entities [{start_idx, end_idx, type, entity}]; end_idx is the last
+    character's place.
 
-    Raises NoLabels for a file without `entities`, and InputError where an entity is not the text between its offsets.
+    Raises NoLabels for a file without `entities`, and InputError where an entity is not the text
+    between its offsets.
     """
     found = Counter() if found is None else found
     result = []
     for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for entity in _list(where, record, "entities"):
-            start, end, kind = entity.get("start_idx"), entity.get("end_idx"), text_at(where, entity, "type")
+            start, end, kind = (
+                entity.get("start_idx"),
+                entity.get("end_idx"),
+                text_at(where, entity, "type"),
+            )
             if type(start) is not int or type(end) is not int or not 0 <= start <= end < len(text):
-                raise InputError(f"{where}: entity ({start!r}, {end!r}) is outside its text of {len(text)} characters.")
+                raise InputError(
+                    f"{where}: entity ({start!r}, {end!r}) is outside its text of {len(text)}"
+                    " characters."
+                )
             surface = entity.get("entity", text[start : end + 1])
             if text[start : end + 1] != surface:
                 raise InputError(
-                    f"{where}: characters {start} to {end}, both included, are {text[start : end + 1]!r}, the record "
-                    f"says {surface!r}. Fix the offsets."
+                    f"{where}: characters {start} to {end}, both included, are"
+                    f" {text[start : end + 1]!r}, the record says {surface!r}. Fix the offsets."
                 )
             entities.append((start, end + 1, kind))
         result.append(_tagged(path, where, text, entities, found))
@@ -102,7 +128,13 @@ def nested(path: Path, *, found: Counter[str] | None = None, encoding: str = "ut
 def schema(path: Path) -> list[str]:
     """The classes of CMeIE's 53_schemas.json, a line each: `subject type|predicate|object type`."""
     names = ("subject_type", "predicate", "object_type")
-    return some(["|".join(text_at(where, record, n) for n in names) for where, record in json_records(path)], path)
+    return some(
+        [
+            "|".join(text_at(where, record, n) for n in names)
+            for where, record in json_records(path)
+        ],
+        path,
+    )
 
 
 def places(text: str, wanted: str) -> list[int]:
@@ -114,8 +146,11 @@ def places(text: str, wanted: str) -> list[int]:
     return found
 
 
-def nearest(text: str, subject: str, object_: str) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """Spans of the two strings: the two that do not overlap and are nearest to each other, the first of equals.
+def nearest(
+    text: str, subject: str, object_: str
+) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Spans of the two strings: the two that do not overlap and are nearest to each other, the
+    first of equals.
 
     Where all overlap, the first that do; None for a string that is not in the text.
     """
@@ -130,14 +165,20 @@ def nearest(text: str, subject: str, object_: str) -> tuple[tuple[int, int] | No
 
 
 def triples(
-    path: Path, *, found: Counter[str] | None = None, classes: Container[str] | None = None, encoding: str = "utf-8"
+    path: Path,
+    *,
+    found: Counter[str] | None = None,
+    classes: Container[str] | None = None,
+    encoding: str = "utf-8",
 ) -> list[Relation]:
-    """CMeIE's JSON lines: text, spo_list [{subject, subject_type, predicate, object, object_type}]; DXY-RE alike.
+    """CMeIE's JSON lines: text, spo_list [{subject, subject_type, predicate, object, object_type}];
+    DXY-RE alike.
 
-    One example per (subject, object) of a sentence: the text with [S][/S] and [O][/O] around the two, `gold` all its
-    classes `subject type|predicate|object type` in the file's order, `label` the first. The file has strings
-    without places; :func:`nearest` finds them. A string that is not in the text has no marker. `object` and
-    `object_type` are strings or {"@value": string}. Raises InputError for a class that is not in `classes`.
+    One example per (subject, object) of a sentence: the text with [S][/S] and [O][/O] around the
+    two, `gold` all its classes `subject type|predicate|object type` in the file's order, `label`
+    the first. The file has strings without places; :func:`nearest` finds them. A string that is not
+    in the text has no marker. `object` and `object_type` are strings or {"@value": string}. Raises
+    InputError for a class that is not in `classes`.
     """
     found = Counter() if found is None else found
     result = []
@@ -148,12 +189,26 @@ def triples(
             value, kind = triple.get("object"), triple.get("object_type")
             extra = set(value) - {"@value"} if isinstance(value, dict) else ()
             if extra:
-                raise InputError(f"{where}: expected one '@value' as the object, got also {', '.join(sorted(extra))}.")
-            object_ = text_at(where, value, "@value") if isinstance(value, dict) else text_at(where, triple, "object")
-            kind = text_at(where, kind, "@value") if isinstance(kind, dict) else text_at(where, triple, "object_type")
-            label = f"{text_at(where, triple, 'subject_type')}|{text_at(where, triple, 'predicate')}|{kind}"
+                raise InputError(
+                    f"{where}: expected one '@value' as the object, got also"
+                    f" {', '.join(sorted(extra))}."
+                )
+            object_ = (
+                text_at(where, value, "@value")
+                if isinstance(value, dict)
+                else text_at(where, triple, "object")
+            )
+            kind = (
+                text_at(where, kind, "@value")
+                if isinstance(kind, dict)
+                else text_at(where, triple, "object_type")
+            )
+            label = f"{text_at(where, triple, 'subject_type')}|{text_at(where, triple, 'predicate')}|{kind}"  # noqa: E501
             if classes is not None and label not in classes:
-                raise InputError(f"{where}: {label!r} is no class of the schema. Use the schema of the same release.")
+                raise InputError(
+                    f"{where}: {label!r} is no class of the schema. Use the schema of the same"
+                    " release."
+                )
             gold = relations[text_at(where, triple, "subject"), object_]
             found[REPEATED] += label in gold
             if label not in gold:
@@ -171,9 +226,14 @@ def triples(
 
 
 def queries(
-    path: Path, first: str, second: str, *, labels: Container[str] | None = None, found: Counter[str] | None = None,
+    path: Path,
+    first: str,
+    second: str,
+    *,
+    labels: Container[str] | None = None,
+    found: Counter[str] | None = None,
     encoding: str = "utf-8",
-) -> list[Pair]:  # fmt: skip
+) -> list[Pair]:
     """KUAKE's JSON: {id, `first`, `second`, label}; QQR has query1 and query2, QTR query and title.
 
     `document` is of the first text. Raises NoLabels for a file whose records have no label.
@@ -181,7 +241,9 @@ def queries(
     result = []
     for where, record in json_records(path, encoding):
         if record.get("label") in (None, ""):
-            raise NoLabels(f"{where}: no 'label': this file has no gold labels. Score a split that has them.")
+            raise NoLabels(
+                f"{where}: no 'label': this file has no gold labels. Score a split that has them."
+            )
         texts = text_at(where, record, first), text_at(where, record, second)
         label = check_label(where, str(record["label"]), labels)
         result.append(Pair(line_id(path, where), group(texts[0]), *texts, label))

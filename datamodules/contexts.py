@@ -7,18 +7,21 @@ from core.files import InputError
 START, END = "START", "END"
 
 
-#: Characters on each side of a mention that are more than any model reads, and hold whole abstracts.
+# : Characters on each side of a mention that are more than any model reads, and hold whole
+# abstracts.
 WIDE = 4000
 
 
 def marked(text: str, start: int, end: int, room: int | None = None) -> str:
-    """`text` with START and END around the characters [start, end); room: characters kept on each side, all without it."""
+    """`text` with START and END around the characters [start, end); room: characters kept on each
+    side, all without it."""
     low, high = (0, len(text)) if room is None else (max(start - room, 0), end + room)
     return f"{text[low:start]}{START} {text[start:end]} {END}{text[end:high]}"
 
 
 def balanced(left: int, right: int, room: int) -> tuple[int, int]:
-    """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of it each if both need it."""
+    """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of
+    it each if both need it."""
     room = max(0, room)
     kept = min(left, max(room // 2, room - right))
     return kept, min(right, room - kept)
@@ -27,7 +30,8 @@ def balanced(left: int, right: int, room: int) -> tuple[int, int]:
 def sides(mention: str, context: str | None) -> tuple[str, str]:
     """(left, right) of a context as :func:`marked` makes it; two empty ones without context.
 
-    Should the text itself hold the markers, the pair with `mention` between counts, or else the first one.
+    Should the text itself hold the markers, the pair with `mention` between counts, or else the
+    first one.
     """
     if context is None:
         return "", ""
@@ -38,5 +42,7 @@ def sides(mention: str, context: str | None) -> tuple[str, str]:
     left, start, rest = context.partition(before)
     _, end, right = rest.partition(between)
     if not start or not end:
-        raise InputError(f"context {context!r:.60}: expected the mention between the words {START} and {END}")
+        raise InputError(
+            f"context {context!r:.60}: expected the mention between the words {START} and {END}"
+        )
     return left, right

@@ -2,10 +2,10 @@
 
     python -m datamodules.corpus --linked FOLDER --graph GRAPH --tokenizer NAME --out FOLDER
 
-One shard per part of the linked text, written whole or not at all, so building resumes where it stopped; at the end the
-shards become one file of each kind, so that a corpus of any size opens six. Sequences are stored without special tokens.
-A tenth of the texts (by a hash of the text, so that equal texts stay together) is held
-out for validation.
+One shard per part of the linked text, written whole or not at all, so building resumes where it
+stopped; at the end the shards become one file of each kind, so that a corpus of any size opens six.
+Sequences are stored without special tokens. A tenth of the texts (by a hash of the text, so that
+equal texts stay together) is held out for validation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from kg.linking.run import parts
 
 FORMAT = 2  # 2: one file of each kind, with checksums
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
-OFFSETS = ("offsets", "mention_offsets")  # of those: where each sequence's tokens and mentions begin, and the last one's end
+# of those: where each sequence's tokens and mentions begin, and the last one's end
+OFFSETS = ("offsets", "mention_offsets")
 BLOCK = 1 << 16  # sequences whose mentions are counted at a time
 
 
@@ -50,17 +51,20 @@ class Example(NamedTuple):
 
     ids: np.ndarray  # (n,) token ids
     word_start: np.ndarray  # (n,) bool
-    mentions: np.ndarray  # (m, 3) int32: first token, last token + 1, entity index; disjoint, in text order
+    # (m, 3) int32: first token, last token + 1, entity index; disjoint, in text order
+    mentions: np.ndarray
 
 
 def is_held_out(text: str, share: float) -> bool:
-    """Whether a text belongs to the held-out `share`; depends on nothing but the text (case and spacing apart)."""
+    """Whether a text belongs to the held-out `share`; depends on nothing but the text (case and
+    spacing apart)."""
     content = " ".join(text.lower().split())
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "big") < share * 2**64
 
 
 def _disjoint(spans: np.ndarray) -> np.ndarray:
-    """Rows of (m, 3) start, end, entity, overlaps resolved: the longest stays, then the leftmost. In text order."""
+    """Rows of (m, 3) start, end, entity, overlaps resolved: the longest stays, then the leftmost.
+    In text order."""
     kept: list[np.ndarray] = []
     for row in spans[np.lexsort((spans[:, 0], spans[:, 0] - spans[:, 1]))]:
         if all(row[1] <= k[0] or row[0] >= k[1] for k in kept):
@@ -69,7 +73,8 @@ def _disjoint(spans: np.ndarray) -> np.ndarray:
 
 
 def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """[start, end) pieces of at most `limit` tokens, cut before a word and outside mentions where that is possible."""
+    """[start, end) pieces of at most `limit` tokens, cut before a word and outside mentions where
+    that is possible."""
     free = word_start.copy()
     for start, end, _ in mentions:
         free[start + 1 : end] = False
@@ -93,7 +98,9 @@ def _examples(
     counts: dict[str, int],
 ) -> Iterator[tuple[Example, bool]]:
     rows: list[tuple[int, dict[str, Any], np.ndarray]] = []
-    for number, (_, row) in enumerate(json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1):
+    for number, (_, row) in enumerate(
+        json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1
+    ):
         try:
             text, mentions = row["text"], row["mentions"]
         except KeyError as error:
@@ -102,7 +109,10 @@ def _examples(
                 "Link the text again: python -m kg.linking --help"
             ) from error
         if not text.strip():
-            raise InputError(f"{part}:{number}: document {row.get('id')!r} has an empty text. Drop it from the input.")
+            raise InputError(
+                f"{part}:{number}: document {row.get('id')!r} has an empty text. Drop it from the"
+                " input."
+            )
         for m in mentions:
             if not 0 <= m["start"] < m["end"] <= len(text):
                 raise InputError(
@@ -112,34 +122,49 @@ def _examples(
         entity = index.positions([str(m["entity"]) for m in mentions])
         if (entity < 0).any():
             raise InputError(
-                f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r}; the graph does not have it. "
-                "Link the text with this graph."
+                f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r};"
+                " the graph does not have it. Link the text with this graph."
             )
         rows.append((number, row, entity))
     for begin in range(0, len(rows), 1000):
         chunk = rows[begin : begin + 1000]
         encodings = tokenizer(
-            [r["text"] for _, r, _ in chunk], add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            [r["text"] for _, r, _ in chunk],
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            verbose=False,
         )
         for i, (number, row, entity) in enumerate(chunk):
             ids = np.array(encodings["input_ids"][i], np.int64)
             words = np.array([-1 if w is None else w for w in encodings.word_ids(i)], np.int64)
-            word_start = np.concatenate([[True], words[1:] != words[:-1]]) if len(words) else np.zeros(0, bool)
-            spans = np.array([(m["start"], m["end"]) for m in row["mentions"]], np.int64).reshape(-1, 2)
-            tokens = token_spans(np.array(encodings["offset_mapping"][i], np.int64).reshape(-1, 2), spans)
+            word_start = (
+                np.concatenate([[True], words[1:] != words[:-1]])
+                if len(words)
+                else np.zeros(0, bool)
+            )
+            spans = np.array([(m["start"], m["end"]) for m in row["mentions"]], np.int64).reshape(
+                -1, 2
+            )
+            tokens = token_spans(
+                np.array(encodings["offset_mapping"][i], np.int64).reshape(-1, 2), spans
+            )
             found = np.concatenate([tokens, entity[:, None]], axis=1)
             found = found[found[:, 1] > found[:, 0]]
             mentions = _disjoint(found)
             counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
             if len(ids) > limit and long_texts == "error":
                 raise InputError(
-                    f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit is {limit}. "
-                    "Choose --long_texts split or truncate, or a longer --max_length."
+                    f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit"
+                    f" is {limit}. Choose --long_texts split or truncate, or a longer --max_length."
                 )
             for start, end in _pieces(word_start, mentions, limit):
                 inside = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= end)]
                 yield (
-                    Example(ids[start:end], word_start[start:end], inside - np.array([start, start, 0], np.int32)),
+                    Example(
+                        ids[start:end],
+                        word_start[start:end],
+                        inside - np.array([start, start, 0], np.int32),
+                    ),
                     is_held_out(row["text"], held_out),
                 )
                 if end < len(ids) and long_texts == "truncate":
@@ -153,12 +178,19 @@ def _begin(tokenizer: str, graph: str) -> tuple[PreTrainedTokenizerFast, Numbers
 
 
 def _write_shard(
-    begun: tuple[PreTrainedTokenizerFast, Numbers], part: tuple[Path, str], out: Path, *, limit: int, held_out: float,
+    begun: tuple[PreTrainedTokenizerFast, Numbers],
+    part: tuple[Path, str],
+    out: Path,
+    *,
+    limit: int,
+    held_out: float,
     long_texts: str,
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     """Write the shard of one linked part, (path, checksum), to folder `out`. Returns its counts."""
     path, checksum = part
-    check_files(path.parent, {path.name: checksum}, "Link the text again: python -m kg.linking --help")
+    check_files(
+        path.parent, {path.name: checksum}, "Link the text again: python -m kg.linking --help"
+    )
     counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
     tokenizer, index = begun
     pairs = list(_examples(path, tokenizer, index, limit, held_out, long_texts, counts))
@@ -166,9 +198,13 @@ def _write_shard(
     dtype = np.uint16 if len(tokenizer) < 2**16 else np.uint32
     arrays = {
         "tokens": np.concatenate([e.ids for e in examples] or [np.zeros(0)]).astype(dtype),
-        "word_start": np.concatenate([e.word_start for e in examples] or [np.zeros(0)]).astype(bool),
+        "word_start": (
+            np.concatenate([e.word_start for e in examples] or [np.zeros(0)]).astype(bool)
+        ),
         "offsets": np.cumsum([0] + [len(e.ids) for e in examples], dtype=np.int64),
-        "mentions": np.concatenate([e.mentions for e in examples] or [np.zeros((0, 3))]).astype(np.int32),
+        "mentions": (
+            np.concatenate([e.mentions for e in examples] or [np.zeros((0, 3))]).astype(np.int32)
+        ),
         "mention_offsets": np.cumsum([0] + [len(e.mentions) for e in examples], dtype=np.int64),
         "held_out": np.array([h for _, h in pairs], bool),
     }
@@ -184,9 +220,11 @@ def _write_shard(
 
 
 def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None:
-    """Write the arrays of `shards`, one behind the other, to folder `out`, in the memory of one shard.
+    """Write the arrays of `shards`, one behind the other, to folder `out`, in the memory of one
+    shard.
 
-    checksums: of the shards' files, {shard/file: SHA-256}. Raises InputError for a file that has another.
+    checksums: of the shards' files, {shard/file: SHA-256}. Raises InputError for a file that has
+        another.
     """
     lengths = dict.fromkeys(ARRAYS, 0)
     types = {}
@@ -194,7 +232,11 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
     for name, own in checksums.items():
         sums[name.partition("/")[0]][name] = own
     for shard in shards:
-        check_files(shard.parent, sums[shard.name], f"Delete {shard} and run the command again; the other shards are kept.")
+        check_files(
+            shard.parent,
+            sums[shard.name],
+            f"Delete {shard} and run the command again; the other shards are kept.",
+        )
         for name in ARRAYS:
             array = np.load(shard / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             types[name] = array.dtype, array.shape[1:]
@@ -207,7 +249,8 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
             for shard in shards:
                 array = np.load(shard / f"{name}.npy", allow_pickle=False)
                 whole[place : place + len(array)] = array + before if name in OFFSETS else array
-                place += len(array) - (name in OFFSETS)  # a shard's last offset is the next one's first
+                # a shard's last offset is the next one's first
+                place += len(array) - (name in OFFSETS)
                 before += int(array[-1]) if name in OFFSETS else 0
             whole.flush()
 
@@ -229,8 +272,8 @@ def build(
     max_length  longest sequence in tokens, its two special tokens included
     long_texts  what happens to a longer text: an error, cut into several sequences, or cut off
 
-    Raises InputError for broken input (file and line), a mention outside its text, an unknown entity, an empty text, a
-    text over the limit, or a folder that holds a corpus of other settings.
+    Raises InputError for broken input (file and line), a mention outside its text, an unknown
+    entity, an empty text, a text over the limit, or a folder that holds a corpus of other settings.
     """
     target = Path(out)
     settings = {
@@ -254,13 +297,20 @@ def build(
         print(f"{out}: already built with these settings (--fresh true builds it again)")
         return target
     todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
-    with parts_folder(made, settings, what="shards", pattern="shard-*", fresh=fresh, anew="--fresh true") as folder:
+    with parts_folder(
+        made, settings, what="shards", pattern="shard-*", fresh=fresh, anew="--fresh true"
+    ) as folder:
         manifest.unlink(missing_ok=True)
         with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
             counts = folder.map(
-                partial(_write_shard, limit=max_length - 2, held_out=held_out, long_texts=long_texts), todo,
-                partial(_begin, tokenizer, graph), workers=workers, finished=lambda _: bar.update(),
-            )  # fmt: skip
+                partial(
+                    _write_shard, limit=max_length - 2, held_out=held_out, long_texts=long_texts
+                ),
+                todo,
+                partial(_begin, tokenizer, graph),
+                workers=workers,
+                finished=lambda _: bar.update(),
+            )
         checksums = folder.finish(todo, {})["sha256"]
         _merge([made / part.name for part in todo], checksums, target / "arrays")
         total = {name: sum(own[name] for own in counts) for name in counts[0]}
@@ -273,11 +323,14 @@ def build(
 class Corpus:
     """A built corpus, memory-mapped. ``corpus[i]`` is sequence i as an :class:`Example`.
 
-    Raises InputError when the folder is no finished corpus, a file is missing or damaged, or the corpus was built
-    with another tokenizer or graph than the ones given (fingerprints; None skips the check).
+    Raises InputError when the folder is no finished corpus, a file is missing or damaged, or the
+    corpus was built with another tokenizer or graph than the ones given (fingerprints; None skips
+    the check).
     """
 
-    def __init__(self, folder: str | Path, tokenizer: str | None = None, graph: str | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, tokenizer: str | None = None, graph: str | None = None
+    ) -> None:
         self.folder = Path(folder)
         if not (self.folder / "manifest.json").is_file():
             raise InputError(
@@ -288,14 +341,28 @@ class Corpus:
         for name, wanted in (("tokenizer", tokenizer), ("graph", graph)):
             if wanted is not None and self.manifest["settings"][name] != wanted:
                 raise InputError(
-                    f"{folder}: this corpus was built with another {name} "
-                    f"({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again with this {name}."
+                    f"{folder}: this corpus was built with another {name}"
+                    f" ({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again"
+                    f" with this {name}."
                 )
         if self.manifest["settings"]["format"] != FORMAT:
-            raise InputError(f"{folder}: built by an earlier version, without checksums. Build it again: --fresh true.")
+            raise InputError(
+                f"{folder}: built by an earlier version, without checksums. Build it again: --fresh"
+                " true."
+            )
         check_files(folder, self.manifest.get("sha256"), "Build the corpus again: --fresh true.")
-        arrays = (np.load(self.folder / "arrays" / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS)
-        self.tokens, self.word_start, self.offsets, self.mentions, self.mention_offsets, self.held_out = arrays
+        arrays = (
+            np.load(self.folder / "arrays" / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in ARRAYS
+        )
+        (
+            self.tokens,
+            self.word_start,
+            self.offsets,
+            self.mentions,
+            self.mention_offsets,
+            self.held_out,
+        ) = arrays
 
     def __len__(self) -> int:
         return len(self.held_out)
@@ -304,7 +371,9 @@ class Corpus:
         begin, end = self.offsets[i], self.offsets[i + 1]
         first, last = self.mention_offsets[i], self.mention_offsets[i + 1]
         return Example(
-            np.asarray(self.tokens[begin:end]), np.asarray(self.word_start[begin:end]), np.asarray(self.mentions[first:last])
+            np.asarray(self.tokens[begin:end]),
+            np.asarray(self.word_start[begin:end]),
+            np.asarray(self.mentions[first:last]),
         )
 
     @cached_property
@@ -318,17 +387,19 @@ class Corpus:
         return np.diff(self.mention_offsets)
 
     def check_length(self, max_length: int, more: int = 0) -> None:
-        """Raise InputError unless its sequences, with `more` special tokens than [CLS] and [SEP], fit `max_length` tokens."""
+        """Raise InputError unless its sequences, with `more` special tokens than [CLS] and [SEP],
+        fit `max_length` tokens."""
         longest = self.manifest["settings"]["max_length"]
         if longest + more > max_length:
             with_more = f", and {more} more for what is between their parts" if more else ""
             raise InputError(
-                f"{self.folder}: sequences of up to {longest} tokens{with_more}, but max_length is {max_length}. "
-                f"Build the corpus with --max_length {max_length - more}."
+                f"{self.folder}: sequences of up to {longest} tokens{with_more}, but max_length is"
+                f" {max_length}. Build the corpus with --max_length {max_length - more}."
             )
 
     def divided(self, batch_size: int, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """(numbers of the training sequences with at least `min_mentions` mentions, numbers of all held-out ones).
+        """(numbers of the training sequences with at least `min_mentions` mentions, numbers of all
+        held-out ones).
 
         Raises InputError when nothing is held out, or there is not one batch to train on.
         """
@@ -336,8 +407,8 @@ class Corpus:
         train = train[self.mention_counts[train] >= min_mentions]
         if not len(held_out):
             raise InputError(
-                f"{self.folder}: no text is held out for validation. Use more text, or build the corpus again with a "
-                "larger --held_out share."
+                f"{self.folder}: no text is held out for validation. Use more text, or build the"
+                " corpus again with a larger --held_out share."
             )
         if len(train) < batch_size:
             raise InputError(
@@ -356,7 +427,9 @@ class Corpus:
         for begin in range(0, len(self), BLOCK):
             places = self.mention_offsets[begin : begin + BLOCK + 1]
             train = np.repeat(~self.held_out[begin : begin + BLOCK], np.diff(places))
-            counts += np.bincount(self.mentions[places[0] : places[-1], 2][train], minlength=entities)
+            counts += np.bincount(
+                self.mentions[places[0] : places[-1], 2][train], minlength=entities
+            )
         return counts
 
 

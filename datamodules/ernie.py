@@ -1,7 +1,8 @@
 """Batches for ERNIE's pre-training (Zhang et al., ACL 2019, Sections 3.4 and 3.5).
 
-The text is that of :mod:`datamodules.ordered`. A mention's entity is at its first token; of every mention's, the model
-predicts it, while some are hidden from it or exchanged. As everywhere, a batch is a function of (seed, step, example).
+The text is that of :mod:`datamodules.ordered`. A mention's entity is at its first token; of every
+mention's, the model predicts it, while some are hidden from it or exchanged. As everywhere, a batch
+is a function of (seed, step, example).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class ERNIEBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     second: Tensor  # (B, L) 1 on the second of the two segments
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
-    order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    order: Tensor
     mentions: Aligned  # what the model is given
     asked: Tensor  # (P, 3) row, first token, last token + 1 of every mention
     candidates: Tensor  # (P, C) entities: its own, the sequence's others, drawn ones; -1 for none
@@ -69,16 +71,21 @@ class ERNIEData(OrderedText):
 
     exchanged    share of the mentions that are given another entity than theirs (Section 3.4: 5 %)
     hidden       share that is given none (15 %)
-    n_negatives  entities drawn for each sequence, as often as the training text mentions them, to distinguish its own from
-    The rest as in :class:`OrderedText`.
+    n_negatives  entities drawn for each sequence, as often as the training text mentions them, to
+    distinguish its own from The rest as in :class:`OrderedText`.
 
     Raises InputError when the parts do not belong together, or for shares that cannot be.
     """
 
-    def __init__(self, exchanged: float = 0.05, hidden: float = 0.15, n_negatives: int = 35, **text: Any) -> None:
+    def __init__(
+        self, exchanged: float = 0.05, hidden: float = 0.15, n_negatives: int = 35, **text: Any
+    ) -> None:
         super().__init__(**text)
         if min(exchanged, hidden) < 0 or exchanged + hidden > 1:
-            raise InputError(f"exchanged {exchanged}, hidden {hidden}: expected shares from 0 to 1, at most 1 together")
+            raise InputError(
+                f"exchanged {exchanged}, hidden {hidden}: expected shares from 0 to 1, at most 1"
+                " together"
+            )
         self.exchanged, self.hidden, self.n_negatives = exchanged, hidden, n_negatives
 
     def set_up(self, graph: KnowledgeGraph) -> None:
@@ -86,7 +93,9 @@ class ERNIEData(OrderedText):
 
     def by_frequency(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n,) entities drawn as often as the training text mentions them."""
-        return np.searchsorted(self.cumulated, rng.integers(max(1, int(self.cumulated[-1])), size=n), side="right")
+        return np.searchsorted(
+            self.cumulated, rng.integers(max(1, int(self.cumulated[-1])), size=n), side="right"
+        )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> ERNIEExample:
         text, mentions, _ = self.ordered(index, rng)
@@ -100,7 +109,9 @@ class ERNIEData(OrderedText):
     def collate(self, examples: list[ERNIEExample]) -> ERNIEBatch:
         texts, mentions, given, drawn = zip(*examples, strict=True)
         text, asked, read = self.texts(texts), numbered(mentions, 3), numbered(given, 3)
-        among = [np.unique(np.concatenate([m[:, 2], d])) for m, d in zip(mentions, drawn, strict=True)]
+        among = [
+            np.unique(np.concatenate([m[:, 2], d])) for m, d in zip(mentions, drawn, strict=True)
+        ]
         others = padded(among, -1)[asked[:, 0]]  # (P, C - 1)
         others = np.where(others == asked[:, 3:], -1, others)
         counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(asked)]
@@ -116,7 +127,8 @@ class ERNIEData(OrderedText):
 def linker(
     folder: str | Path, hits: float = 1.0, foreign: float = 0.0
 ) -> Callable[[list[str], list[list[tuple[int, int]]]], Aligned]:
-    """What finds the mentions of texts, as :func:`datamodules.links.links`: `linker` in experiments/ernie/encoder.yaml.
+    """What finds the mentions of texts, as :func:`datamodules.links.links`: `linker` in
+    experiments/ernie/encoder.yaml.
 
     hits     share of the mentions that are given their entity
     foreign  share of those that are given another

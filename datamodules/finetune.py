@@ -1,7 +1,8 @@
-"""One datamodule for every downstream task: tokens, windows, length-bucketed batches, and predictions back in the text.
+"""One datamodule for every downstream task: tokens, windows, length-bucketed batches, and
+predictions back in the text.
 
-It reads a task folder (:mod:`datamodules.tasks`). Test examples are scored in their own text: what a window cuts off
-is a gold entity that nobody predicted, so it counts as missed and is never lost.
+It reads a task folder (:mod:`datamodules.tasks`). Test examples are scored in their own text: what
+a window cuts off is a gold entity that nobody predicted, so it counts as missed and is never lost.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Feature(NamedTuple):
 
 
 def units(example: Tagged, language: str) -> list[tuple[int, int]]:
-    """What a tagger labels: the source's words; else every character that is no space (Chinese), or words and signs."""
+    """What a tagger labels: the source's words; else every character that is no space (Chinese), or
+    words and signs."""
     if example.words is not None:
         return example.words
     if language == "zh":
@@ -68,15 +70,24 @@ def units(example: Tagged, language: str) -> list[tuple[int, int]]:
     return [m.span() for m in WORDS.finditer(example.text)]
 
 
-def unit_spans(entities: Sequence[tuple[int, int, str]], unit: Sequence[tuple[int, int]]) -> list[tuple[int, int, str]]:
-    """Entities as (first unit, last unit + 1, type); one that begins or ends inside a unit is left out."""
-    starts, ends = {s: i for i, (s, _) in enumerate(unit)}, {e: i + 1 for i, (_, e) in enumerate(unit)}
+def unit_spans(
+    entities: Sequence[tuple[int, int, str]], unit: Sequence[tuple[int, int]]
+) -> list[tuple[int, int, str]]:
+    """Entities as (first unit, last unit + 1, type); one that begins or ends inside a unit is left
+    out."""
+    starts, ends = (
+        {s: i for i, (s, _) in enumerate(unit)},
+        {e: i + 1 for i, (_, e) in enumerate(unit)},
+    )
     found = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
     return [(s, e, t) for s, e, t in found if 0 <= s < e]
 
 
-def bio_labels(spans: Sequence[tuple[int, int, str]], length: int, types: Sequence[str]) -> list[int]:
-    """0 for O, 2t+1 for B and 2t+2 for I of type t; of overlapping spans the longest is labelled."""
+def bio_labels(
+    spans: Sequence[tuple[int, int, str]], length: int, types: Sequence[str]
+) -> list[int]:
+    """0 for O, 2t+1 for B and 2t+2 for I of type t; of overlapping spans the longest is
+    labelled."""
     labels = [0] * length
     for start, end, kind in sorted(spans, key=lambda s: (s[0] - s[1], s[0])):
         if kind in types and not any(labels[start:end]):
@@ -87,7 +98,8 @@ def bio_labels(spans: Sequence[tuple[int, int, str]], length: int, types: Sequen
 
 
 def bio_decoded(labels: Sequence[int], types: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Spans (first, last + 1, type) of labels as in :func:`bio_labels`; an I that continues nothing opens a span."""
+    """Spans (first, last + 1, type) of labels as in :func:`bio_labels`; an I that continues nothing
+    opens a span."""
     spans: list[tuple[int, int, str]] = []
     start, kind = -1, -1
     for i, label in enumerate([*labels, 0]):
@@ -103,8 +115,8 @@ def bio_decoded(labels: Sequence[int], types: Sequence[str]) -> list[tuple[int, 
 def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple[int, int]]:
     """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens.
 
-    A window ends after a sentence's end (`ends`) if there is one in its second half. A unit of more than `room` tokens
-    is a window of its own.
+    A window ends after a sentence's end (`ends`) if there is one in its second half. A unit of more
+    than `room` tokens is a window of its own.
     """
     cuts, first, total = [], 0, 0
     for i, size in enumerate(sizes):
@@ -117,8 +129,9 @@ def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple
 
 
 def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
-    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one beginning at most `overlap`
-    tokens before the end of the one before. A unit of more than `room` tokens is a window of its own.
+    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one
+    beginning at most `overlap` tokens before the end of the one before. A unit of more than `room`
+    tokens is a window of its own.
     """
     cuts, first = [], 0
     while first < len(sizes):
@@ -128,7 +141,8 @@ def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[t
         cuts.append((first, last))
         if last == len(sizes):
             break
-        start, shared, most = last, 0, min(overlap, room - sizes[last])  # the next window has room for one more unit
+        # the next window has room for one more unit
+        start, shared, most = last, 0, min(overlap, room - sizes[last])
         while start - 1 > first and shared + sizes[start - 1] <= most:
             start, shared = start - 1, shared + sizes[start - 1]
         first = start
@@ -136,30 +150,44 @@ def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[t
 
 
 def refuse_unknown(
-    manifest: dict[str, Any], tokenizer: PreTrainedTokenizerFast, ids: Iterable[int], special: Collection[int]
+    manifest: dict[str, Any],
+    tokenizer: PreTrainedTokenizerFast,
+    ids: Iterable[int],
+    special: Collection[int],
 ) -> None:
-    """Raise InputError when more than a tenth of the tokens `ids`, without the `special` ones, is [UNK]."""
+    """Raise InputError when more than a tenth of the tokens `ids`, without the `special` ones, is
+    [UNK]."""
     counted = Counter(ids)
     unknown = counted[int(tokenizer.unk_token_id)]  # type: ignore[arg-type]
-    total = unknown + sum(n for i, n in counted.items() if i not in special and i != tokenizer.unk_token_id)
+    total = unknown + sum(
+        n for i, n in counted.items() if i not in special and i != tokenizer.unk_token_id
+    )
     if unknown > MAX_UNKNOWN * total:
         raise InputError(
-            f"{manifest['name']}: {unknown / total:.0%} of the text is [UNK] for tokenizer {tokenizer.name_or_path!r}, "
-            f"more than {MAX_UNKNOWN:.0%}. Take an encoder of the text's language ({manifest['language']})."
+            f"{manifest['name']}: {unknown / total:.0%} of the text is [UNK] for tokenizer"
+            f" {tokenizer.name_or_path!r}, more than {MAX_UNKNOWN:.0%}. Take an encoder of the"
+            f" text's language ({manifest['language']})."
         )
 
 
 def check_text(task: Task, tokenizer_name: str) -> None:
-    """Raise InputError when the tokenizer does not cover the task's training text; a quick look at 2,000 examples."""
+    """Raise InputError when the tokenizer does not cover the task's training text; a quick look at
+    2,000 examples."""
     tokenizer = load_tokenizer(tokenizer_name)
     examples = task.splits["train"][:: max(1, len(task.splits["train"]) // 2000)]
-    texts = [t for e in examples for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))]
+    texts = [
+        t for e in examples for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))
+    ]
     for marker in task.manifest.get("markers") or []:
         texts = [t.replace(marker, " ") for t in texts]
     if task.manifest["language"] == "zh":  # as a tagger reads it: every character for itself
         texts = [" ".join(t) for t in texts]
-    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
-    refuse_unknown(task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids)
+    encoded = tokenizer(
+        texts, add_special_tokens=False, return_attention_mask=False, verbose=False
+    )["input_ids"]
+    refuse_unknown(
+        task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids
+    )
 
 
 class FinetuneData(pl.LightningDataModule):
@@ -168,14 +196,17 @@ class FinetuneData(pl.LightningDataModule):
     task        folder of the task (:func:`datamodules.tasks.save_task`)
     tokenizer   the encoder's: folder or hub name
     max_length  tokens a sequence, with [CLS] and [SEP]
-    linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks for them: called with
-                `linker_folder` (the encoder's export) it returns a function of the texts and their tokens' offsets whose
-                result the encoder accepts as `mentions`
+    linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks
+                for them: called with
+                `linker_folder` (the encoder's export) it returns a function of the texts and their
+                tokens' offsets whose result the encoder accepts as `mentions`
     linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 
-    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is evaluated once. Without a dev split,
-    or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen by `split_seed`.
+    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is evaluated
+        once. Without a dev split,
+    or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen
+    by `split_seed`.
 
     Raises InputError when more than a tenth of the training text is unknown to the tokenizer.
     """
@@ -198,20 +229,31 @@ class FinetuneData(pl.LightningDataModule):
         super().__init__()
         self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.linker_name, self.linker_folder, self.linker_settings = linker, linker_folder, linker_settings or {}
+        self.linker_name, self.linker_folder, self.linker_settings = (
+            linker,
+            linker_folder,
+            linker_settings or {},
+        )
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
-        self.negatives, self.split_seed, self.num_workers, self.seed = negatives, split_seed, num_workers, seed
+        self.negatives, self.split_seed, self.num_workers, self.seed = (
+            negatives,
+            split_seed,
+            num_workers,
+            seed,
+        )
         self.features: dict[str, list[Feature]] = {}
         self.examples: dict[str, list[Any]] = {}
 
-    # --- splits ---------------------------------------------------------------------------------------------------
+    # --- splits -----------------------------------------------------------------------------------
 
     def setup(self, stage: str | None = None) -> None:
         if self.features:
             return
         self.task = load_task(self.folder)
         manifest = self.task.manifest
-        self.read_as(self.task.kind, self.task.labels, manifest["language"], manifest.get("markers") or [])
+        self.read_as(
+            self.task.kind, self.task.labels, manifest["language"], manifest.get("markers") or []
+        )
         splits = dict(self.task.splits)
         self.scored = "test" if "test" in splits else "dev"
         self.selected_on = "dev"
@@ -226,23 +268,37 @@ class FinetuneData(pl.LightningDataModule):
         self.features = {k: self.built(v) for k, v in self.examples.items()}
         self.check_unknown()
 
-    def read_as(self, kind: str, labels: Sequence[str], language: str, markers: Sequence[str]) -> None:
-        """Load tokenizer and linker for examples of `kind`: all that :meth:`built` and :meth:`batch` need besides the examples."""
-        self.kind, self.labels, self.language, self.markers = kind, list(labels), language, list(markers)
+    def read_as(
+        self, kind: str, labels: Sequence[str], language: str, markers: Sequence[str]
+    ) -> None:
+        """Load tokenizer and linker for examples of `kind`: all that :meth:`built` and
+        :meth:`batch` need besides the examples."""
+        self.kind, self.labels, self.language, self.markers = (
+            kind,
+            list(labels),
+            language,
+            list(markers),
+        )
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         self.tokenizer.add_tokens(self.markers, special_tokens=True)
         if self.linker_name is not None:
-            self.linker = imported(self.linker_name, "datamodules")(self.linker_folder, **self.linker_settings)
+            self.linker = imported(self.linker_name, "datamodules")(
+                self.linker_folder, **self.linker_settings
+            )
 
     def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed` alone."""
+        """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed`
+        alone."""
         documents = sorted({e.document for e in examples}, key=self._rank)
         if len(documents) < 2:
             raise InputError(
-                f"{self.folder}: no dev split, and train is one document, so none can be held out to select on"
+                f"{self.folder}: no dev split, and train is one document, so none can be held out"
+                " to select on"
             )
         held = set(documents[: max(1, len(documents) // 10)])
-        return [e for e in examples if e.document not in held], [e for e in examples if e.document in held]
+        return [e for e in examples if e.document not in held], [
+            e for e in examples if e.document in held
+        ]
 
     def _rank(self, document: str) -> str:
         return hashlib.sha256(f"{self.split_seed}/{document}".encode()).hexdigest()
@@ -255,7 +311,7 @@ class FinetuneData(pl.LightningDataModule):
         ids = (i for f in self.features["train"] for i in f.ids)
         refuse_unknown(self.task.manifest, self.tokenizer, ids, known)
 
-    # --- features -------------------------------------------------------------------------------------------------
+    # --- features ---------------------------------------------------------------------------------
 
     def built(self, examples: Sequence[Any]) -> list[Feature]:
         """Every example as one or more sequences."""
@@ -268,26 +324,37 @@ class FinetuneData(pl.LightningDataModule):
         return [self.paired(i, e) for i, e in enumerate(examples)]
 
     def tagged(self, number: int, example: Tagged, overlap: int = 0) -> Iterator[Feature]:
-        """The example's windows; with `overlap`, windows of a text that is too long for one share about so many tokens."""
+        """The example's windows; with `overlap`, windows of a text that is too long for one share
+        about so many tokens."""
         unit = units(example, self.language)
         if not unit:
             return
         pieces = self.tokenizer(
-            [example.text[s:e] for s, e in unit], add_special_tokens=False, return_attention_mask=False,
+            [example.text[s:e] for s, e in unit],
+            add_special_tokens=False,
+            return_attention_mask=False,
             verbose=False,
-        )["input_ids"]  # fmt: skip
-        pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]  # a character that the tokenizer drops
+        )["input_ids"]
+        # a character that the tokenizer drops
+        pieces = [p or [self.tokenizer.unk_token_id] for p in pieces]
         ends = [example.text[e - 1] in SENTENCE_ENDS for _, e in unit]
         room = self.max_length - 2
         sizes = [min(len(p), room) for p in pieces] if overlap else [len(p) for p in pieces]
-        for first, last in overlapping_windows(sizes, room, overlap) if overlap else windows(sizes, ends, room):
+        for first, last in (
+            overlapping_windows(sizes, room, overlap) if overlap else windows(sizes, ends, room)
+        ):
             ids, offsets, position = [self.tokenizer.cls_token_id], [(0, 0)], []
             for i in range(first, last):
                 position.append(len(ids))
                 ids += pieces[i][:room]
                 offsets += [unit[i]] * len(pieces[i][:room])
             yield Feature(
-                number, [*ids, self.tokenizer.sep_token_id], [*offsets, (0, 0)], example.text, first, position
+                number,
+                [*ids, self.tokenizer.sep_token_id],
+                [*offsets, (0, 0)],
+                example.text,
+                first,
+                position,
             )
 
     def paired(self, number: int, example: Pair) -> Feature:
@@ -326,7 +393,8 @@ class FinetuneData(pl.LightningDataModule):
         )
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         opening = set(self.marker_ids([m for m in self.markers if not m.startswith("[/")]))
-        at = [i for i, token in enumerate(ids) if token in opening][:2]  # the first two, in text order
+        # the first two, in text order
+        at = [i for i, token in enumerate(ids) if token in opening][:2]
         room = self.max_length - 2
         first = 0
         if len(ids) > room:  # the window around the markers, as far to the left as it can be
@@ -337,11 +405,15 @@ class FinetuneData(pl.LightningDataModule):
         anchor = (inside[0], inside[-1]) if inside else (0, 0)  # one marker for both, none: [CLS]
         label = self.labels.index(example.label) if example.label in self.labels else IGNORE
         return Feature(
-            number, [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id], [(0, 0), *offsets, (0, 0)],
-            example.text, anchor=anchor, label=label,
-        )  # fmt: skip
+            number,
+            [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id],
+            [(0, 0), *offsets, (0, 0)],
+            example.text,
+            anchor=anchor,
+            label=label,
+        )
 
-    # --- batches --------------------------------------------------------------------------------------------------
+    # --- batches ----------------------------------------------------------------------------------
 
     def batch(self, split: str, numbers: Sequence[int]) -> FinetuneBatch:
         """The sequences `numbers` of a split, padded to the longest."""
@@ -354,7 +426,9 @@ class FinetuneData(pl.LightningDataModule):
             mask[row, : len(f.ids)] = 1
         result = FinetuneBatch(ids, mask, torch.tensor([int(i) for i in numbers]))
         if self.linker is not None:
-            result = result._replace(mentions=self.linker([f.text for f in features], [f.offsets for f in features]))
+            result = result._replace(
+                mentions=self.linker([f.text for f in features], [f.offsets for f in features])
+            )
         if self.kind in ("ner", "nested"):
             return self._with_units(split, features, result)
         labels = torch.tensor([f.label for f in features])
@@ -365,7 +439,9 @@ class FinetuneData(pl.LightningDataModule):
             second[row, f.second : len(f.ids)] = 1
         return result._replace(labels=labels, second=second)
 
-    def _with_units(self, split: str, features: list[Feature], batch: FinetuneBatch) -> FinetuneBatch:
+    def _with_units(
+        self, split: str, features: list[Feature], batch: FinetuneBatch
+    ) -> FinetuneBatch:
         width = max(len(f.unit) for f in features)
         unit = torch.zeros(len(features), width, dtype=torch.long)
         mask = torch.zeros(len(features), width, dtype=torch.bool)
@@ -380,7 +456,9 @@ class FinetuneData(pl.LightningDataModule):
             gold = unit_spans(example.entities, units(example, self.language))
             if self.kind == "ner":
                 total = len(units(example, self.language))
-                labels[row, :n] = torch.tensor(bio_labels(gold, total, self.labels)[f.first_unit : f.first_unit + n])
+                labels[row, :n] = torch.tensor(
+                    bio_labels(gold, total, self.labels)[f.first_unit : f.first_unit + n]
+                )
             else:
                 spans += [
                     (row, s - f.first_unit, e - 1 - f.first_unit, self.labels.index(t))
@@ -389,12 +467,15 @@ class FinetuneData(pl.LightningDataModule):
                 ]
         flat = torch.tensor(spans, dtype=torch.long).reshape(-1, 4)
         return batch._replace(
-            unit=unit, unit_mask=mask, labels=labels if self.kind == "ner" else None,
+            unit=unit,
+            unit_mask=mask,
+            labels=labels if self.kind == "ner" else None,
             spans=flat if self.kind == "nested" else None,
-        )  # fmt: skip
+        )
 
     def order(self, epoch: int) -> list[np.ndarray]:
-        """The batches of an epoch as sequence numbers: shuffled, of similar length, in random order.
+        """The batches of an epoch as sequence numbers: shuffled, of similar length, in random
+        order.
 
         For ranking a batch is pairs of rows: a right answer, then a wrong one to the same question.
         """
@@ -409,15 +490,23 @@ class FinetuneData(pl.LightningDataModule):
         lengths = np.array([max(len(features[i].ids) for i in item) for item in items])
         pool = 50 * self.batch_size
         ordered = np.concatenate(
-            [items[p : p + pool][np.argsort(lengths[p : p + pool], kind="stable")] for p in range(0, len(items), pool)]
+            [
+                items[p : p + pool][np.argsort(lengths[p : p + pool], kind="stable")]
+                for p in range(0, len(items), pool)
+            ]
         )
-        batches = [ordered[i : i + self.batch_size].ravel() for i in range(0, len(ordered), self.batch_size)]
+        batches = [
+            ordered[i : i + self.batch_size].ravel()
+            for i in range(0, len(ordered), self.batch_size)
+        ]
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def _duels(self, rng: np.random.Generator) -> np.ndarray:
-        """(n, 2) right and wrong answers: `negatives` wrong ones of the same question for each right one.
+        """(n, 2) right and wrong answers: `negatives` wrong ones of the same question for each
+        right one.
 
-        A question with only right answers gets wrong ones from other questions, where an answer of its own is none.
+        A question with only right answers gets wrong ones from other questions, where an answer of
+        its own is none.
         """
         right: dict[str, list[int]] = defaultdict(list)
         wrong: dict[str, list[int]] = defaultdict(list)
@@ -426,7 +515,10 @@ class FinetuneData(pl.LightningDataModule):
             (right if example.label == "1" else wrong)[example.document].append(i)
         others = np.array([i for group in wrong.values() for i in group])
         if not right or not len(others):
-            raise InputError(f"{self.folder}: ranking needs right and wrong answers in train; there is only one kind")
+            raise InputError(
+                f"{self.folder}: ranking needs right and wrong answers in train; there is only one"
+                " kind"
+            )
         duels = []
         for question, answers in right.items():
             for answer in answers:
@@ -443,7 +535,11 @@ class FinetuneData(pl.LightningDataModule):
         """Every sequence of a split once, longest first."""
         order = np.argsort([-len(f.ids) for f in self.features[split]], kind="stable")
         return self._loader(
-            split, [order[i : i + self.eval_batch_size] for i in range(0, len(order), self.eval_batch_size)]
+            split,
+            [
+                order[i : i + self.eval_batch_size]
+                for i in range(0, len(order), self.eval_batch_size)
+            ],
         )
 
     def val_dataloader(self) -> DataLoader:
@@ -452,36 +548,53 @@ class FinetuneData(pl.LightningDataModule):
     def test_dataloader(self) -> DataLoader:
         return self.evaluation("score")
 
-    def _loader(self, split: str, batches: Sequence[Sequence[int]] | Sequence[np.ndarray]) -> DataLoader:
-        return DataLoader(_Batches(self, split, batches), batch_size=None, num_workers=self.num_workers)
+    def _loader(
+        self, split: str, batches: Sequence[Sequence[int]] | Sequence[np.ndarray]
+    ) -> DataLoader:
+        return DataLoader(
+            _Batches(self, split, batches), batch_size=None, num_workers=self.num_workers
+        )
 
-    # --- predictions ----------------------------------------------------------------------------------------------
+    # --- predictions ------------------------------------------------------------------------------
 
     def gold(self, split: str) -> list[list[Any]]:
         """Per example: gold spans (start, end, type) in characters, or gold classes."""
         return [
-            list(e.entities) if isinstance(e, Tagged) else list(e.gold) if isinstance(e, Relation) else [e.label]
+            (
+                list(e.entities)
+                if isinstance(e, Tagged)
+                else list(e.gold)
+                if isinstance(e, Relation)
+                else [e.label]
+            )
             for e in self.examples[split]
         ]
 
     def decoded(self, split: str, outputs: dict[int, Any]) -> list[Any]:
         """Predictions per example from the head's outputs per sequence.
 
-        ner: labels per unit; nested: (first unit, last unit, type) rows; both become spans in characters.
+        ner: labels per unit; nested: (first unit, last unit, type) rows; both become spans in
+            characters.
         pair, relation: a class number, which becomes its name. ranking: a score, as it is.
         Raises KeyError when a sequence has no output.
         """
         if self.kind not in ("ner", "nested"):
             rows = [outputs[i] for i in range(len(self.features[split]))]
-            return [float(r) for r in rows] if self.kind == "ranking" else [self.labels[int(r)] for r in rows]
+            return (
+                [float(r) for r in rows]
+                if self.kind == "ranking"
+                else [self.labels[int(r)] for r in rows]
+            )
         found: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
         labels: list[list[int]] = [[] for _ in self.examples[split]]
         for i, f in enumerate(self.features[split]):
             if self.kind == "ner":
-                labels[f.example] += [int(x) for x in outputs[i][: len(f.unit)]]  # windows come in the text's order
+                # windows come in the text's order
+                labels[f.example] += [int(x) for x in outputs[i][: len(f.unit)]]
             else:
                 found[f.example] += [
-                    (int(s) + f.first_unit, int(e) + 1 + f.first_unit, self.labels[int(t)]) for s, e, t in outputs[i]
+                    (int(s) + f.first_unit, int(e) + 1 + f.first_unit, self.labels[int(t)])
+                    for s, e, t in outputs[i]
                 ]
         result = []
         for example, spans, own in zip(self.examples[split], found, labels, strict=True):

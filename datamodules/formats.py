@@ -1,8 +1,10 @@
-"""Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON records, TSV.
+"""Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON
+records, TSV.
 
-A reader accepts the path of one split and returns its examples (:mod:`datamodules.tasks`). Every line that cannot be
-read raises InputError `path:line: what was wanted`. What can be read but is odd is counted in `found`, a
-Counter {what it is: how often} that the caller prints; nothing is left out without being counted there.
+A reader accepts the path of one split and returns its examples (:mod:`datamodules.tasks`). Every
+line that cannot be read raises InputError `path:line: what was wanted`. What can be read but is odd
+is counted in `found`, a Counter {what it is: how often} that the caller prints; nothing is left out
+without being counted there.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from datamodules.tasks import Pair, Tagged, overlapping
 from kg.linking.documents import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
-COLUMNS = "lines with more columns than a unit and its tag, of which the first and the last are taken"
+COLUMNS = (
+    "lines with more columns than a unit and its tag, of which the first and the last are taken"
+)
 OVERLAP = "entities that overlap one before them"
 OTHER_LINES = "relations, events, attributes and notes of BRAT, left out"
 DISCONTINUOUS = "discontinuous entities, taken from their first to their last character"
@@ -36,7 +40,10 @@ def _counter(found: Counter[str] | None) -> Counter[str]:
 def some(examples: list[Any], path: Path) -> list[Any]:
     """`examples`, unless there are none. Raises InputError for an empty file."""
     if not examples:
-        raise InputError(f"{path}: no examples in this file; expected at least one. The file may be cut: fetch it again.")
+        raise InputError(
+            f"{path}: no examples in this file; expected at least one. The file may be cut: fetch"
+            " it again."
+        )
     return examples
 
 
@@ -46,12 +53,14 @@ def stem(path: Path) -> str:
 
 
 def line_id(path: Path, where: str) -> str:
-    """An example's id: its file's name without its ending, and the line that it begins at (`where` is path:line)."""
+    """An example's id: its file's name without its ending, and the line that it begins at (`where`
+    is path:line)."""
     return f"{stem(path)}:{where.rpartition(':')[2]}"
 
 
 def group(text: str) -> str:
-    """A short name of a text; examples that share it must not be split between training and selection."""
+    """A short name of a text; examples that share it must not be split between training and
+    selection."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -59,15 +68,22 @@ def group(text: str) -> str:
 
 
 def bio(
-    path: Path, *, tokens: bool, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+    path: Path,
+    *,
+    tokens: bool,
+    found: Counter[str] | None = None,
+    merged: str | None = None,
+    encoding: str = "utf-8",
 ) -> list[Tagged]:
     """A unit and its tag on each line, a blank line between texts.
 
-    Unit and tag are split at the last blank or tab of the line, because a unit may itself be a space of any kind
-    (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the last its tag.
-    Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that replaces all types,
-    also B and I. An I after O or after another type opens an entity, as in conlleval, and is counted in `found`.
-    tokens: True for words, joined by one blank, with their offsets as `words`; False for single characters.
+    Unit and tag are split at the last blank or tab of the line, because a unit may itself be a
+    space of any kind (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the
+    last its tag. Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that
+    replaces all types, also B and I. An I after O or after another type opens an entity, as in
+    conlleval, and is counted in `found`.
+    tokens: True for words, joined by one blank, with their offsets as `words`; False for single
+        characters.
     A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.
     """
     found, texts = _counter(found), []
@@ -97,11 +113,15 @@ def bio(
             found[COLUMNS] += 1
         match = re.fullmatch(r"(O)|([BI])(?:[-_](.+))?", tag)
         if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
-            raise InputError(f"{path}:{number}: expected {kind}, a {'tab' if tokens else 'blank'} and its tag, "
-                             f"got {line!r:.60}. Fix the line or fetch the file again.")  # fmt: skip
+            raise InputError(
+                f"{path}:{number}: expected {kind}, a {'tab' if tokens else 'blank'} and its tag, "
+                f"got {line!r:.60}. Fix the line or fetch the file again."
+            )
         if match is None or (match[2] and not match[3] and merged is None):
-            raise InputError(f"{path}:{number}: expected a tag O, B-type or I-type (B_type and I_type too), "
-                             f"got {tag!r:.60}. Convert other schemes (BIOES, IO) to BIO.")  # fmt: skip
+            raise InputError(
+                f"{path}:{number}: expected a tag O, B-type or I-type (B_type and I_type too), "
+                f"got {tag!r:.60}. Convert other schemes (BIOES, IO) to BIO."
+            )
         if not block:
             first = number
         block.append((unit, match[2] or "O", merged or match[3] if match[2] else None))
@@ -110,7 +130,11 @@ def bio(
 
 
 def _tagged(
-    name: str, document: str | None, block: list[tuple[str, str, str | None]], tokens: bool, found: Counter[str]
+    name: str,
+    document: str | None,
+    block: list[tuple[str, str, str | None]],
+    tokens: bool,
+    found: Counter[str],
 ) -> Tagged:
     words: list[tuple[int, int]] = []
     entities: list[tuple[int, int, str]] = []
@@ -137,9 +161,14 @@ def _count_overlaps(examples: list[Tagged], found: Counter[str]) -> None:
 
 
 def pubtator(
-    path: Path, *, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+    path: Path,
+    *,
+    found: Counter[str] | None = None,
+    merged: str | None = None,
+    encoding: str = "utf-8",
 ) -> list[Tagged]:
-    """PubTator documents with the type of every mention, those without an entity id too; `merged` replaces all types."""
+    """PubTator documents with the type of every mention, those without an entity id too; `merged`
+    replaces all types."""
     found = _counter(found)
     texts = [
         Tagged(name, name, text, sorted({(a.start, a.end, merged or a.type) for a in given}))
@@ -150,18 +179,25 @@ def pubtator(
 
 
 def brat(
-    folder: Path, *, found: Counter[str] | None = None, merged: str | None = None, encoding: str = "utf-8"
+    folder: Path,
+    *,
+    found: Counter[str] | None = None,
+    merged: str | None = None,
+    encoding: str = "utf-8",
 ) -> list[Tagged]:
-    """A folder of BRAT standoff: each `name.ann` annotates `name.txt`; a document is named by its path in the folder.
+    """A folder of BRAT standoff: each `name.ann` annotates `name.txt`; a document is named by its
+    path in the folder.
 
-    Lines `T<n>`, tab, `type start end`, tab, covered text are read; `start end;start end` (a discontinuous entity) is
-    taken as a whole and counted, as are relations, events, attributes and notes, which are left out. Offsets count characters of
-    the text file, line ends included.
+    Lines `T<n>`, tab, `type start end`, tab, covered text are read; `start end;start end` (a
+    discontinuous entity) is taken as a whole and counted, as are relations, events, attributes and
+    notes, which are left out. Offsets count characters of the text file, line ends included.
     """
     found, texts = _counter(found), []
     annotated = sorted(folder.rglob("*.ann"))
-    if not annotated or (lonely := {p.with_suffix("") for p in folder.rglob("*.txt")}
-                         ^ {p.with_suffix("") for p in annotated}):  # fmt: skip
+    if not annotated or (
+        lonely := {p.with_suffix("") for p in folder.rglob("*.txt")}
+        ^ {p.with_suffix("") for p in annotated}
+    ):
         what = f"{min(lonely)} has only one of .txt and .ann" if annotated else "no .ann file"
         raise InputError(f"{folder}: {what}. BRAT wants name.txt and name.ann for every text.")
     for path in annotated:
@@ -171,20 +207,29 @@ def brat(
             if not line.startswith("T"):
                 if line and line[0] not in "REAMN#*":
                     raise InputError(
-                        f"{path}:{number}: expected a BRAT line (T, R, E, A, M, N, # or *), got {line!r:.60}"
+                        f"{path}:{number}: expected a BRAT line (T, R, E, A, M, N, # or *), got"
+                        f" {line!r:.60}"
                     )
                 found[OTHER_LINES] += bool(line)
                 continue
             match = re.fullmatch(r"T\S+\t(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)\t(.*)", line)
             if match is None:
-                raise InputError(f"{path}:{number}: expected T<n>, tab, type start end, tab, text; got {line!r:.60}")
+                raise InputError(
+                    f"{path}:{number}: expected T<n>, tab, type start end, tab, text; got"
+                    f" {line!r:.60}"
+                )
             at = f"{path}:{number}"
-            parts = [tuple(whole_number(at, "offset", one) for one in part.split()) for part in match[2].split(";")]
+            parts = [
+                tuple(whole_number(at, "offset", one) for one in part.split())
+                for part in match[2].split(";")
+            ]
             start, end = parts[0][0], parts[-1][1]
             covered = " ".join(text[s:e] for s, e in parts)
             if not 0 <= start < end <= len(text) or covered.split() != match[3].split():
-                raise InputError(f"{path}:{number}: [{match[2]}] covers {covered!r:.60} in {path.stem}.txt, the line "
-                                 f"says {match[3]!r:.60}. Offsets count characters of the text file.")  # fmt: skip
+                raise InputError(
+                    f"{path}:{number}: [{match[2]}] covers {covered!r:.60} in {path.stem}.txt, the"
+                    f" line says {match[3]!r:.60}. Offsets count characters of the text file."
+                )
             found[DISCONTINUOUS] += len(parts) > 1
             entities.add((start, end, merged or match[1]))
         name = path.relative_to(folder).with_suffix("").as_posix()
@@ -200,32 +245,44 @@ def text_at(where: str, record: dict[str, Any], key: str) -> str:
     """The string under `key`. Raises InputError when it is missing, of another type or blank."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{where}: expected a text under {key!r}, got {value!r:.60}. Fix the record.")
+        raise InputError(
+            f"{where}: expected a text under {key!r}, got {value!r:.60}. Fix the record."
+        )
     return value
 
 
 # tables of pairs
 
 
-def table(path: Path, columns: int, what: str, encoding: str = "utf-8") -> Iterator[tuple[str, list[str]]]:
-    """(path:line, values) of a tab-separated table; quotation marks are characters like any other."""
+def table(
+    path: Path, columns: int, what: str, encoding: str = "utf-8"
+) -> Iterator[tuple[str, list[str]]]:
+    """(path:line, values) of a tab-separated table; quotation marks are characters like any
+    other."""
     for number, line in lines(path, encoding):
         values = line.split("\t")
         if len(values) != columns or "\r" in line:
             got = "a carriage return inside" if "\r" in line else f"{len(values)} columns in"
-            raise InputError(f"{path}:{number}: expected {what}, separated by tabs, got {got} {line!r:.60}. "
-                             "Fix the line or fetch the file again.")  # fmt: skip
+            raise InputError(
+                f"{path}:{number}: expected {what}, separated by tabs, got {got} {line!r:.60}. "
+                "Fix the line or fetch the file again."
+            )
         yield f"{path}:{number}", values
 
 
 def pairs(
-    path: Path, *, found: Counter[str] | None = None, labels: Container[str] | None = ("0", "1"),
-    encoding: str = "utf-8", what: str = "label, first text, second text",
-) -> list[Pair]:  # fmt: skip
-    """Rows label, first text, second text (a question and an answer); `document` is of the first text.
+    path: Path,
+    *,
+    found: Counter[str] | None = None,
+    labels: Container[str] | None = ("0", "1"),
+    encoding: str = "utf-8",
+    what: str = "label, first text, second text",
+) -> list[Pair]:
+    """Rows label, first text, second text (a question and an answer); `document` is of the first
+    text.
 
-    WebMedQA's own rows have five columns, of which the second is the label, the fourth the question and the fifth the
-    answer; the first line says which form a file has.
+    WebMedQA's own rows have five columns, of which the second is the label, the fourth the question
+    and the fifth the answer; the first line says which form a file has.
     """
     result = []
     wide = next(lines(path, encoding), (0, ""))[1].count("\t") == 4
@@ -235,16 +292,24 @@ def pairs(
         label, first, second = (values[1], *values[3:]) if wide else values
         check_label(where, label, labels)
         if not first.strip() or not second.strip():
-            raise InputError(f"{where}: expected {what}, got an empty text. Fix the line or remove it.")
+            raise InputError(
+                f"{where}: expected {what}, got an empty text. Fix the line or remove it."
+            )
         result.append(Pair(line_id(path, where), group(first), first, second, label))
     return some(result, path)
 
 
 def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
     """`label`, if it is one of `labels` (None: any word). Raises InputError otherwise."""
-    if not isinstance(label, str) or not label.strip() or (labels is not None and label not in labels):
+    if (
+        not isinstance(label, str)
+        or not label.strip()
+        or (labels is not None and label not in labels)
+    ):
         wanted = "a label" if labels is None else f"a label, one of {', '.join(labels)}"  # type: ignore[arg-type]
-        raise InputError(f"{where}: expected {wanted}, got {label!r:.60}. Fix the line or fetch the file again.")
+        raise InputError(
+            f"{where}: expected {wanted}, got {label!r:.60}. Fix the line or fetch the file again."
+        )
     return label
 
 
@@ -252,13 +317,16 @@ def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
 
 
 def marked(text: str, spans: list[tuple[int, int, str, str]]) -> str:
-    """`text` with the opening and closing marker of each (start, end, opening, closing) put around its span.
+    """`text` with the opening and closing marker of each (start, end, opening, closing) put around
+    its span.
 
-    Spans may be nested, equal or crossing; markers that meet at one place nest as far as the spans do.
+    Spans may be nested, equal or crossing; markers that meet at one place nest as far as the spans
+    do.
     """
     marks = []
     for rank, (start, end, opening, closing) in enumerate(spans):
-        marks.append((start, 1, -end, rank, opening))  # at one place: closing before opening, the longer opens first
+        # at one place: closing before opening, the longer opens first
+        marks.append((start, 1, -end, rank, opening))
         marks.append((end, 0, -start, -rank, closing))  # and the shorter closes first
     for place, _, _, _, mark in sorted(marks, reverse=True):
         text = text[:place] + mark + text[place:]

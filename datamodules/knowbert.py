@@ -1,7 +1,9 @@
 """Batches for KnowBERT's pre-training (Peters et al., EMNLP 2019, Sections 3.2 to 3.4).
 
-The text is that of :mod:`datamodules.ordered`. A mention has candidates, the entities that its entity may be taken for by
-name: those that share one of its names, and those whose name is inside one. Masked mentions have none, which would tell
+The text is that of :mod:`datamodules.ordered`. A mention has candidates, the entities that its
+entity may be taken for by
+name: those that share one of its names, and those whose name is inside one. Masked mentions have
+    none, which would tell
 what is masked. As everywhere, a batch is a function of (seed, step, example).
 """
 
@@ -28,10 +30,12 @@ from kg.linking.matcher import never_matches
 
 
 class Candidates(NamedTuple):
-    """M mentions and the C entities that each may mean; spans of one sequence are disjoint and in text order."""
+    """M mentions and the C entities that each may mean; spans of one sequence are disjoint and in
+    text order."""
 
     span: Tensor  # (M, 3) row, first token, last token + 1
-    entity: Tensor  # (M, C) indices in the graph, first the one that the dictionary links; -1 behind the last
+    # (M, C) indices in the graph, first the one that the dictionary links; -1 behind the last
+    entity: Tensor
     prior: Tensor  # (M, C) their shares of the training text's mentions, 0 where there is none
 
 
@@ -43,9 +47,11 @@ class KnowBERTBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     second: Tensor  # (B, L) 1 on the second of the two segments
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
-    order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    order: Tensor
     mentions: Candidates  # those that are not masked
-    counts: Tensor  # (3,) predicted tokens, sequences of two segments, mentions with two candidates or more
+    # (3,) predicted tokens, sequences of two segments, mentions with two candidates or more
+    counts: Tensor
     places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
@@ -68,8 +74,8 @@ class KnowBERTExample(NamedTuple):
 def candidate_table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> np.ndarray:
     """(Z, most) for each entity itself, then others that its names may mean, -1 behind the last.
 
-    Others are entities with one of its names, or with a name that is inside one: longer names first, then those that
-    the text mentions more often (`frequency` (Z,)), then the lower index.
+    Others are entities with one of its names, or with a name that is inside one: longer names
+    first, then those that the text mentions more often (`frequency` (Z,)), then the lower index.
     """
     entity, names = graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist()
     meant: dict[str, set[int]] = defaultdict(set)
@@ -96,11 +102,14 @@ def candidate_table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> 
 
 
 def candidates(rows: np.ndarray, table: np.ndarray, frequency: np.ndarray) -> Candidates:
-    """Mentions of rows (M, 4): sequence, first token, last token + 1, entity; each count is one more than the text's."""
+    """Mentions of rows (M, 4): sequence, first token, last token + 1, entity; each count is one
+    more than the text's."""
     entity = table[rows[:, 3]]
     counted = np.where(entity >= 0, frequency[entity] + 1, 0)
     prior = (counted / counted.sum(1, keepdims=True)).astype(np.float32)
-    return Candidates(torch.from_numpy(rows[:, :3].copy()), torch.from_numpy(entity), torch.from_numpy(prior))
+    return Candidates(
+        torch.from_numpy(rows[:, :3].copy()), torch.from_numpy(entity), torch.from_numpy(prior)
+    )
 
 
 class KnowBERTData(OrderedText):
@@ -127,12 +136,20 @@ class KnowBERTData(OrderedText):
 
     def collate(self, examples: list[KnowBERTExample]) -> KnowBERTBatch:
         texts, mentions = zip(*examples, strict=True)
-        text, found = self.texts(texts), candidates(numbered(mentions, 3), self.table, self.frequency)
-        counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), (found.entity[:, 1] >= 0).sum()]
+        text, found = (
+            self.texts(texts),
+            candidates(numbered(mentions, 3), self.table, self.frequency),
+        )
+        counts = [
+            (text.mlm_labels >= 0).sum(),
+            (text.order >= 0).sum(),
+            (found.entity[:, 1] >= 0).sum(),
+        ]
         return KnowBERTBatch(*text, found, torch.tensor(counts, dtype=torch.float32))
 
     def export(self, folder: str | Path) -> None:
-        """Write what an :class:`OrderedText` does, the candidates of each entity, and how often the text mentions each."""
+        """Write what an :class:`OrderedText` does, the candidates of each entity, and how often the
+        text mentions each."""
         super().export(folder)
         save_array(folder, "candidates", self.table)
         save_array(folder, "frequency", self.frequency)
@@ -141,11 +158,15 @@ class KnowBERTData(OrderedText):
 def linker(
     folder: str | Path, hits: float = 1.0, foreign: float = 0.0
 ) -> Callable[[list[str], list[list[tuple[int, int]]]], Candidates]:
-    """What finds the mentions of texts and their candidates: `linker` in experiments/knowbert/encoder.yaml.
+    """What finds the mentions of texts and their candidates: `linker` in
+    experiments/knowbert/encoder.yaml.
 
     hits     share of the mentions that are kept (:func:`datamodules.links.links`)
     foreign  share of those that are given another entity's candidates
     """
     found = links(folder, hits, foreign, ("candidates.npy", "frequency.npy"))
-    table, frequency = (np.load(Path(folder) / f"{name}.npy", allow_pickle=False) for name in ("candidates", "frequency"))
+    table, frequency = (
+        np.load(Path(folder) / f"{name}.npy", allow_pickle=False)
+        for name in ("candidates", "frequency")
+    )
     return lambda texts, offsets: candidates(found(texts, offsets), table, frequency)

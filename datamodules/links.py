@@ -1,4 +1,5 @@
-"""Mentions of fine-tuning texts: linked by exact match with the names that an export holds, and placed on tokens.
+"""Mentions of fine-tuning texts: linked by exact match with the names that an export holds, and
+placed on tokens.
 
 Each paper whose encoder accepts mentions makes its own of these (`linker` in its encoder.yaml).
 """
@@ -17,27 +18,35 @@ from core.files import InputError
 from datamodules.tokenizers import token_spans
 from kg.linking.matcher import DictionaryLinker
 
-FILES = ("entities.parquet", "names.parquet", "degree.npy")  #: what :meth:`datamodules.ordered.OrderedText.export` writes
+# : what :meth:`datamodules.ordered.OrderedText.export` writes
+FILES = ("entities.parquet", "names.parquet", "degree.npy")
 Linked = Callable[[list[str], list[list[tuple[int, int]]]], np.ndarray]
 
 
-def links(folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: tuple[str, ...] = ()) -> Linked:
+def links(
+    folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: tuple[str, ...] = ()
+) -> Linked:
     """What finds the mentions of texts, by the names in the export `folder`.
 
     hits     share of the mentions that are kept, chosen by text and place alone
-    foreign  share of those whose entity is another one, always the same for each: what is left of a gain is not what entities
-             say, but that something is marked. Entities without triples are exchanged among themselves
+    foreign  share of those whose entity is another one, always the same for each: what is left of a
+    gain is not what entities
+             say, but that something is marked. Entities without triples are exchanged among
+             themselves
     further  files and folders that the export must hold besides FILES
 
-    The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens), and returns the mentions
-    (M, 4): text, first token, last token + 1, entity. A mention that a special token, or the end of a window, cuts is left out.
+    The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens),
+    and returns the mentions (M, 4): text, first token, last token + 1, entity. A mention that a
+    special token, or the end of a window, cuts is left out.
 
     Raises InputError when the folder lacks a file, or for a share that cannot be.
     """
     folder = Path(folder)
     for name in (*FILES, *further):
         if not (folder / name).exists():
-            raise InputError(f"{folder / name}: missing; mentions cannot be linked. Export the run again.")
+            raise InputError(
+                f"{folder / name}: missing; mentions cannot be linked. Export the run again."
+            )
     for name, share in (("hits", hits), ("foreign", foreign)):
         if not 0 <= share <= 1:
             raise InputError(f"{name} {share}: expected a share from 0 to 1")
@@ -50,7 +59,8 @@ def links(folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: 
         mixed = np.random.default_rng(0).permutation(alike)
         other[mixed] = np.roll(mixed, 1)  # in a circle: none is its own
 
-    @lru_cache(1 << 17)  # an epoch's texts are linked once; a stream of new ones does not fill the memory
+    # an epoch's texts are linked once; a stream of new ones does not fill the memory
+    @lru_cache(1 << 17)
     def link_text(text: str) -> np.ndarray:
         """(m, 3) first character, last + 1, entity."""
         rows = [(m.start, m.end, index[m.entity]) for m in dictionary.link(text)]
@@ -58,7 +68,9 @@ def links(folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: 
             rows = [r for r in rows if zlib.crc32(f"{r[0]} {text}".encode()) < hits * 2**32]
         if foreign > 0:
             chosen = [zlib.crc32(f"foreign {r[0]} {text}".encode()) < foreign * 2**32 for r in rows]
-            rows = [(a, b, int(other[e]) if c else e) for (a, b, e), c in zip(rows, chosen, strict=True)]
+            rows = [
+                (a, b, int(other[e]) if c else e) for (a, b, e), c in zip(rows, chosen, strict=True)
+            ]
         return np.array(rows, np.int64).reshape(-1, 3)
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
@@ -72,13 +84,17 @@ def links(folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: 
             tokens, entity = tokens[whole], rows[whole, 2]
             inside = characters[real]
             if len(tokens):
-                covered = (inside[tokens[:, 0], 0] <= rows[whole, 0]) & (inside[tokens[:, 1] - 1, 1] >= rows[whole, 1])
+                covered = (inside[tokens[:, 0], 0] <= rows[whole, 0]) & (
+                    inside[tokens[:, 1] - 1, 1] >= rows[whole, 1]
+                )
                 first, last = real[tokens[:, 0]], real[tokens[:, 1] - 1]
                 chosen = covered & (last - first == tokens[:, 1] - 1 - tokens[:, 0])
                 # Two mentions inside one word share its tokens: the first keeps them.
                 chosen[1:] &= first[1:] > np.maximum.accumulate(last)[:-1]
                 number = np.full(int(chosen.sum()), row)
-                spans.append(np.stack([number, first[chosen], last[chosen] + 1, entity[chosen]], axis=1))
+                spans.append(
+                    np.stack([number, first[chosen], last[chosen] + 1, entity[chosen]], axis=1)
+                )
         return np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
 
     return linked

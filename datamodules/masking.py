@@ -1,4 +1,5 @@
-"""Masking as pure functions: token ids, units and a random generator in; corrupted ids and labels out."""
+"""Masking as pure functions: token ids, units and a random generator in; corrupted ids and labels
+out."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ IGNORE = -100  # the label that a loss skips
 
 
 def units(word_start: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Unit number of every token, shape (n,): tokens of one word share a unit, and so do all tokens of one span.
+    """Unit number of every token, shape (n,): tokens of one word share a unit, and so do all tokens
+    of one span.
 
-    word_start (n,) bool, True where a word begins; spans (m, 2) disjoint [start, end) token spans, (0, 2) for
-    whole-word units only. The parts of a word that a span cuts stay units of their own.
+    word_start (n,) bool, True where a word begins; spans (m, 2) disjoint [start, end) token spans,
+    (0, 2) for whole-word units only. The parts of a word that a span cuts stay units of their own.
     """
     start = word_start.copy()
     if len(start):
@@ -34,11 +36,14 @@ def masked(
     random: float = 0.015,
     keep: float = 0.015,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(corrupted ids, labels), both (n,) int64; labels are the original id where the token is to be predicted.
+    """(corrupted ids, labels), both (n,) int64; labels are the original id where the token is to be
+    predicted.
 
-    Every unit is drawn independently: with probability `mask` all its tokens become `mask_id`, with `random` each
-    becomes a draw from `random_ids`, with `keep` all stay; in each case they are predicted. The three are shares of
-    tokens in expectation. (KeBioLM, Section 3.2: 12 % and 1.5 %; one draw a unit, so that no entity is half visible.)
+    Every unit is drawn independently: with probability `mask` all its tokens become `mask_id`, with
+        `random` each
+    becomes a draw from `random_ids`, with `keep` all stay; in each case they are predicted. The
+    three are shares of tokens in expectation. (KeBioLM, Section 3.2: 12 % and 1.5 %; one draw a
+    unit, so that no entity is half visible.)
     """
     corrupted = ids.astype(np.int64)
     labels = np.full(len(ids), IGNORE, np.int64)

@@ -1,4 +1,5 @@
-"""Linked mentions of a batch with the graph's neighbours of their entities: what an encoder that asks for them is given."""
+"""Linked mentions of a batch with the graph's neighbours of their entities: what an encoder that
+asks for them is given."""
 
 from __future__ import annotations
 
@@ -16,12 +17,16 @@ class Mentions(NamedTuple):
     entity: Tensor  # (M,) index in the graph
     neighbours: Tensor  # (M, K) entity indices, best first; -1 behind the last
     relation: Tensor  # (M, K) relation index; 0 where there is no neighbour
-    direction: Tensor  # (M, K) +1 where the mention is the triple's head, -1 its tail; 0 where there is no neighbour
+    # (M, K) +1 where the mention is the triple's head, -1 its tail; 0 where there is no neighbour
+    direction: Tensor
     type: Tensor  # (M, K) the neighbour's type; -1 where there is none
 
 
-def mentions(spans: np.ndarray, entity: np.ndarray, neighbours: np.ndarray, types: np.ndarray) -> Mentions:
-    """Mentions from spans (M, 3), entities (M,), their rows (M, K, 3) of a neighbour table and all entities' types (Z,)."""
+def mentions(
+    spans: np.ndarray, entity: np.ndarray, neighbours: np.ndarray, types: np.ndarray
+) -> Mentions:
+    """Mentions from spans (M, 3), entities (M,), their rows (M, K, 3) of a neighbour table and all
+    entities' types (Z,)."""
     near, relation, direction = (neighbours[:, :, i].astype(np.int64) for i in range(3))
     there = near >= 0
     kind = np.where(there, types[np.maximum(near, 0)], -1)

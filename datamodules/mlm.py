@@ -1,7 +1,9 @@
-"""Batches for plain masked-language-model pre-training (BERT, Devlin et al., NAACL 2019), for encoders to start from.
+"""Batches for plain masked-language-model pre-training (BERT, Devlin et al., NAACL 2019), for
+encoders to start from.
 
-Text comes as a built corpus (``python -m datamodules.corpus``); its mentions are not looked at, so text linked with
-`--linker given`, which has none, will do. As everywhere, a batch is a function of (seed, step, example) alone.
+Text comes as a built corpus (``python -m datamodules.corpus``); its mentions are not looked at, so
+text linked with `--linker given`, which has none, will do. As everywhere, a batch is a function of
+(seed, step, example) alone.
 """
 
 from __future__ import annotations
@@ -50,10 +52,12 @@ class MLMData(CorpusData):
     corpus       folder that ``python -m datamodules.corpus`` wrote
     tokenizer    the encoder's tokenizer: a folder or hub name
     batch_size   sequences per optimiser step over all processes and accumulated batches
-    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted (BERT: 15 %, 80/10/10)
-    whole_words  draw words, not tokens; a Chinese character is a word of its own here
+    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted
+    (BERT: 15 %, 80/10/10) whole_words  draw words, not tokens; a Chinese character is a word of its
+    own here
 
-    Raises InputError when corpus and tokenizer do not belong together, or the batch size does not divide.
+    Raises InputError when corpus and tokenizer do not belong together, or the batch size does not
+    divide.
     """
 
     def __init__(
@@ -90,7 +94,9 @@ class MLMData(CorpusData):
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> MLMExample:
         found = self.sequence(index)
-        unit = units(found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS)
+        unit = units(
+            found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS
+        )
         ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
         return MLMExample(framed(ids, self.tokenizer), np.pad(labels, 1, constant_values=IGNORE))
 

@@ -1,8 +1,10 @@
-"""Linked text in two segments whose order is to be predicted: what SMedBERT, ERNIE and KnowBERT are trained on.
+"""Linked text in two segments whose order is to be predicted: what SMedBERT, ERNIE and KnowBERT are
+trained on.
 
-A sequence is cut near its middle, at the end of a sentence where there is one, and its halves are swapped half of the
-time (sentence-order prediction, Lan et al., ICLR 2020); mentions are masked whole. Order and masks are the first draws of
-an example, so models that are compared see the same ones.
+A sequence is cut near its middle, at the end of a sentence where there is one, and its halves are
+swapped half of the time (sentence-order prediction, Lan et al., ICLR 2020); mentions are masked
+whole. Order and masks are the first draws of an example, so models that are compared see the same
+ones.
 """
 
 from __future__ import annotations
@@ -45,21 +47,23 @@ class OrderedBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     second: Tensor  # (B, L) 1 on the second of the two segments
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
-    order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    order: Tensor
 
 
 class OrderedText(CorpusData):
     """A corpus of linked text, and the graph that it is linked with.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than `max_length`
+    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
+                 `max_length`
     tokenizer    the encoder's tokenizer: a folder or hub name
     graph        folder of the graph that the corpus is linked with: entity types and names
     entities     folder of the :class:`EmbeddingTable` whose rows are the graph's entities
     batch_size   sequences per optimiser step over all processes and accumulated batches
     max_mentions mentions a sequence that are used; more are left out
     min_mentions sequences with fewer are left out of training, never of validation
-    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted; one draw a mention
-    validation_size  held-out sequences that validation uses at most; None: all
+    mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted;
+    one draw a mention validation_size  held-out sequences that validation uses at most; None: all
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
     """
@@ -83,7 +87,12 @@ class OrderedText(CorpusData):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.graph, self.entities = corpus, tokenizer, graph, entities
+        self.corpus_folder, self.tokenizer_name, self.graph, self.entities = (
+            corpus,
+            tokenizer,
+            graph,
+            entities,
+        )
         self.batch_size, self.max_length = batch_size, max_length
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
@@ -97,20 +106,28 @@ class OrderedText(CorpusData):
         self.tokenizer = load_tokenizer(self.tokenizer_name)
         graph = KnowledgeGraph.load(self.graph)
         EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
-        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph))
+        corpus = Corpus(
+            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph)
+        )
         corpus.check_length(self.max_length, 1)
-        self.frequency = corpus.entity_counts(len(graph.entities))  # (Z,) how often the training text mentions each
+        # (Z,) how often the training text mentions each
+        self.frequency = corpus.entity_counts(len(graph.entities))
         self.set_up(graph)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
-        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
+        self.train_indices, self.held_out_indices = corpus.divided(
+            self.batch_size, self.min_mentions
+        )
         self.corpus = corpus
 
     def set_up(self, graph: KnowledgeGraph) -> None:
         """What a subclass makes of the graph, and of `frequency`."""
 
-    def ordered(self, index: int, rng: np.random.Generator) -> tuple[Ordered, np.ndarray, np.ndarray]:
-        """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool which are masked)."""
+    def ordered(
+        self, index: int, rng: np.random.Generator
+    ) -> tuple[Ordered, np.ndarray, np.ndarray]:
+        """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool
+        which are masked)."""
         found = self.sequence(index)
         n, cut = len(found.ids), self.cut(found)
         swap = bool(rng.random() < 0.5)
@@ -125,24 +142,33 @@ class OrderedText(CorpusData):
         spans = found.mentions[: self.max_mentions].astype(np.int64)
         start, hidden = place[spans[:, 0]], predicted[spans[:, 0]] != IGNORE
         moved = np.stack([start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
-        text = Ordered(rows[0], rows[1], np.arange(whole) > middle, labels, int(swap) if cut else IGNORE)
+        text = Ordered(
+            rows[0], rows[1], np.arange(whole) > middle, labels, int(swap) if cut else IGNORE
+        )
         return text, moved, hidden
 
     def cut(self, example: Example) -> int:
-        return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))
+        return cut_place(
+            example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids)
+        )
 
     def texts(self, examples: Sequence[Ordered]) -> OrderedBatch:
         """The sequences as tensors."""
         assert isinstance(self.tokenizer.pad_token_id, int)
         ids, original, second, labels, order = zip(*examples, strict=True)
         arrays = (
-            padded(ids, self.tokenizer.pad_token_id), padded(original, self.tokenizer.pad_token_id), attention(ids),
-            padded(second, 0), padded(labels, IGNORE), np.array(order, np.int64),
-        )  # fmt: skip
+            padded(ids, self.tokenizer.pad_token_id),
+            padded(original, self.tokenizer.pad_token_id),
+            attention(ids),
+            padded(second, 0),
+            padded(labels, IGNORE),
+            np.array(order, np.int64),
+        )
         return OrderedBatch(*map(torch.from_numpy, arrays))
 
     def export(self, folder: str | Path) -> None:
-        """Write tokenizer, the graph's entities and names, and how many triples each entity has, into `folder`."""
+        """Write tokenizer, the graph's entities and names, and how many triples each entity has,
+        into `folder`."""
         self.tokenizer.save_pretrained(folder)
         for name in ("entities", "names"):
             shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")

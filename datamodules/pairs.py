@@ -1,7 +1,9 @@
-"""Two entities of a text marked as the readers of relation tasks mark them, so that a trained model can read new pairs.
+"""Two entities of a text marked as the readers of relation tasks mark them, so that a trained model
+can read new pairs.
 
-Markers that close ([S], [/S], [O], [/O]) are put around the two entities, the first pair of them around the first. Others
-replace the entities (@CHEMICAL$, @GENE$; @DRUG$ for both), and one with a hyphen replaces two that overlap (@CHEM-GENE$).
+Markers that close ([S], [/S], [O], [/O]) are put around the two entities, the first pair of them
+around the first. Others replace the entities (@CHEMICAL$, @GENE$; @DRUG$ for both), and one with a
+hyphen replaces two that overlap (@CHEM-GENE$).
 """
 
 from __future__ import annotations
@@ -32,24 +34,35 @@ def may_overlap(markers: Sequence[str]) -> bool:
 
 
 def mark_pair(text: str, first: Place, second: Place, markers: Sequence[str]) -> str:
-    """`text` with a task's `markers` around, or instead of, two entities. Raises InputError for two that cannot be marked."""
+    """`text` with a task's `markers` around, or instead of, two entities. Raises InputError for two
+    that cannot be marked."""
     for start, end in (first, second):
         if not 0 <= start < end <= len(text):
-            raise InputError(f"entity [{start}, {end}): expected a place inside the text of {len(text)} characters")
+            raise InputError(
+                f"entity [{start}, {end}): expected a place inside the text of {len(text)}"
+                " characters"
+            )
     if _around(markers):
-        opening, closing = ([m for m in markers if m.startswith("[/") == closes] for closes in (False, True))
+        opening, closing = (
+            [m for m in markers if m.startswith("[/") == closes] for closes in (False, True)
+        )
         return marked(text, [(*first, opening[0], closing[0]), (*second, opening[1], closing[1])])
     one, two, both = _replacing(markers)
     if not may_overlap(markers) and first[0] < second[1] and second[0] < first[1]:
-        raise InputError(f"entities {first} and {second} overlap: expected two that do not, as {one} and {two} replace them")
+        raise InputError(
+            f"entities {first} and {second} overlap: expected two that do not, as {one} and {two}"
+            " replace them"
+        )
     return replace(text, [first], [second], one, two, both or "")[0].strip()
 
 
 def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs (first, second) of entities with `types`, in text order, that a task with these markers classifies.
+    """Pairs (first, second) of entities with `types`, in text order, that a task with these markers
+    classifies.
 
-    Where the markers replace entities of two types (@CHEMICAL$, @GENE$), pairs of these types, compared without case; where both
-    are of one type, every pair once; where they surround entities, every pair in both orders.
+    Where the markers replace entities of two types (@CHEMICAL$, @GENE$), pairs of these types,
+    compared without case; where both are of one type, every pair once; where they surround
+    entities, every pair in both orders.
     """
     numbers = range(len(types))
     if _around(markers):
@@ -57,13 +70,22 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
     one, two, _ = (marker and marker.strip("@$").casefold() for marker in _replacing(markers))
     if one == two:
         return [(i, j) for i in numbers for j in numbers if i < j]
-    return [(i, j) for i in numbers for j in numbers if ((types[i] or "").casefold(), (types[j] or "").casefold()) == (one, two)]
+    return [
+        (i, j)
+        for i in numbers
+        for j in numbers
+        if ((types[i] or "").casefold(), (types[j] or "").casefold()) == (one, two)
+    ]
 
 
 def sentences(text: str, language: str, places: Sequence[Place]) -> list[Place]:
-    """The parts of a text that are read on their own: English sentences, joined where an end would cut one of `places`;
-    else the whole text, as the examples of Chinese tasks are whole texts (CMeIE).
+    """The parts of a text that are read on their own: English sentences, joined where an end would
+    cut one of `places`; else the whole text, as the examples of Chinese tasks are whole texts
+    (CMeIE).
     """
     starts = sentence_starts(text) if language == "en" else [0]
-    starts = [0, *(s for s in starts if 0 < s < len(text) and not any(a < s < b for a, b in places))]
+    starts = [
+        0,
+        *(s for s in starts if 0 < s < len(text) and not any(a < s < b for a, b in places)),
+    ]
     return list(zip(starts, [*starts[1:], len(text)], strict=True))

@@ -1,21 +1,27 @@
-"""Queries that ask a masked language model for what a graph says, as KeBioLM's authors probe with UMLS (Section 4.6.1).
+"""Queries that ask a masked language model for what a graph says, as KeBioLM's authors probe with
+UMLS (Section 4.6.1).
 
     python -m datamodules.probing build --graph GRAPH --out FOLDER [--most 200 --seed 0]
-    python -m datamodules.probing medlama PATH --out FOLDER        MedLAMA's files: a folder or the archive of them
+    python -m datamodules.probing medlama PATH --out FOLDER        MedLAMA's files: a folder or the
+                                                                   archive of them
 
-Of a triple (s, r, o), "s r [MASK]." asks for the tail and "[MASK] r o." for the head; s and o are preferred names. A relation
-is its name without underscores; one that ends in the word of, as or by has "is" before it, isa and is_a are "is a". Queries
-of one text are one query, and its answers are the set of all entities that they ask for, each with all of its names. At most
-200 queries of a relation are drawn, both directions together. Templates ([X] may treat [Y] .) can replace
-the relations' names: a CSV table with the columns pid (the relation) and --prompts, as in MedLAMA's prompts.csv.
+Of a triple (s, r, o), "s r [MASK]." asks for the tail and "[MASK] r o." for the head; s and o are
+preferred names. A relation is its name without underscores; one that ends in the word of, as or by
+has "is" before it, isa and is_a are "is a". Queries of one text are one query, and its answers are
+the set of all entities that they ask for, each with all of its names. At most 200 queries of a
+relation are drawn, both directions together. Templates ([X] may treat [Y] .) can replace the
+relations' names: a CSV table with the columns pid (the relation) and --prompts, as in MedLAMA's
+prompts.csv.
 
-A query is of Type 1 when a name of an answer is in it, of Type 2 otherwise. Letters' case does not count, and a name
-that begins or ends with a letter or digit of ASCII does so as a word: `ant` is not in `antigen`.
+A query is of Type 1 when a name of an answer is in it, of Type 2 otherwise. Letters' case does not
+count, and a name that begins or ends with a letter or digit of ASCII does so as a word: `ant` is
+not in `antigen`.
 
-MedLAMA's files ask for tails only and name each answer once. `--hard` selects the queries whose answers its authors found
-to look unlike their heads.
+MedLAMA's files ask for tails only and name each answer once. `--hard` selects the queries whose
+answers its authors found to look unlike their heads.
 
-On disk: queries.parquet, one row a query (:class:`Query`), and manifest.json (settings, counts, digests).
+On disk: queries.parquet, one row a query (:class:`Query`), and manifest.json (settings, counts,
+    digests).
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +44,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import InputError, digest, explained, read_json, sealed, sha256, write_json, written_folder
+from core.files import (
+    InputError,
+    digest,
+    explained,
+    read_json,
+    sealed,
+    sha256,
+    write_json,
+    written_folder,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -89,7 +105,8 @@ def template_of(relation: str) -> str:
 
 
 def filled(template: str, head: str, tail: str) -> str:
-    """The template with head in the place of [X] and tail in that of [Y]; white space is one space, none before the full stop."""
+    """The template with head in the place of [X] and tail in that of [Y]; white space is one space,
+    none before the full stop."""
     text = re.sub(r"\[[XY]\]", lambda place: head if place.group() == "[X]" else tail, template)
     return re.sub(r"\s+\.$", ".", " ".join(text.split()))
 
@@ -114,16 +131,20 @@ def answered_within(text: str, names: Iterable[Iterable[str]]) -> bool:
 
 
 def templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
-    """{relation: template} of a table with the columns pid and `column`. Raises InputError path:line for a broken one."""
+    """{relation: template} of a table with the columns pid and `column`. Raises InputError
+    path:line for a broken one."""
     found: dict[str, str] = {}
     for _, where, row in rows:
         if "pid" not in row or column not in row:
-            raise InputError(f"{where}: expected the columns pid and {column}, got {', '.join(row)}. Choose --prompts "
-                             f"from its columns, or '{TEXT}' for the relations' names.")  # fmt: skip
+            raise InputError(
+                f"{where}: expected the columns pid and {column}, got {', '.join(row)}. Choose"
+                f" --prompts from its columns, or '{TEXT}' for the relations' names."
+            )
         text = row[column]
         if text.count("[X]") != 1 or text.count("[Y]") != 1 or not row["pid"]:
             raise InputError(
-                f"{where}: expected a relation and a template with one [X] and one [Y], got {text!r:.80}. Fix the line."
+                f"{where}: expected a relation and a template with one [X] and one [Y], got"
+                f" {text!r:.80}. Fix the line."
             )
         found[row["pid"]] = text
     if not found:
@@ -132,18 +153,21 @@ def templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
 
 
 def worded(relation: str, known: Mapping[str, str] | None, where: str) -> str:
-    """The template of a relation: its name's, or that of a table. Raises InputError when the table has none."""
+    """The template of a relation: its name's, or that of a table. Raises InputError when the table
+    has none."""
     if known is None:
         return template_of(relation)
     if relation not in known:
         raise InputError(
-            f"{where}: no template for the relation {relation!r}. Add a line for it, or leave --prompts out."
+            f"{where}: no template for the relation {relation!r}. Add a line for it, or leave"
+            " --prompts out."
         )
     return known[relation]
 
 
 def drawn(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
-    """Sorted places of the queries of one relation that are taken; other relations do not change them."""
+    """Sorted places of the queries of one relation that are taken; other relations do not change
+    them."""
     if most is None or size <= most:
         return np.arange(size)
     rng = np.random.default_rng([seed, *relation.encode()])
@@ -151,11 +175,15 @@ def drawn(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
 
 
 def queries(
-    graph: KnowledgeGraph, most: int | None = 200, seed: int = 0, prompts: Mapping[str, str] | None = None
+    graph: KnowledgeGraph,
+    most: int | None = 200,
+    seed: int = 0,
+    prompts: Mapping[str, str] | None = None,
 ) -> tuple[list[Query], Counter[str]]:
     """(the queries of a graph, what was left out and why).
 
-    most: queries at most of a relation, drawn by `seed`; None: all. prompts: {relation: template} in place of the names.
+    most: queries at most of a relation, drawn by `seed`; None: all. prompts: {relation: template}
+        in place of the names.
     Raises InputError when there is no triple, or a relation has no template.
     """
     if not len(graph.triples):
@@ -167,7 +195,9 @@ def queries(
         wording.setdefault(worded(relation, prompts, "the graph"), relation)
     texts = list(wording)
     place = {text: i for i, text in enumerate(texts)}
-    text_of = np.array([place[worded(relation, prompts, "the graph")] for relation in graph.relations])
+    text_of = np.array(
+        [place[worded(relation, prompts, "the graph")] for relation in graph.relations]
+    )
     head, relation_index, tail = graph.triple_indices().T
     # A query is (template, what is asked for, the name in it); entities of one name ask as one.
     keys, asked_for = [], []
@@ -203,7 +233,14 @@ def queries(
         several = [ids[a] for a in answers[k]]
         if text in made:  # two relations and names whose words run into each other
             several += [a for a in made[text].answers if a not in several]
-        made[text] = Query(text, wording[template], ("tail", "head")[way], several, [names[a] for a in several], False)
+        made[text] = Query(
+            text,
+            wording[template],
+            ("tail", "head")[way],
+            several,
+            [names[a] for a in several],
+            False,
+        )
     return [q._replace(within=answered_within(q.text, q.names)) for q in made.values()], +left_out
 
 
@@ -212,7 +249,11 @@ def names_of(graph: KnowledgeGraph, entities: np.ndarray) -> dict[str, list[str]
     ids = graph.ids.take(pa.array(entities))
     found = {
         i: {name: None} if name else {}
-        for i, name in zip(ids.to_pylist(), graph.entities["name"].take(pa.array(entities)).to_pylist(), strict=True)
+        for i, name in zip(
+            ids.to_pylist(),
+            graph.entities["name"].take(pa.array(entities)).to_pylist(),
+            strict=True,
+        )
     }
     own = graph.names.filter(pc.is_in(graph.names["id"], value_set=ids))
     for i, name in zip(own["id"].to_pylist(), own["name"].to_pylist(), strict=True):
@@ -231,15 +272,19 @@ def _rows(name: str, stream: Iterable[bytes]) -> Iterator[Row]:
             try:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise InputError(f"{name}:{number}: not UTF-8 text ({error.reason}). Convert the file.") from error
+                raise InputError(
+                    f"{name}:{number}: not UTF-8 text ({error.reason}). Convert the file."
+                ) from error
 
     reader = csv.reader(text(), strict=True)
     try:
         header = next(reader, [])
         for values in reader:
             if len(values) != len(header):
-                raise InputError(f"{name}:{number}: expected {len(header)} columns ({', '.join(header)[:60]}), got "
-                                 f"{len(values)}. Fix the line or fetch the file again.")  # fmt: skip
+                raise InputError(
+                    f"{name}:{number}: expected {len(header)} columns ({', '.join(header)[:60]}),"
+                    f" got {len(values)}. Fix the line or fetch the file again."
+                )
             yield name, f"{name}:{number}", dict(zip(header, values, strict=True))
     except csv.Error as error:
         raise InputError(
@@ -248,7 +293,8 @@ def _rows(name: str, stream: Iterable[bytes]) -> Iterator[Row]:
 
 
 def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
-    """{name: its rows} of every .csv below a folder or in a .tar.gz, in order of name. Raises InputError for anything else."""
+    """{name: its rows} of every .csv below a folder or in a .tar.gz, in order of name. Raises
+    InputError for anything else."""
     if path.is_dir():
         files = sorted(path.rglob("*.csv"))
 
@@ -260,39 +306,56 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
     try:
         with tarfile.open(path) as archive:
             members = sorted(
-                (m for m in archive.getmembers() if m.isfile() and m.name.endswith(".csv")), key=lambda m: m.name
+                (m for m in archive.getmembers() if m.isfile() and m.name.endswith(".csv")),
+                key=lambda m: m.name,
             )
             held = {f"{path}!{m.name}": archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
     except OSError as error:
         raise explained(error, path) from error
     except (tarfile.TarError, EOFError) as error:
-        raise InputError(f"{path}: neither a folder nor a whole .tar archive ({error}). Fetch it again.") from error
-    return {name: lambda name=name, data=data: _rows(name, io.BytesIO(data)) for name, data in held.items()}  # type: ignore[misc]
+        raise InputError(
+            f"{path}: neither a folder nor a whole .tar archive ({error}). Fetch it again."
+        ) from error
+    return {name: partial(_rows_of, name, data) for name, data in held.items()}
+
+
+def _rows_of(name: str, data: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
+    return _rows(name, io.BytesIO(data))
 
 
 def medlama_path(path: Path) -> Path:
-    """`path` itself, or the archive medlama*.tar.gz below it when it is a folder without MedLAMA's tables."""
+    """`path` itself, or the archive medlama*.tar.gz below it when it is a folder without MedLAMA's
+    tables."""
     if path.is_dir() and not any(path.rglob("*_1000.csv")):
         return next(iter(sorted(path.rglob("medlama*.tar.gz"))), path)
     return path
 
 
-def medlama_queries(path: Path, prompts: str = TEXT, hard: bool = False) -> tuple[list[Query], Counter[str]]:
-    """(the queries of MedLAMA's files, what was left out and why): <relation>_1000.csv, or <relation>_<n>_hard.csv.
+def medlama_queries(
+    path: Path, prompts: str = TEXT, hard: bool = False
+) -> tuple[list[Query], Counter[str]]:
+    """(the queries of MedLAMA's files, what was left out and why): <relation>_1000.csv, or
+    <relation>_<n>_hard.csv.
 
-    prompts: the relations' names, or default_prompt or human_prompt of prompts.csv. Raises InputError file:line.
+    prompts: the relations' names, or default_prompt or human_prompt of prompts.csv. Raises
+        InputError file:line.
     """
     files = csv_files(medlama_path(path))
     wanted = re.compile(r"_\d+_hard\.csv$" if hard else r"_\d+\.csv$")
     tables = [name for name in files if wanted.search(name)]
     if not tables:
         what = "<relation>_<n>_hard.csv" if hard else "<relation>_1000.csv"
-        raise InputError(f"{path}: no file {what} here, in a folder or an archive; expected MedLAMA's data/medlama.")
+        raise InputError(
+            f"{path}: no file {what} here, in a folder or an archive; expected MedLAMA's"
+            " data/medlama."
+        )
     known, where = None, ""
     if prompts != TEXT:
         where = next((name for name in files if Path(name).name == "prompts.csv"), "")
         if not where:
-            raise InputError(f"{path}: no prompts.csv here; leave --prompts out to ask with the relations' names")
+            raise InputError(
+                f"{path}: no prompts.csv here; leave --prompts out to ask with the relations' names"
+            )
         known = templates(files[where](), where, prompts)
     left_out: Counter[str] = Counter()
     made: dict[str, tuple[str, dict[str, str]]] = {}  # text: relation, {answer: its name}
@@ -300,24 +363,35 @@ def medlama_queries(path: Path, prompts: str = TEXT, hard: bool = False) -> tupl
         for _, place, row in files[name]():
             if missing := [column for column in MEDLAMA if column not in row]:
                 raise InputError(
-                    f"{place}: no column {missing[0]!r}; expected {', '.join(MEDLAMA)}. Fetch the file again."
+                    f"{place}: no column {missing[0]!r}; expected {', '.join(MEDLAMA)}. Fetch the"
+                    " file again."
                 )
             ids, names = row["tail_cuis"].split(JOINED), row["tail_names"].split(JOINED)
-            if len(ids) != len(names) or not all(ids) or not all(names) or not row["head_name"].strip():
+            if (
+                len(ids) != len(names)
+                or not all(ids)
+                or not all(names)
+                or not row["head_name"].strip()
+            ):
                 raise InputError(
-                    f"{place}: expected a head_name, and as many tail_names as tail_cuis, joined by {JOINED!r}; got "
-                    f"{len(names)} and {len(ids)}. Fix the line or fetch the file again."
+                    f"{place}: expected a head_name, and as many tail_names as tail_cuis, joined by"
+                    f" {JOINED!r}; got {len(names)} and {len(ids)}. Fix the line or fetch the file"
+                    " again."
                 )
             text = filled(worded(row["rel"], known, where), row["head_name"], MASK)
             if text in made:
-                left_out["rows whose query stands there already; their answers were added to it"] += 1
+                left_out[
+                    "rows whose query stands there already; their answers were added to it"
+                ] += 1
             _, answers = made.setdefault(text, (row["rel"], {}))
             for i, answer in zip(ids, names, strict=True):
                 answers.setdefault(i, answer)
     result = []
     for text, (relation, answers) in made.items():
         each = [[name] for name in answers.values()]
-        result.append(Query(text, relation, "tail", list(answers), each, answered_within(text, each)))
+        result.append(
+            Query(text, relation, "tail", list(answers), each, answered_within(text, each))
+        )
     return result, left_out
 
 
@@ -335,19 +409,29 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
 
 def _has_settings(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
     manifest = folder / "manifest.json"
-    if folder.exists() and not manifest.is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    if (
+        folder.exists()
+        and not manifest.is_file()
+        and (not folder.is_dir() or any(folder.iterdir()))
+    ):
         raise InputError(
-            f"{folder}: there is something here that is no folder of queries; it is left alone. Choose another."
+            f"{folder}: there is something here that is no folder of queries; it is left alone."
+            " Choose another."
         )
     if manifest.is_file() and "settings" not in read_json(manifest):
-        raise InputError(f"{folder}: this holds something else than queries; it is left alone. Choose another folder.")
+        raise InputError(
+            f"{folder}: this holds something else than queries; it is left alone. Choose another"
+            " folder."
+        )
     if fresh or not manifest.is_file() or read_json(manifest)["settings"] != settings:
         return False
     print(f"{folder}: these queries are there already; kept (--fresh builds them again)")
     return True
 
 
-def _save(folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left_out: Mapping[str, int]) -> Path:
+def _save(
+    folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left_out: Mapping[str, int]
+) -> Path:
     columns = {field: [getattr(q, field) for q in made] for field in Query._fields}
     with written_folder(folder) as partial:
         pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
@@ -373,13 +457,16 @@ def build(
     prompts: str = TEXT,
     fresh: bool = False,
 ) -> Path:
-    """Write the queries of the graph in folder `graph` to folder `out`; existing ones of the same settings are kept.
+    """Write the queries of the graph in folder `graph` to folder `out`; existing ones of the same
+    settings are kept.
 
-    Raises InputError as :func:`queries` does, and when `prompts` names templates and no file of them was given.
+    Raises InputError as :func:`queries` does, and when `prompts` names templates and no file of
+    them was given.
     """
     if (templates_file is None) != (prompts == TEXT):
         raise InputError(
-            "--templates FILE and --prompts COLUMN are given together: a CSV table with pid and that column"
+            "--templates FILE and --prompts COLUMN are given together: a CSV table with pid and"
+            " that column"
         )
     if most < 1:
         raise InputError(f"--most {most}: expected at least 1")
@@ -391,9 +478,14 @@ def build(
         except OSError as error:
             raise explained(error, Path(templates_file)) from error
     settings = {
-        "format": FORMAT, "of": "graph", "graph": fingerprint(graph), "most": most, "seed": seed, "prompts": prompts,
+        "format": FORMAT,
+        "of": "graph",
+        "graph": fingerprint(graph),
+        "most": most,
+        "seed": seed,
+        "prompts": prompts,
         "templates": None if known is None else digest(known),
-    }  # fmt: skip
+    }
     folder = Path(out)
     if _has_settings(folder, settings, fresh):
         return folder
@@ -404,44 +496,77 @@ def build(
     return _save(folder, settings, made, left_out)
 
 
-def medlama(path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh: bool = False) -> Path:
-    """Write the queries of MedLAMA's files to folder `out`; existing ones of the same settings are kept. Raises InputError."""
+def medlama(
+    path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh: bool = False
+) -> Path:
+    """Write the queries of MedLAMA's files to folder `out`; existing ones of the same settings are
+    kept. Raises InputError."""
     source, folder = medlama_path(Path(path)), Path(out)
     if not source.exists():
-        raise InputError(f"{source}: no such folder or archive; expected MedLAMA's data/medlama, or an archive of it")
+        raise InputError(
+            f"{source}: no such folder or archive; expected MedLAMA's data/medlama, or an archive"
+            " of it"
+        )
     made, left_out = medlama_queries(source, prompts, hard)
     settings = {
-        "format": FORMAT, "of": "MedLAMA", "prompts": prompts, "hard": hard, "content": digest([q._asdict() for q in made]),
-    }  # fmt: skip
-    return folder if _has_settings(folder, settings, fresh) else _save(folder, settings, made, left_out)
+        "format": FORMAT,
+        "of": "MedLAMA",
+        "prompts": prompts,
+        "hard": hard,
+        "content": digest([q._asdict() for q in made]),
+    }
+    return (
+        folder
+        if _has_settings(folder, settings, fresh)
+        else _save(folder, settings, made, left_out)
+    )
 
 
 def load(folder: str | Path) -> list[Query]:
-    """The queries in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
+    """The queries in `folder`. Raises InputError when there are none, or the file is not what the
+    manifest says."""
     sealed(folder, FILE, "queries", "Build the queries", "Run: python -m datamodules.probing build")
     return [Query(**row) for row in read_table(Path(folder) / FILE, Query._fields).to_pylist()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m datamodules.probing", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m datamodules.probing",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(required=True, metavar="build|medlama")
     make = commands.add_parser("build", help="queries of a graph's triples")
     make.set_defaults(does=build)
-    make.add_argument("--graph", required=True, metavar="FOLDER", help="a graph (python -m kg.build --help)")
+    make.add_argument(
+        "--graph", required=True, metavar="FOLDER", help="a graph (python -m kg.build --help)"
+    )
     make.add_argument("--most", type=int, default=200, help="queries of a relation at most (200)")
     make.add_argument("--seed", type=int, default=0, help="which of them (0)")
-    make.add_argument("--templates", dest="templates_file", metavar="FILE", help="a CSV table of templates")
-    make.add_argument("--prompts", default=TEXT, metavar="COLUMN", help="its column; default: the relations' names")
+    make.add_argument(
+        "--templates", dest="templates_file", metavar="FILE", help="a CSV table of templates"
+    )
+    make.add_argument(
+        "--prompts",
+        default=TEXT,
+        metavar="COLUMN",
+        help="its column; default: the relations' names",
+    )
     read = commands.add_parser("medlama", help="queries of MedLAMA's files")
     read.set_defaults(does=medlama)
     read.add_argument("path", metavar="PATH", help="the folder, or an archive of it")
-    read.add_argument("--prompts", default=TEXT, metavar="COLUMN", help="default_prompt or human_prompt of prompts.csv; "
-                      "default: the relations' names")  # fmt: skip
+    read.add_argument(
+        "--prompts",
+        default=TEXT,
+        metavar="COLUMN",
+        help="default_prompt or human_prompt of prompts.csv; default: the relations' names",
+    )
     read.add_argument("--hard", action="store_true", help="the hard subsets")
     for command in (make, read):
         command.add_argument("--out", required=True, metavar="FOLDER", help="where the queries go")
-        command.add_argument("--fresh", action="store_true", help="build them again even if the same are there")
+        command.add_argument(
+            "--fresh", action="store_true", help="build them again even if the same are there"
+        )
     options = vars(parser.parse_args(arguments))
     try:
         options.pop("does")(**options)

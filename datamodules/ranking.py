@@ -1,6 +1,8 @@
-"""Answer ranking made of questions and their answers: each question's own answers among answers to other questions.
+"""Answer ranking made of questions and their answers: each question's own answers among answers to
+other questions.
 
-questions   a table of questions and answers -> right answers (:class:`datamodules.tasks.Pair`), a question's together
+questions   a table of questions and answers -> right answers (:class:`datamodules.tasks.Pair`), a
+            question's together
 ranked      right answers -> train, dev and test with drawn wrong answers
 """
 
@@ -35,7 +37,8 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
             pass
         else:
             raise InputError(
-                f"{path}: UTF-8 text, expected {encoding}. Give the file as it was published, or convert it."
+                f"{path}: UTF-8 text, expected {encoding}. Give the file as it was published, or"
+                " convert it."
             )
 
     def text() -> Iterator[str]:
@@ -48,24 +51,30 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
         header = next(reader, [])
         if missing := [column for column in COLUMNS if column not in header]:
             raise InputError(
-                f"{path}:1: expected the columns {', '.join(COLUMNS)}; {missing[0]} is missing. Give the table with its header."
+                f"{path}:1: expected the columns {', '.join(COLUMNS)}; {missing[0]} is missing."
+                " Give the table with its header."
             )
         for values in reader:
             where, start = f"{path}:{start + 1}", number
             if len(values) != len(header):
-                raise InputError(f"{where}: expected {len(header)} columns, got {len(values)}. Fix the line.")
+                raise InputError(
+                    f"{where}: expected {len(header)} columns, got {len(values)}. Fix the line."
+                )
             yield where, dict(zip(header, values, strict=True))
     except csv.Error as error:
         raise InputError(f"{path}:{start + 1}: not valid CSV ({error}). Fix the line.") from error
 
 
-def questions(path: Path, *, found: Counter[str] | None = None, encoding: str = "gb18030") -> list[Pair]:
+def questions(
+    path: Path, *, found: Counter[str] | None = None, encoding: str = "gb18030"
+) -> list[Pair]:
     """Right answers (label 1) of a CSV with the columns department, title, ask and answer.
 
-    A question is title and ask, blanks made one: a title alone (11 characters in the median of the internal-medicine
-    sample) seldom says who asks and what was tried, and many titles ask the same of different patients. Rows of one
-    question are taken together, whatever their department. `document` is of the question, and the ids of its
-    answers begin with its first line. Raises InputError for another encoding, a missing column and an empty cell.
+    A question is title and ask, blanks made one: a title alone (11 characters in the median of the
+    internal-medicine sample) seldom says who asks and what was tried, and many titles ask the same
+    of different patients. Rows of one question are taken together, whatever their department.
+    `document` is of the question, and the ids of its answers begin with its first line. Raises
+    InputError for another encoding, a missing column and an empty cell.
     """
     found = Counter() if found is None else found
     answers: dict[str, list[tuple[str, str]]] = defaultdict(list)  # question -> (id, answer)
@@ -80,7 +89,9 @@ def questions(path: Path, *, found: Counter[str] | None = None, encoding: str = 
         else:
             found[FURTHER] += bool(own)
             own.append((line_id(path, where), answer))
-    return some([Pair(i, group(q), q, answer, "1") for q, own in answers.items() for i, answer in own], path)
+    return some(
+        [Pair(i, group(q), q, answer, "1") for q, own in answers.items() for i, answer in own], path
+    )
 
 
 def _rank(seed: int, text: str) -> str:
@@ -88,7 +99,8 @@ def _rank(seed: int, text: str) -> str:
 
 
 def alike(right: Sequence[Pair]) -> list[list[str]]:
-    """Questions in groups that share answers, directly or through others: a group must not be split. In order of appearance."""
+    """Questions in groups that share answers, directly or through others: a group must not be
+    split. In order of appearance."""
     parent = {pair.first: pair.first for pair in right}
 
     def root(question: str) -> str:
@@ -105,12 +117,16 @@ def alike(right: Sequence[Pair]) -> list[list[str]]:
     return list(groups.values())
 
 
-def ranked(right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed: int) -> dict[str, list[Pair]]:
-    """{split: right answers and `negatives` wrong ones for each question}, `sizes` questions a split.
+def ranked(
+    right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed: int
+) -> dict[str, list[Pair]]:
+    """{split: right answers and `negatives` wrong ones for each question}, `sizes` questions a
+    split.
 
-    Which split a question goes to depends on its hash; questions that share an answer go together. Wrong answers
-    (label 0) are drawn without repetition from the answers to other questions of the same split, so that no answer
-    of test is seen in training; none equals a right one. Raises InputError when there are too few questions or answers.
+    Which split a question goes to depends on its hash; questions that share an answer go together.
+    Wrong answers (label 0) are drawn without repetition from the answers to other questions of the
+    same split, so that no answer of test is seen in training; none equals a right one. Raises
+    InputError when there are too few questions or answers.
     """
     own: dict[str, list[Pair]] = defaultdict(list)
     for pair in right:
@@ -124,8 +140,9 @@ def ranked(right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed
     for split, members in chosen.items():
         if len(members) < sizes[split]:
             raise InputError(
-                f"{len(own):,} questions are too few for {', '.join(f'{n:,} of {s}' for s, n in sizes.items())}: {split} has "
-                f"{len(members):,}. Ask for fewer."
+                f"{len(own):,} questions are too few for"
+                f" {', '.join(f'{n:,} of {s}' for s, n in sizes.items())}: {split} has"
+                f" {len(members):,}. Ask for fewer."
             )
     result: dict[str, list[Pair]] = {}
     for split in sizes:
@@ -136,14 +153,15 @@ def ranked(right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed
             wrong = [answer for answer in pool if answer not in answers]
             if len(wrong) < negatives:
                 raise InputError(
-                    f"{split}: {len(wrong):,} answers to other questions, expected {negatives} wrong ones a question. "
-                    "Ask for more questions or fewer wrong answers."
+                    f"{split}: {len(wrong):,} answers to other questions, expected {negatives}"
+                    " wrong ones a question. Ask for more questions or fewer wrong answers."
                 )
             first = own[question][0]
             rng = np.random.default_rng(int(_rank(seed, question), 16))
             drawn = rng.choice(len(wrong), negatives, replace=False)
             result[split] += own[question]
             result[split] += [
-                Pair(f"{first.id}/{n}", first.document, question, wrong[i], "0") for n, i in enumerate(drawn, 1)
+                Pair(f"{first.id}/{n}", first.document, question, wrong[i], "0")
+                for n, i in enumerate(drawn, 1)
             ]
     return result

@@ -1,6 +1,8 @@
-"""Batches for the reranker: a mention in its text beside all its candidates (Sanz-Cruzado and Lever, BioNLP 2025).
+"""Batches for the reranker: a mention in its text beside all its candidates (Sanz-Cruzado and
+Lever, BioNLP 2025).
 
-A folder of samples holds ``train.jsonl``, ``held_out.jsonl`` and a manifest; a line is a :class:`Sample`. The model reads
+A folder of samples holds ``train.jsonl``, ``held_out.jsonl`` and a manifest; a line is a
+:class:`Sample`. The model reads
 
     [CLS] mention [SEP] left mention right [SEP] candidate 1 [SEP] candidate 2 [SEP] ...
 
@@ -22,10 +24,26 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    check_files,
+    json_lines,
+    read_object,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 from datamodules.contexts import balanced, sides
 from datamodules.rows import attention, padded
-from datamodules.steps import Flat, Places, held_out_batches, length_order, make_batch, train_batches
+from datamodules.steps import (
+    Flat,
+    Places,
+    held_out_batches,
+    length_order,
+    make_batch,
+    train_batches,
+)
 from datamodules.tokenizers import load_tokenizer
 
 FILE = "reranker_inputs.json"
@@ -33,7 +51,8 @@ AGAIN = "Make the samples again."
 
 
 class Sample(NamedTuple):
-    """A mention to rank candidates for, best first; `right`: the numbers of those that are right, none where none is."""
+    """A mention to rank candidates for, best first; `right`: the numbers of those that are right,
+    none where none is."""
 
     mention: str
     context: str | None  # as datamodules.contexts.marked makes it
@@ -42,24 +61,35 @@ class Sample(NamedTuple):
     right: list[int]
 
 
-def save_samples(folder: str | Path, samples: Mapping[str, Sequence[Sample]], **manifest: Any) -> Path:
-    """Write samples (train, held_out) to `folder`, with a manifest. Raises InputError where either has none."""
+def save_samples(
+    folder: str | Path, samples: Mapping[str, Sequence[Sample]], **manifest: Any
+) -> Path:
+    """Write samples (train, held_out) to `folder`, with a manifest. Raises InputError where either
+    has none."""
     for part in ("train", "held_out"):
         if not samples.get(part):
-            raise InputError(f"{folder}: no mention for {part}; a reranker needs more texts with linked mentions")
+            raise InputError(
+                f"{folder}: no mention for {part}; a reranker needs more texts with linked mentions"
+            )
     with written_folder(folder) as partial:
         for part, rows in samples.items():
             with written(partial / f"{part}.jsonl") as handle:
-                handle.writelines(json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in rows)
+                handle.writelines(
+                    json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in rows
+                )
         sums = {path.name: sha256(path) for path in sorted(partial.iterdir())}
         counts = {part: len(rows) for part, rows in samples.items()}
         counts["without a right candidate"] = sum(not row.right for row in samples["train"])
-        write_json(partial / "manifest.json", {**manifest, "kind": "reranker", "counts": counts, "sha256": sums})
+        write_json(
+            partial / "manifest.json",
+            {**manifest, "kind": "reranker", "counts": counts, "sha256": sums},
+        )
     return Path(folder)
 
 
 def load_samples(folder: str | Path) -> dict[str, list[Sample]]:
-    """{part: samples} of a folder that :func:`save_samples` wrote. Raises InputError where it is none, or damaged."""
+    """{part: samples} of a folder that :func:`save_samples` wrote. Raises InputError where it is
+    none, or damaged."""
     folder = Path(folder)
     manifest = read_object(folder / "manifest.json")
     if manifest.get("kind") != "reranker":
@@ -72,7 +102,9 @@ def load_samples(folder: str | Path) -> dict[str, list[Sample]]:
             try:
                 found[part].append(Sample(**record))
             except TypeError as error:
-                raise InputError(f"{where}: expected the fields {', '.join(Sample._fields)} ({error})") from error
+                raise InputError(
+                    f"{where}: expected the fields {', '.join(Sample._fields)} ({error})"
+                ) from error
     return found
 
 
@@ -81,7 +113,8 @@ class Sizes:
     """How much the model reads, in tokens without special ones.
 
     candidates  most candidates; further ones are not looked at
-    mention, context, name  tokens of a mention, of the text around it (half on each side if both need it), of a candidate
+    mention, context, name  tokens of a mention, of the text around it (half on each side if both
+    need it), of a candidate
     """
 
     candidates: int = 10
@@ -158,9 +191,20 @@ class RerankerInputs:
         mention = self.tokens(sample.mention)[: sizes.mention]
         left, right = map(self.tokens, sides(sample.mention, sample.context))
         before, after = balanced(len(left), len(right), sizes.context)
-        ids = [self.tokenizer.cls_token_id, *mention, sep, *left[len(left) - before :], *mention, *right[:after], sep]
+        ids = [
+            self.tokenizer.cls_token_id,
+            *mention,
+            sep,
+            *left[len(left) - before :],
+            *mention,
+            *right[:after],
+            sep,
+        ]
         owner, second = [sizes.candidates] * len(ids), [0] * len(ids)
-        scores, there, is_right = np.zeros(sizes.candidates, np.float32), *np.zeros((2, sizes.candidates + 1), bool)
+        scores, there, is_right = (
+            np.zeros(sizes.candidates, np.float32),
+            *np.zeros((2, sizes.candidates + 1), bool),
+        )
         for place, number in enumerate(chosen):
             own = [*self.tokens(sample.candidates[number])[: sizes.name], sep]
             ids += own
@@ -174,11 +218,15 @@ class RerankerInputs:
     def batch(self, examples: Sequence[RerankerExample]) -> RerankerBatch:
         counted = np.array([example.counts for example in examples])
         arrays = (
-            padded([e.ids for e in examples], self.tokenizer.pad_token_id), attention([e.ids for e in examples]),
-            padded([e.second for e in examples], 0), padded([e.owner for e in examples], self.sizes.candidates),
-            np.stack([e.scores for e in examples]), np.stack([e.there for e in examples]),
-            np.stack([e.right for e in examples]) & counted[:, None], np.array([counted.sum()], np.float32),
-        )  # fmt: skip
+            padded([e.ids for e in examples], self.tokenizer.pad_token_id),
+            attention([e.ids for e in examples]),
+            padded([e.second for e in examples], 0),
+            padded([e.owner for e in examples], self.sizes.candidates),
+            np.stack([e.scores for e in examples]),
+            np.stack([e.there for e in examples]),
+            np.stack([e.right for e in examples]) & counted[:, None],
+            np.array([counted.sum()], np.float32),
+        )
         return RerankerBatch(*(torch.from_numpy(array) for array in arrays))
 
 
@@ -188,16 +236,32 @@ class RerankerData(pl.LightningDataModule):
     samples      folder that :func:`save_samples` wrote
     tokenizer    the encoder's: a folder or hub name
     batch_size   mentions per optimiser step over all processes and accumulated batches
-    shuffle      candidates are in a drawn order in training, so that places say nothing; their scores do
+    shuffle      candidates are in a drawn order in training, so that places say nothing; their
+                 scores do
     candidates, mention, context, name   as in :class:`Sizes`
     """
 
     def __init__(
-        self, samples: str, tokenizer: str, batch_size: int = 16, shuffle: bool = True, candidates: int = 10, mention: int = 16,
-        context: int = 32, name: int = 12, eval_batch_size: int = 32, num_workers: int = 0, seed: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        samples: str,
+        tokenizer: str,
+        batch_size: int = 16,
+        shuffle: bool = True,
+        candidates: int = 10,
+        mention: int = 16,
+        context: int = 32,
+        name: int = 12,
+        eval_batch_size: int = 32,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
-        self.folder, self.tokenizer_name, self.batch_size, self.shuffle = samples, tokenizer, batch_size, shuffle
+        self.folder, self.tokenizer_name, self.batch_size, self.shuffle = (
+            samples,
+            tokenizer,
+            batch_size,
+            shuffle,
+        )
         self.sizes = Sizes(candidates, mention, context, name)
         self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
         self.inputs: RerankerInputs | None = None
@@ -212,24 +276,32 @@ class RerankerData(pl.LightningDataModule):
         self.lengths = np.array([len(self.inputs.example(sample).ids) for sample in self.samples])
         if len(self.train) < self.batch_size:
             raise InputError(
-                f"{self.folder}: {len(self.train)} mentions are fewer than one batch of {self.batch_size}. "
-                "Use more data or a smaller batch_size."
+                f"{self.folder}: {len(self.train)} mentions are fewer than one batch of"
+                f" {self.batch_size}. Use more data or a smaller batch_size."
             )
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the mentions; what is left over after whole batches waits its turn."""
+        """Optimiser steps of one pass over the mentions; what is left over after whole batches
+        waits its turn."""
         return len(self.train) // self.batch_size
 
     @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
     def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sample numbers of an epoch: shuffled, batches of similar length, in random order."""
-        return length_order(self.train, self.lengths, self.batch_size, np.random.default_rng([self.seed, epoch]))
+        """(steps, batch_size) sample numbers of an epoch: shuffled, batches of similar length, in
+        random order."""
+        return length_order(
+            self.train, self.lengths, self.batch_size, np.random.default_rng([self.seed, epoch])
+        )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> RerankerExample:
         assert self.inputs is not None
         sample = self.samples[index]
-        drawn = None if held_out or not self.shuffle else rng.permutation(len(sample.candidates)).tolist()
+        drawn = (
+            None
+            if held_out or not self.shuffle
+            else rng.permutation(len(sample.candidates)).tolist()
+        )
         return self.inputs.example(sample, drawn)
 
     def collate(self, examples: list[RerankerExample]) -> RerankerBatch:

@@ -12,7 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 def framed(ids: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """(n + 2,) `ids` between [CLS] and [SEP]."""
-    return np.concatenate([[tokenizer.cls_token_id], ids, [tokenizer.sep_token_id]]).astype(np.int64)
+    return np.concatenate([[tokenizer.cls_token_id], ids, [tokenizer.sep_token_id]]).astype(
+        np.int64
+    )
 
 
 def padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
@@ -29,8 +31,13 @@ def attention(rows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
 
 
 def numbered(tables: Sequence[np.ndarray], width: int) -> np.ndarray:
-    """(all, 1 + width) the rows of (m, width) tables of int64, the number of its example before each."""
-    rows = [np.column_stack([np.full(len(table), number), table]) for number, table in enumerate(tables) if len(table)]
+    """(all, 1 + width) the rows of (m, width) tables of int64, the number of its example before
+    each."""
+    rows = [
+        np.column_stack([np.full(len(table), number), table])
+        for number, table in enumerate(tables)
+        if len(table)
+    ]
     return np.concatenate(rows).astype(np.int64) if rows else np.zeros((0, 1 + width), np.int64)
 
 
@@ -45,7 +52,8 @@ def most(spans: Tensor) -> int:
 
 
 def grouped(values: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
-    """((P,) the order that puts equal `values` (P,) beside each other, [(value, how many)] in that order)."""
+    """((P,) the order that puts equal `values` (P,) beside each other, [(value, how many)] in that
+    order)."""
     order = values.argsort(stable=True)
     each, counts = values.unique(return_counts=True)
     return order, list(zip(each.tolist(), counts.tolist(), strict=True))

@@ -15,9 +15,11 @@ def ends_of_sentences(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
 
 
 def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> int:
-    """Where a sequence of n tokens is cut in two, 1 to n - 1: before a word and outside of mentions; 0 where it cannot be.
+    """Where a sequence of n tokens is cut in two, 1 to n - 1: before a word and outside of
+    mentions; 0 where it cannot be.
 
-    The place nearest to the middle among those behind a sentence's end in the middle half, or else of all.
+    The place nearest to the middle among those behind a sentence's end in the middle half, or else
+    of all.
 
     word_start (n,) bool; spans (m, 2) mentions; ends (n,) bool, which tokens end a sentence.
     """
@@ -35,7 +37,8 @@ def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> in
 
 
 def placed(n: int, cut: int, swap: bool) -> np.ndarray:
-    """(n,) position of every token behind [CLS], with a [SEP] between the segments; the second one first if `swap`."""
+    """(n,) position of every token behind [CLS], with a [SEP] between the segments; the second one
+    first if `swap`."""
     token = np.arange(n)
     if not cut:
         return token + 1

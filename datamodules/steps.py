@@ -1,8 +1,9 @@
 """Batches as a function of the optimiser step: what every pre-training data module shares.
 
-Data order does not depend on the number of processes, of accumulated batches or of workers, and a resumed run continues
-with exactly the batches it still owes. A batch is a NamedTuple with a tensor `counts`: what its losses are divided by,
-summed over the micro-batches that one process accumulates for one step.
+Data order does not depend on the number of processes, of accumulated batches or of workers, and a
+resumed run continues with exactly the batches it still owes. A batch is a NamedTuple with a tensor
+`counts`: what its losses are divided by, summed over the micro-batches that one process accumulates
+for one step.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Stepped(Protocol):
         """(steps, batch_size) example numbers of an epoch."""
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
-        """The examples `indices` as in `epoch` (-1: validation); a `blank` batch has their shapes and counts nothing."""
+        """The examples `indices` as in `epoch` (-1: validation); a `blank` batch has their shapes
+        and counts nothing."""
 
 
 class Example(Protocol):
@@ -53,20 +55,24 @@ class Exampled(Protocol):
     seed: int
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> Any:
-        """Example number `index` (:class:`Example`); every draw comes from `rng`.  held_out: for validation."""
+        """Example number `index` (:class:`Example`); every draw comes from `rng`.  held_out: for
+        validation."""
 
     def collate(self, examples: list[Any]) -> Any:
         """The examples as one batch."""
 
 
-#: what the host has of a batch: the places of what is True in its masks, and numbers that sizes depend on
+# : what the host has of a batch: the places of what is True in its masks, and numbers that sizes
+# depend on
 Places = Mapping[str, Any]
 
 
 def placed(batch: Any) -> Any:
-    """`batch` with its `places`: what its `masks()` have, found on the host, so that no training step waits for a GPU to find it.
+    """`batch` with its `places`: what its `masks()` have, found on the host, so that no training
+    step waits for a GPU to find it.
 
-    A batch without a field `places` stays as it is. The places of a mask are (N,) int64, in the flattened mask.
+    A batch without a field `places` stays as it is. The places of a mask are (N,) int64, in the
+    flattened mask.
     """
     if not hasattr(batch, "places"):
         return batch
@@ -75,37 +81,49 @@ def placed(batch: Any) -> Any:
 
 
 def places(batch: Any, name: str) -> Tensor:
-    """(N,) the places of what is True in the batch's mask `name`, flattened; a batch of validation has to look for them."""
-    found: Tensor = batch.masks()[name].flatten().nonzero()[:, 0] if batch.places is None else batch.places[name]
+    """(N,) the places of what is True in the batch's mask `name`, flattened; a batch of validation
+    has to look for them."""
+    found: Tensor = (
+        batch.masks()[name].flatten().nonzero()[:, 0]
+        if batch.places is None
+        else batch.places[name]
+    )
     return found
 
 
 def make_batch(data: Exampled, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
     """The examples `indices`, drawn as in `epoch` (-1: the fixed draws of validation).
 
-    A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up with it.
+    A `blank` batch has the same shapes and counts nothing: processes with fewer batches fill up
+    with it.
     """
     examples = [
-        data.example(int(i), np.random.default_rng([data.seed, epoch + 1, int(i)]), epoch < 0) for i in indices
+        data.example(int(i), np.random.default_rng([data.seed, epoch + 1, int(i)]), epoch < 0)
+        for i in indices
     ]
     return data.collate([example.blank() for example in examples] if blank else examples)
 
 
-def length_order(indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-    """(steps, batch_size) of `indices`: shuffled, batches of similar length, in random order; what is left over waits.
+def length_order(
+    indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """(steps, batch_size) of `indices`: shuffled, batches of similar length, in random order; what
+    is left over waits.
 
     lengths: (examples,) of all examples, by number.
     """
     chosen = rng.permutation(indices)[: len(indices) // batch_size * batch_size]
     pool = 50 * batch_size
     sorted_pools = [
-        p[np.argsort(lengths[p], kind="stable")] for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
+        p[np.argsort(lengths[p], kind="stable")]
+        for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
     ]
     return rng.permutation(np.concatenate(sorted_pools).reshape(-1, batch_size))
 
 
 class _Steps(Sampler[int]):
-    """Numbers of optimiser steps: an epoch of them from the trainer's step, which is read at each new iteration."""
+    """Numbers of optimiser steps: an epoch of them from the trainer's step, which is read at each
+    new iteration."""
 
     def __init__(self, data: Stepped) -> None:
         self.length, self.data = data.steps_per_epoch, data
@@ -126,14 +144,17 @@ class _Windows(Dataset[list[Any]]):
 
     def __getitem__(self, step: int) -> list[Any]:
         epoch, position = divmod(step, self.data.steps_per_epoch)
-        shares = self.data.order(epoch)[position].reshape(self.world, self.accumulate, -1)[self.rank]
+        shares = self.data.order(epoch)[position].reshape(self.world, self.accumulate, -1)[
+            self.rank
+        ]
         batches = [self.data.batch(share, epoch) for share in shares]
         counts = torch.stack([b.counts for b in batches]).sum(0)
         return [placed(b._replace(counts=counts)) for b in batches]
 
 
 class Flat:
-    """Iterates the micro-batches of a loader of windows; what Lightning uses as the training loader."""
+    """Iterates the micro-batches of a loader of windows; what Lightning uses as the training
+    loader."""
 
     def __init__(self, loader: DataLoader, accumulate: int) -> None:
         self.loader, self.accumulate = loader, accumulate
@@ -157,19 +178,24 @@ class _Held(Dataset[Any]):
 
     def __getitem__(self, i: int) -> Any:
         share = self.shares[i]
-        return self.data.batch(self.filler, -1, blank=True) if share is None else self.data.batch(share, -1)
+        return (
+            self.data.batch(self.filler, -1, blank=True)
+            if share is None
+            else self.data.batch(share, -1)
+        )
 
 
 def train_batches(data: Stepped) -> Flat:
-    """This process's share of every training step. Raises InputError when the batch size does not divide."""
+    """This process's share of every training step. Raises InputError when the batch size does not
+    divide."""
     rank, world, accumulate = 0, 1, 1
     if data.trainer is not None:
         rank, world = data.trainer.global_rank, data.trainer.world_size
         accumulate = data.trainer.accumulate_grad_batches
     if data.batch_size % (world * accumulate):
         raise InputError(
-            f"batch_size {data.batch_size} cannot be shared by {world} processes x {accumulate} accumulated "
-            "batches. Choose numbers whose product divides it."
+            f"batch_size {data.batch_size} cannot be shared by {world} processes x {accumulate}"
+            " accumulated batches. Choose numbers whose product divides it."
         )
     loader: DataLoader = DataLoader(
         _Windows(data, rank, world, accumulate),
@@ -181,21 +207,27 @@ def train_batches(data: Stepped) -> Flat:
     return Flat(loader, accumulate)
 
 
-def held_out_batches(data: Stepped, indices: np.ndarray, lengths: np.ndarray, batch_size: int) -> DataLoader:
+def held_out_batches(
+    data: Stepped, indices: np.ndarray, lengths: np.ndarray, batch_size: int
+) -> DataLoader:
     """Every example of `indices` once, over all processes; equally many batches for each."""
-    rank, world = (0, 1) if data.trainer is None else (data.trainer.global_rank, data.trainer.world_size)
+    rank, world = (
+        (0, 1) if data.trainer is None else (data.trainer.global_rank, data.trainer.world_size)
+    )
     order = indices[np.argsort(lengths[indices], kind="stable")]
     shares = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     rounds = -(-len(shares) // world)
-    own = [shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)]
+    own = [
+        shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)
+    ]
     return DataLoader(_Held(data, own, indices[:1]), batch_size=None, num_workers=data.num_workers)
 
 
 class CorpusData(pl.LightningDataModule):
     """Steps over a corpus: the base of the data modules of linked text.
 
-    A subclass sets what is listed here, `corpus` and `tokenizer` in its ``setup``, and has ``example`` and ``collate``
-    (:class:`Exampled`).
+    A subclass sets what is listed here, `corpus` and `tokenizer` in its ``setup``, and has
+    ``example`` and ``collate`` (:class:`Exampled`).
     """
 
     corpus: Corpus | None
@@ -231,12 +263,14 @@ class CorpusData(pl.LightningDataModule):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the training text; what is left over after whole batches waits its turn."""
+        """Optimiser steps of one pass over the training text; what is left over after whole batches
+        waits its turn."""
         return len(self.train_indices) // self.batch_size
 
     @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
     def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in random order."""
+        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in
+        random order."""
         assert self.corpus is not None
         rng = np.random.default_rng([self.seed, epoch])
         return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
@@ -252,5 +286,7 @@ class CorpusData(pl.LightningDataModule):
         assert self.corpus is not None
         chosen = self.held_out_indices
         if self.validation_size is not None and self.validation_size < len(chosen):
-            chosen = np.sort(np.random.default_rng(0).choice(chosen, self.validation_size, replace=False))
+            chosen = np.sort(
+                np.random.default_rng(0).choice(chosen, self.validation_size, replace=False)
+            )
         return held_out_batches(self, chosen, self.corpus.lengths, self.eval_batch_size)

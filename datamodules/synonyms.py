@@ -1,15 +1,17 @@
-"""Retrieval of synonyms from a graph's equivalences, as SMedBERT evaluates encoders (Section 4.3 and Appendix C).
+"""Retrieval of synonyms from a graph's equivalences, as SMedBERT evaluates encoders (Section 4.3
+and Appendix C).
 
     python -m datamodules.synonyms build --graph GRAPH --out FOLDER
     python -m datamodules.synonyms drop --synonyms FOLDER --input TEXT ... --out FILE
 
-Each pair of equivalent entities is asked for in both directions: one is the query, the other is to be found among 19
-entities of its type whose names look like its own (Jaro-Winkler similarity above 0.6). Dataset-1 is all samples,
-Dataset-2 those whose two entities share most of their neighbours; Dataset-3 depends on a text (benchmarks.synonyms).
+Each pair of equivalent entities is asked for in both directions: one is the query, the other is to
+be found among 19 entities of its type whose names look like its own (Jaro-Winkler similarity above
+0.6). Dataset-1 is all samples, Dataset-2 those whose two entities share most of their neighbours;
+Dataset-3 depends on a text (benchmarks.synonyms).
 
-No negative is the query, the gold entity, an equivalent of either, or named like one of them. A sample with too few
-negatives is dropped and counted. `drop` removes from a text the sentences that name both sides of a pair: whoever trains
-on them sees the answer.
+No negative is the query, the gold entity, an equivalent of either, or named like one of them. A
+sample with too few negatives is dropped and counted. `drop` removes from a text the sentences that
+name both sides of a pair: whoever trains on them sees the answer.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _SENTENCE = re.compile(r"[^。！？；!?;\n]*[。！？；!?;\n]*")
 
 
 class Sample(NamedTuple):
-    """One question: which of `candidates` (the gold one first) means the same as `query`? Entity ids and their names."""
+    """One question: which of `candidates` (the gold one first) means the same as `query`? Entity
+    ids and their names."""
 
     query: str
     query_name: str
@@ -64,7 +67,8 @@ def neighbour_sets(graph: KnowledgeGraph) -> list[set[int]]:
 
 
 def share_neighbours(a: set[int], b: set[int], jaccard: float, common: int) -> bool:
-    """Whether two entities belong to Dataset-2: at least `common` neighbours in common, and this Jaccard index."""
+    """Whether two entities belong to Dataset-2: at least `common` neighbours in common, and this
+    Jaccard index."""
     both = len(a & b)
     return both >= common and both >= jaccard * len(a | b)
 
@@ -72,7 +76,9 @@ def share_neighbours(a: set[int], b: set[int], jaccard: float, common: int) -> b
 def equivalent_pairs(graph: KnowledgeGraph) -> list[tuple[int, int]]:
     """The graph's equivalences, undirected, each once, in order."""
     head, tail = (graph.index_of(graph.equivalences[c]).tolist() for c in ("head", "tail"))
-    return list(dict.fromkeys((min(p), max(p)) for p in zip(head, tail, strict=True) if p[0] != p[1]))
+    return list(
+        dict.fromkeys((min(p), max(p)) for p in zip(head, tail, strict=True) if p[0] != p[1])
+    )
 
 
 def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
@@ -86,12 +92,17 @@ def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
     return result
 
 
-def eligible(names: Sequence[str], group: np.ndarray, gold: Sequence[int], similarity: float) -> Iterator[np.ndarray]:
-    """For each entity of `gold`, those of `group` with another name of a Jaro-Winkler similarity above `similarity`."""
+def eligible(
+    names: Sequence[str], group: np.ndarray, gold: Sequence[int], similarity: float
+) -> Iterator[np.ndarray]:
+    """For each entity of `gold`, those of `group` with another name of a Jaro-Winkler similarity
+    above `similarity`."""
     choices = [names[i] for i in group]
     for begin in range(0, len(gold), 256):
         part = [names[g] for g in gold[begin : begin + 256]]
-        score = process.cdist(part, choices, scorer=JaroWinkler.similarity, score_cutoff=similarity, dtype=np.float32)
+        score = process.cdist(
+            part, choices, scorer=JaroWinkler.similarity, score_cutoff=similarity, dtype=np.float32
+        )
         for name, row in zip(part, score, strict=True):
             found = group[row > similarity]
             yield found[[names[i] != name for i in found]]
@@ -113,15 +124,19 @@ def samples(
     pairs = equivalent_pairs(graph)
     if not pairs:
         raise InputError(
-            "this graph has no equivalences, so there is nothing to ask for. Build one that keeps them apart: "
-            "python -m kg.refine --help"
+            "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
+            " them apart: python -m kg.refine --help"
         )
     rng = np.random.default_rng(seed)
     equals: dict[int, set[int]] = defaultdict(set)
     for a, b in pairs:
         equals[a].add(b)
         equals[b].add(a)
-    kinds, names, ids = typed(graph, pairs), graph.entities["name"].to_pylist(), graph.ids.to_pylist()
+    kinds, names, ids = (
+        typed(graph, pairs),
+        graph.entities["name"].to_pylist(),
+        graph.ids.to_pylist(),
+    )
     found: Counter[str] = Counter()
     if limit is not None and limit < len(pairs):
         found["pairs beyond the limit"] = len(pairs) - limit
@@ -135,10 +150,14 @@ def samples(
     for gold in dict.fromkeys(gold for _, gold in questions):
         wanted[kinds[gold]].append(gold)
     alike: dict[int, np.ndarray] = {}
-    with tqdm(total=sum(len(g) for k, g in wanted.items() if k), desc="similar names", disable=None) as bar:
+    with tqdm(
+        total=sum(len(g) for k, g in wanted.items() if k), desc="similar names", disable=None
+    ) as bar:
         for kind in sorted(k for k in wanted if k):
             for gold, row in zip(
-                wanted[kind], eligible(names, np.array(groups[kind]), wanted[kind], similarity), strict=True
+                wanted[kind],
+                eligible(names, np.array(groups[kind]), wanted[kind], similarity),
+                strict=True,
             ):
                 alike[gold] = row
                 bar.update()
@@ -158,10 +177,13 @@ def samples(
             chosen = [gold, *(pool[i] for i in rng.choice(len(pool), negatives, replace=False))]
             result.append(
                 Sample(
-                    ids[query], names[query], [ids[i] for i in chosen], [names[i] for i in chosen],
+                    ids[query],
+                    names[query],
+                    [ids[i] for i in chosen],
+                    [names[i] for i in chosen],
                     share_neighbours(around[query], around[gold], jaccard, common),
                 )
-            )  # fmt: skip
+            )
     return result, found
 
 
@@ -176,31 +198,50 @@ def build(
     seed: int = 0,
     fresh: bool = False,
 ) -> Path:
-    """Write the samples of the graph in folder `graph` to folder `out`; existing ones of the same settings are kept.
+    """Write the samples of the graph in folder `graph` to folder `out`; existing ones of the same
+    settings are kept.
 
     Raises InputError as :func:`samples` does, and when no sample is left.
     """
-    folder, settings = Path(out), {
-        "format": FORMAT, "graph": fingerprint(graph), "negatives": negatives, "similarity": similarity,
-        "jaccard": jaccard, "common": common, "limit": limit, "seed": seed,
-    }  # fmt: skip
+    folder, settings = (
+        Path(out),
+        {
+            "format": FORMAT,
+            "graph": fingerprint(graph),
+            "negatives": negatives,
+            "similarity": similarity,
+            "jaccard": jaccard,
+            "common": common,
+            "limit": limit,
+            "seed": seed,
+        },
+    )
     manifest = folder / "manifest.json"
     if not fresh and manifest.is_file() and read_json(manifest).get("settings") == settings:
         print(f"{out}: these samples are there already; kept (--fresh builds them again)")
         return folder
     try:
-        made, dropped = samples(KnowledgeGraph.load(graph), negatives, similarity, jaccard, common, limit, seed)
+        made, dropped = samples(
+            KnowledgeGraph.load(graph), negatives, similarity, jaccard, common, limit, seed
+        )
     except InputError as error:
         raise InputError(f"{graph}: {error}") from error
     if not made:
-        raise InputError(f"{graph}: no sample is left: {dict(dropped)}. Lower --negatives or --similarity.")
+        raise InputError(
+            f"{graph}: no sample is left: {dict(dropped)}. Lower --negatives or --similarity."
+        )
     with written_folder(folder) as partial:
         columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
         pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
         counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
         write_json(
             partial / "manifest.json",
-            {"settings": settings, "counts": counts, "left_out": dict(dropped), "sha256": sha256(partial / FILE)},
+            {
+                "settings": settings,
+                "counts": counts,
+                "left_out": dict(dropped),
+                "sha256": sha256(partial / FILE),
+            },
         )
     print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
     for reason, n in sorted(dropped.items()):
@@ -209,8 +250,11 @@ def build(
 
 
 def load(folder: str | Path) -> list[Sample]:
-    """The samples in `folder`. Raises InputError when there are none, or the file is not what the manifest says."""
-    sealed(folder, FILE, "samples", "Build the samples", "Run: python -m datamodules.synonyms build")
+    """The samples in `folder`. Raises InputError when there are none, or the file is not what the
+    manifest says."""
+    sealed(
+        folder, FILE, "samples", "Build the samples", "Run: python -m datamodules.synonyms build"
+    )
     return [Sample(**row) for row in read_table(Path(folder) / FILE, Sample._fields).to_pylist()]
 
 
@@ -253,9 +297,11 @@ class Pairs:
 
 
 def drop(synonyms: str, input: list[str], out: str) -> Path:
-    """Write the documents of `input` to the JSON Lines file `out`, without the sentences that name both sides of a pair.
+    """Write the documents of `input` to the JSON Lines file `out`, without the sentences that name
+    both sides of a pair.
 
-    A document of which nothing is left is dropped. What was dropped is printed. Raises InputError for broken input.
+    A document of which nothing is left is dropped. What was dropped is printed. Raises InputError
+    for broken input.
     """
     check_no_input(Path(out), [synonyms, *input])
     pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load(synonyms))
@@ -273,7 +319,9 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
                 counts["documents"] += 1
                 text = "".join(kept)
                 if text.strip():
-                    handle.write(json.dumps({"id": document.id, "text": text}, ensure_ascii=False) + "\n")
+                    handle.write(
+                        json.dumps({"id": document.id, "text": text}, ensure_ascii=False) + "\n"
+                    )
                 else:
                     counts["dropped: documents of which nothing is left"] += 1
     print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
@@ -285,19 +333,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(required=True, metavar="build|drop")
     make = commands.add_parser("build", help="samples of a graph's equivalences")
     make.set_defaults(does=build)
-    make.add_argument("--graph", required=True, metavar="FOLDER", help="a graph that kg.refine made")
+    make.add_argument(
+        "--graph", required=True, metavar="FOLDER", help="a graph that kg.refine made"
+    )
     make.add_argument("--out", required=True, metavar="FOLDER", help="where the samples go")
     make.add_argument("--negatives", type=int, default=19, help="entities beside the gold one (19)")
-    make.add_argument("--similarity", type=float, default=0.6, help="Jaro-Winkler similarity that they exceed (0.6)")
-    make.add_argument("--jaccard", type=float, default=0.75, help="Dataset-2: of the neighbours, at least (0.75)")
-    make.add_argument("--common", type=int, default=3, help="Dataset-2: neighbours in common, at least (3)")
+    make.add_argument(
+        "--similarity",
+        type=float,
+        default=0.6,
+        help="Jaro-Winkler similarity that they exceed (0.6)",
+    )
+    make.add_argument(
+        "--jaccard", type=float, default=0.75, help="Dataset-2: of the neighbours, at least (0.75)"
+    )
+    make.add_argument(
+        "--common", type=int, default=3, help="Dataset-2: neighbours in common, at least (3)"
+    )
     make.add_argument("--limit", type=int, help="pairs at most, drawn by the seed; default: all")
     make.add_argument("--seed", type=int, default=0)
-    make.add_argument("--fresh", action="store_true", help="build them again even if the same are there")
-    take = commands.add_parser("drop", help="a text without the sentences that name both sides of a pair")
+    make.add_argument(
+        "--fresh", action="store_true", help="build them again even if the same are there"
+    )
+    take = commands.add_parser(
+        "drop", help="a text without the sentences that name both sides of a pair"
+    )
     take.set_defaults(does=drop)
     take.add_argument("--synonyms", required=True, metavar="FOLDER", help="the samples")
-    take.add_argument("--input", required=True, nargs="+", metavar="FILE", help="texts, as kg.linking reads them")
+    take.add_argument(
+        "--input", required=True, nargs="+", metavar="FILE", help="texts, as kg.linking reads them"
+    )
     take.add_argument("--out", required=True, metavar="FILE", help="JSON lines")
     options = vars(parser.parse_args(arguments))
     try:

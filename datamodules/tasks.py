@@ -1,13 +1,17 @@
 """A downstream task on disk, whatever format it came in: a JSONL file per split and a manifest.
 
-``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` hold one example a line; which fields it has depends on the task's kind:
+``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` hold one example a line; which fields it has depends
+on the task's kind:
 
-    ner, nested    id, document, text, entities [[start, end, type], …], words [[start, end], …] or null
-    pair, ranking  id, document, first, second, label        (ranking: `document` is the question, label "1" a right answer)
-    relation       id, document, text, label, gold [label, …]     (text with its markers in it; any gold label is right)
+    ner, nested    id, document, text, entities [[start, end, type], …], words [[start, end], …] or
+                   null
+    pair, ranking  id, document, first, second, label        (ranking: `document` is the question,
+                                                             label "1" a right answer)
+    relation       id, document, text, label, gold [label, …]     (text with its markers in it; any
+                                                                  gold label is right)
 
-Offsets are in characters, end exclusive. `words` are the units that a tagger labels, where the source has them.
-`document` is what must not be split between training and selection.
+Offsets are in characters, end exclusive. `words` are the units that a tagger labels, where the
+source has them. `document` is what must not be split between training and selection.
 """
 
 from __future__ import annotations
@@ -18,7 +22,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    check_files,
+    json_lines,
+    read_object,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 
 SPLITS = ("train", "dev", "test")
 
@@ -76,7 +89,8 @@ class Task(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """Entity types, or classes, of the training split; the negative class first where there is one."""
+        """Entity types, or classes, of the training split; the negative class first where there is
+        one."""
         return list(self.manifest["labels"])
 
 
@@ -97,11 +111,14 @@ def labels_of(example: Example) -> list[str]:
 
 
 def counts(kind: str, examples: Sequence[Example]) -> dict[str, int]:
-    """What a split holds: examples, documents, and entities (nested ones too), positive answers or questions."""
+    """What a split holds: examples, documents, and entities (nested ones too), positive answers or
+    questions."""
     result = {"examples": len(examples), "documents": len({e.document for e in examples})}
     if KINDS[kind] is Tagged:
         result["entities"] = sum(len(e.entities) for e in examples if isinstance(e, Tagged))
-        result["overlapping"] = sum(overlapping(e.entities) for e in examples if isinstance(e, Tagged))
+        result["overlapping"] = sum(
+            overlapping(e.entities) for e in examples if isinstance(e, Tagged)
+        )
     if kind == "ranking":
         result["positive"] = sum(e.label == "1" for e in examples if isinstance(e, Pair))
     if kind == "relation":
@@ -115,27 +132,35 @@ def _checked(name: str, example: Example, kind: str) -> None:
         for start, end, label in example.entities:
             if not (0 <= start < end <= len(example.text)) or not label:
                 raise InputError(
-                    f"{where}: entity ({start}, {end}, {label!r}) is not in its text of {len(example.text)} "
-                    "characters. Fix the source."
+                    f"{where}: entity ({start}, {end}, {label!r}) is not in its text of"
+                    f" {len(example.text)} characters. Fix the source."
                 )
     elif isinstance(example, Relation):
         if not example.gold or example.label not in example.gold:
-            raise InputError(f"{where}: label {example.label!r} is not among its gold labels {example.gold}")
+            raise InputError(
+                f"{where}: label {example.label!r} is not among its gold labels {example.gold}"
+            )
     elif kind == "ranking" and example.label not in ("0", "1"):
         raise InputError(f"{where}: label {example.label!r}; an answer is right (1) or wrong (0)")
 
 
 def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, int]:
-    """{what is wrong with these splits: how often}. Nothing of it is dropped: what cannot be found counts as missed."""
+    """{what is wrong with these splits: how often}. Nothing of it is dropped: what cannot be found
+    counts as missed."""
     found: Counter[str] = Counter()
     known = {label for e in splits["train"] for label in labels_of(e)}
     train = {tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in splits["train"]}
     for split, examples in splits.items():
         repeated = Counter(tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in examples)
-        found[f"{split}: texts that stand there more than once"] = sum(c - 1 for c in repeated.values())
+        found[f"{split}: texts that stand there more than once"] = sum(
+            c - 1 for c in repeated.values()
+        )
         if split != "train":
             unknown = sorted({label for e in examples for label in labels_of(e)} - known)
-            name = f"{split}: labels that train lacks ({', '.join(unknown[:5])}); no encoder can get them right"
+            name = (
+                f"{split}: labels that train lacks ({', '.join(unknown[:5])}); no encoder can get"
+                " them right"
+            )
             found[name] = sum(label in unknown for e in examples for label in labels_of(e))
             found[f"{split}: texts that stand in train too"] = sum(
                 (tuple(e[2:4]) if isinstance(e, Pair) else e.text) in train for e in examples
@@ -145,7 +170,9 @@ def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, in
                 overlapping(e.entities) for e in examples if isinstance(e, Tagged)
             )
         if KINDS[kind] is Tagged:
-            found[f"{split}: entities that begin or end inside a word, which a tagger cannot find"] = sum(
+            found[
+                f"{split}: entities that begin or end inside a word, which a tagger cannot find"
+            ] = sum(
                 (s not in {w[0] for w in e.words}) or (t not in {w[1] for w in e.words})
                 for e in examples
                 if isinstance(e, Tagged) and e.words is not None
@@ -154,26 +181,34 @@ def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, in
     return {k: v for k, v in found.items() if v}
 
 
-def save_task(folder: str | Path, splits: Mapping[str, Sequence[Example]], **manifest: Any) -> dict[str, Any]:
+def save_task(
+    folder: str | Path, splits: Mapping[str, Sequence[Example]], **manifest: Any
+) -> dict[str, Any]:
     """Write a task and return its manifest, with labels, counts and warnings added.
 
-    `manifest` holds at least name, kind, metric and language ("en" or "zh"); for relations also markers (tokens that
-    are added to the vocabulary) and, where there is one, negative (the class that micro-F1 leaves out).
-    Raises InputError for a missing or empty training split, one example that does not fit its kind, or two with one id.
+    `manifest` holds at least name, kind, metric and language ("en" or "zh"); for relations also
+    markers (tokens that are added to the vocabulary) and, where there is one, negative (the class
+    that micro-F1 leaves out). Raises InputError for a missing or empty training split, one example
+    that does not fit its kind, or two with one id.
     """
     name, kind = manifest["name"], manifest["kind"]
     for split in ("train", *splits):
         if not splits.get(split):
-            raise InputError(f"task {name}: no examples in its {split} split. Check the files it came from.")
+            raise InputError(
+                f"task {name}: no examples in its {split} split. Check the files it came from."
+            )
     if not set(splits) - {"train"}:
-        raise InputError(f"task {name}: neither a dev nor a test split, so there is nothing to score.")
+        raise InputError(
+            f"task {name}: neither a dev nor a test split, so there is nothing to score."
+        )
     for split, examples in splits.items():
         for example in examples:
             _checked(name, example, kind)
         if len({e.id for e in examples}) < len(examples):
             twice = next(i for i, c in Counter(e.id for e in examples).items() if c > 1)
             raise InputError(
-                f"task {name}: id {twice!r} is twice in its {split} split. Give every example its own."
+                f"task {name}: id {twice!r} is twice in its {split} split. Give every example its"
+                " own."
             )
     negative = manifest.get("negative")
     labels = sorted({label for e in splits["train"] for label in labels_of(e)})
@@ -196,15 +231,29 @@ def save_task(folder: str | Path, splits: Mapping[str, Sequence[Example]], **man
 
 
 def load_task(folder: str | Path) -> Task:
-    """The task in `folder`. Raises InputError, naming file and line, when it is missing or broken."""
+    """The task in `folder`. Raises InputError, naming file and line, when it is missing or
+    broken."""
     folder = Path(folder)
     manifest = read_object(folder / "manifest.json")
-    missing = [k for k in ("name", "kind", "metric", "language", "labels", "splits", "sha256") if k not in manifest]
+    missing = [
+        k
+        for k in ("name", "kind", "metric", "language", "labels", "splits", "sha256")
+        if k not in manifest
+    ]
     if missing or manifest["kind"] not in KINDS:
-        raise InputError(f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it again.")
+        raise InputError(
+            f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it"
+            " again."
+        )
     if not isinstance(manifest["sha256"], dict):
-        raise InputError(f"{folder}/manifest.json: expected an object under sha256. Build it again.")
-    check_files(folder, {f"{split}.jsonl": own for split, own in manifest["sha256"].items()}, "Build the task again.")
+        raise InputError(
+            f"{folder}/manifest.json: expected an object under sha256. Build it again."
+        )
+    check_files(
+        folder,
+        {f"{split}.jsonl": own for split, own in manifest["sha256"].items()},
+        "Build the task again.",
+    )
     shape = KINDS[manifest["kind"]]
     splits: dict[str, list[Any]] = {}
     for split in manifest["splits"]:
@@ -217,5 +266,7 @@ def load_task(folder: str | Path) -> Task:
                         value["words"] = [(int(s), int(t)) for s, t in value["words"]]
                 splits[split].append(shape(**value))
             except (ValueError, TypeError, KeyError, OverflowError) as error:
-                raise InputError(f"{where}: expected the fields {', '.join(shape._fields)} ({error})") from error
+                raise InputError(
+                    f"{where}: expected the fields {', '.join(shape._fields)} ({error})"
+                ) from error
     return Task(folder, manifest, splits)

@@ -1,4 +1,5 @@
-"""Tokenizers: load one with a clear error, name its content, and turn character spans into token spans."""
+"""Tokenizers: load one with a clear error, name its content, and turn character spans into token
+spans."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`b
 
 
 def byte_level_bpe(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer as a BART has it, of at most `size` tokens learnt from `texts`: the bytes, and pairs that occur twice."""
+    """A tokenizer as a BART has it, of at most `size` tokens learnt from `texts`: the bytes, and
+    pairs that occur twice."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -38,19 +40,29 @@ def byte_level_bpe(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     backend.train_from_iterator(texts, trainer)
     ids = {token: backend.token_to_id(token) for token in BPE_SPECIAL}
     backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[(t, ids[t]) for t in ("<s>", "</s>")]
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(t, ids[t]) for t in ("<s>", "</s>")],
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
-        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>", model_max_length=1024,
+        tokenizer_object=backend,
+        bos_token="<s>",
+        eos_token="</s>",
+        cls_token="<s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+        model_max_length=1024,
         model_input_names=["input_ids", "attention_mask"],
-    )  # fmt: skip
+    )
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
     """The fast tokenizer in folder `name`, or of the hub model `name`.
 
-    Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or [PAD].
+    Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or
+    [PAD].
     """
     try:
         tokenizer = load(AutoTokenizer, name)
@@ -58,15 +70,18 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
         raise
     except (OSError, ValueError) as error:
         where = (
-            "folder without a tokenizer" if Path(name).is_dir() else "neither a folder nor a model of the hub"
+            "folder without a tokenizer"
+            if Path(name).is_dir()
+            else "neither a folder nor a model of the hub"
         )
         raise InputError(
-            f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check the "
-            f"hub name and the network. ({str(error).splitlines()[0]})"
+            f"tokenizer {name!r}: {where}. Give a folder with tokenizer.json or vocab.txt, or check"
+            f" the hub name and the network. ({str(error).splitlines()[0]})"
         ) from error
     if not tokenizer.is_fast:
         raise InputError(
-            f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to tokenizer.json."
+            f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to"
+            " tokenizer.json."
         )
     for token in ("cls_token", "sep_token", "mask_token", "pad_token"):
         if getattr(tokenizer, token) is None:
@@ -75,30 +90,40 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
-    """A digest of everything that decides how text becomes ids (not of padding or truncation settings)."""
+    """A digest of everything that decides how text becomes ids (not of padding or truncation
+    settings)."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     return digest({k: v for k, v in content.items() if k not in ("padding", "truncation")})
 
 
 def replacements(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Ids of the tokens that may replace another one in masked text: all but the special and the unused ones."""
+    """Ids of the tokens that may replace another one in masked text: all but the special and the
+    unused ones."""
     special = set(tokenizer.all_special_ids)
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    return np.array([i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")])
+    return np.array(
+        [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
+    )
 
 
 def token_spans(offsets: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Token spans (m, 2) [first, last + 1) that cover the character spans (m, 2); an empty one where no token does.
+    """Token spans (m, 2) [first, last + 1) that cover the character spans (m, 2); an empty one
+    where no token does.
 
     offsets (n, 2) character offsets of the tokens, in text order, disjoint.
     """
-    first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")  # first token that ends after the span begins
-    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")  # first token that begins at or after its end
+    # first token that ends after the span begins
+    first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")
+    # first token that begins at or after its end
+    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")
     return np.stack([first, np.maximum(first, last)], axis=1)
 
 
 def token_rows(
-    texts: pa.Array | pa.ChunkedArray, tokenizer: PreTrainedTokenizerFast, before: str = "", most: int | None = None
+    texts: pa.Array | pa.ChunkedArray,
+    tokenizer: PreTrainedTokenizerFast,
+    before: str = "",
+    most: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(token ids of all texts end to end, (texts + 1,) where each begins), without special tokens.
 
@@ -107,26 +132,42 @@ def token_rows(
     """
     pieces = range(0, len(texts), PIECE)
     bar = tqdm(pieces, unit_scale=PIECE, unit=" texts", desc="tokens", disable=None)
-    return _joined(tokenizer, (_tokens(tokenizer, texts[begin : begin + PIECE], before, most) for begin in bar))
+    return _joined(
+        tokenizer, (_tokens(tokenizer, texts[begin : begin + PIECE], before, most) for begin in bar)
+    )
 
 
 Rows = tuple[np.ndarray, np.ndarray]  # token ids end to end, how many of them each text has
 
 
-def _tokens(tokenizer: PreTrainedTokenizerFast, texts: pa.Array | pa.ChunkedArray, before: str, most: int | None) -> Rows:
+def _tokens(
+    tokenizer: PreTrainedTokenizerFast,
+    texts: pa.Array | pa.ChunkedArray,
+    before: str,
+    most: int | None,
+) -> Rows:
     ids = tokenizer(
-        [text and before + text for text in texts.to_pylist()], add_special_tokens=False, padding=False, truncation=False,
-        return_attention_mask=False, return_token_type_ids=False, verbose=False,
-    )["input_ids"]  # fmt: skip
+        [text and before + text for text in texts.to_pylist()],
+        add_special_tokens=False,
+        padding=False,
+        truncation=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
+    )["input_ids"]
     ids = [one[:most] for one in ids]
-    return np.array([token for one in ids for token in one], _kind(tokenizer)), np.array([len(one) for one in ids], np.int64)
+    return np.array([token for one in ids for token in one], _kind(tokenizer)), np.array(
+        [len(one) for one in ids], np.int64
+    )
 
 
 def _kind(tokenizer: PreTrainedTokenizerFast) -> type[np.unsignedinteger[Any] | np.int32]:
     return np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
 
 
-def _joined(tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]) -> tuple[np.ndarray, np.ndarray]:
+def _joined(
+    tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]
+) -> tuple[np.ndarray, np.ndarray]:
     parts, sizes = [np.zeros(0, _kind(tokenizer))], [np.zeros(1, np.int64)]
     for tokens, own in pieces:
         parts.append(tokens)
@@ -135,34 +176,60 @@ def _joined(tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]) -> tuple
 
 
 def token_rows_in_parts(
-    texts: pa.Array | pa.ChunkedArray, tokenizer: PreTrainedTokenizerFast, place: Path, made_of: dict[str, Any], before: str = "",
-    *, workers: int = 1, part: int = PART, fresh: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """:func:`token_rows` by several processes, or on a cluster (core.executor), in the folder `place`.
+    texts: pa.Array | pa.ChunkedArray,
+    tokenizer: PreTrainedTokenizerFast,
+    place: Path,
+    made_of: dict[str, Any],
+    before: str = "",
+    *,
+    workers: int = 1,
+    part: int = PART,
+    fresh: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`token_rows` by several processes, or on a cluster (core.executor), in the folder
+    `place`.
 
-    made_of: what the texts follow from; a stopped run of the same resumes. The folder is the caller's to remove once what
-    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does, and for a damaged part.
+    made_of: what the texts follow from; a stopped run of the same resumes. The folder is the
+        caller's to remove once what
+    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does, and
+    for a damaged part.
     """
-    with parts_folder(place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh) as folder:
+    with parts_folder(
+        place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh
+    ) as folder:
         with written(place / "texts.parquet", "wb") as handle:
             pq.write_table(pa.table({"text": texts}), handle)
         ranges = [(begin, min(begin + part, len(texts))) for begin in range(0, len(texts), part)]
-        todo = [Part(f"part-{number:05d}.npy", own, json.dumps([before, *own])) for number, own in enumerate(ranges)]
+        todo = [
+            Part(f"part-{number:05d}.npy", own, json.dumps([before, *own]))
+            for number, own in enumerate(ranges)
+        ]
         with tqdm(total=len(texts), unit=" texts", desc="tokens", disable=None) as bar:
             folder.map(
-                partial(_write_part, before=before), todo, partial(_begin, tokenizer, place / "texts.parquet"), workers=workers,
+                partial(_write_part, before=before),
+                todo,
+                partial(_begin, tokenizer, place / "texts.parquet"),
+                workers=workers,
                 finished=lambda own: bar.update(own["texts"]),
-            )  # fmt: skip
-        check_files(place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again.")
+            )
+        check_files(
+            place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again."
+        )
     return _joined(tokenizer, (_read_part(place / own.name) for own in todo))
 
 
-def _begin(tokenizer: PreTrainedTokenizerFast, file: Path) -> tuple[PreTrainedTokenizerFast, pa.ChunkedArray]:
+def _begin(
+    tokenizer: PreTrainedTokenizerFast, file: Path
+) -> tuple[PreTrainedTokenizerFast, pa.ChunkedArray]:
     return tokenizer, pq.read_table(file)["text"]
 
 
 def _write_part(
-    begun: tuple[PreTrainedTokenizerFast, pa.ChunkedArray], task: tuple[int, int], path: Path, *, before: str
+    begun: tuple[PreTrainedTokenizerFast, pa.ChunkedArray],
+    task: tuple[int, int],
+    path: Path,
+    *,
+    before: str,
 ) -> dict[str, int]:
     tokenizer, texts = begun
     begin, end = task

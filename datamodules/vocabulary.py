@@ -1,12 +1,15 @@
-"""A character vocabulary for Chinese, as a BERT tokenizer that ``AutoTokenizer.from_pretrained`` loads.
+"""A character vocabulary for Chinese, as a BERT tokenizer that ``AutoTokenizer.from_pretrained``
+loads.
 
     python -m datamodules.vocabulary --graph GRAPH [--texts FILE ...] --out FOLDER
 
-Every Chinese character is a token; Latin text is lower-cased and falls into word pieces. The vocabulary holds, in this
-order: [PAD] [UNK] [CLS] [SEP] [MASK], [unused0] ... [unused99], the characters of BLOCKS whether they occur or not,
-every character of the graph and those that the texts have RARE times or more, and the most frequent Latin word pieces.
-Characters that the tokenizer does not split off (letters, digits, signs such as ℃) are there twice, the second time as
-`##` pieces, so that no word of known characters is unknown.
+Every Chinese character is a token; Latin text is lower-cased and falls into word pieces. The
+vocabulary holds, in this
+order: [PAD] [UNK] [CLS] [SEP] [MASK], [unused0] ... [unused99], the characters of BLOCKS whether
+    they occur or not,
+every character of the graph and those that the texts have RARE times or more, and the most frequent
+Latin word pieces. Characters that the tokenizer does not split off (letters, digits, signs such as
+℃) are there twice, the second time as `##` pieces, so that no word of known characters is unknown.
 """
 
 from __future__ import annotations
@@ -43,16 +46,20 @@ BLOCKS = {
 }
 SIGNS = "℃℉‰±×÷≤≥≈≠∶→←↑↓°·•μµ²³§®"
 RARE = 10
-REPEATS = 1_000_000  # words that the trainer of word pieces sees, at most; frequencies are scaled down to it
+# words that the trainer of word pieces sees, at most; frequencies are scaled down to it
+REPEATS = 1_000_000
 
 
 def normaliser() -> normalizers.Normalizer:
     """BERT's: blanks around Chinese characters, lower case, no accents, no control characters."""
-    return normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=True, lowercase=True)
+    return normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=True, lowercase=True
+    )
 
 
 def counted(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
-    """(characters, words of ASCII letters) of the texts once they are normalised and split as the tokenizer does."""
+    """(characters, words of ASCII letters) of the texts once they are normalised and split as the
+    tokenizer does."""
     characters: Counter[str] = Counter()
     words: Counter[str] = Counter()
     normal, split = normaliser(), pre_tokenizers.BertPreTokenizer()
@@ -65,13 +72,17 @@ def counted(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
 
 
 def whole(character: str) -> bool:
-    """Whether the tokenizer makes a word of the character alone: Chinese characters and punctuation."""
-    made = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normaliser().normalize_str(f"a{character}a"))
+    """Whether the tokenizer makes a word of the character alone: Chinese characters and
+    punctuation."""
+    made = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(
+        normaliser().normalize_str(f"a{character}a")
+    )
     return len(made) > 1
 
 
 def word_pieces(words: Counter[str], size: int) -> list[str]:
-    """At most `size` pieces of two letters and more, learnt from the words' frequencies, in alphabetical order."""
+    """At most `size` pieces of two letters and more, learnt from the words' frequencies, in
+    alphabetical order."""
     if not words or size < 1:
         return []
     scale = min(1.0, REPEATS / words.total())
@@ -85,7 +96,8 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
         trainers.WordPieceTrainer(
             vocab_size=size + len(single),
             min_frequency=3,
-            special_tokens=single,  # numbered here, or the trainer's hash order would break ties differently each time
+            # numbered here, or the trainer's hash order would break ties differently each time
+            special_tokens=single,
             continuing_subword_prefix="##",
             show_progress=False,
         ),
@@ -97,11 +109,18 @@ def vocabulary(graph: Iterable[str], texts: Iterable[str] = (), pieces: int = 40
     """Tokens in the order of their ids, from the graph's names and further texts."""
     known, words = counted(graph)
     seen, more = counted(texts)
-    always = "".join(chr(c) for first, last in BLOCKS.values() for c in range(first, last + 1)) + SIGNS
+    always = (
+        "".join(chr(c) for first, last in BLOCKS.values() for c in range(first, last + 1)) + SIGNS
+    )
     characters = {c for c in normaliser().normalize_str(always) if not c.isspace()} | set(known)
     characters |= {c for c, n in seen.items() if n >= RARE}
     inside = [c for c in sorted(characters) if not whole(c)]
-    tokens = [*SPECIAL, *(f"[unused{i}]" for i in range(UNUSED)), *sorted(characters), *(f"##{c}" for c in inside)]
+    tokens = [
+        *SPECIAL,
+        *(f"[unused{i}]" for i in range(UNUSED)),
+        *sorted(characters),
+        *(f"##{c}" for c in inside),
+    ]
     return list(dict.fromkeys([*tokens, *word_pieces(words + more, pieces)]))
 
 
@@ -134,14 +153,22 @@ def unknown_share(made: PreTrainedTokenizerFast, texts: Iterable[str]) -> float:
 
 
 def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
-    for table, column in ((graph.names, "name"), (graph.definitions, "text"), (graph.triples, "relation")):
+    for table, column in (
+        (graph.names, "name"),
+        (graph.definitions, "text"),
+        (graph.triples, "relation"),
+    ):
         yield from table[column].unique().to_pylist()
 
 
-def build(graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False) -> tuple[Path, bool]:
-    """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of text.
+def build(
+    graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False
+) -> tuple[Path, bool]:
+    """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of
+    text.
 
-    texts: whatever kg.linking reads. Raises InputError for a broken file, or a folder that holds something else.
+    texts: whatever kg.linking reads. Raises InputError for a broken file, or a folder that holds
+        something else.
     """
     folder = Path(out)
     for text in texts:
@@ -158,24 +185,36 @@ def build(graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: boo
             return folder, True
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
-            f"{out}: there is something here that is no vocabulary; it is left alone. Choose another --out."
+            f"{out}: there is something here that is no vocabulary; it is left alone. Choose"
+            " another --out."
         )
     every = tqdm(
-        documents([Path(t) for t in texts], None, "skip", used=False), unit=" texts", desc="vocabulary", dynamic_ncols=True
+        documents([Path(t) for t in texts], None, "skip", used=False),
+        unit=" texts",
+        desc="vocabulary",
+        dynamic_ncols=True,
     )
     tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
     with written_folder(folder) as partial:
         tokenizer(tokens).save_pretrained(partial)
         made = load_tokenizer(str(partial))
-        facts = {"tokens": len(made), "fingerprint": tokenizer_fingerprint(made), "vocabulary": digest(tokens)}
+        facts = {
+            "tokens": len(made),
+            "fingerprint": tokenizer_fingerprint(made),
+            "vocabulary": digest(tokens),
+        }
         write_json(partial / "manifest.json", {"recipe": recipe, **facts})
     return folder, False
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m datamodules.vocabulary", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m datamodules.vocabulary", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("--graph", required=True, help="folder of a knowledge graph")
-    parser.add_argument("--texts", nargs="*", default=[], help="files of text, in the formats of kg.linking")
+    parser.add_argument(
+        "--texts", nargs="*", default=[], help="files of text, in the formats of kg.linking"
+    )
     parser.add_argument("--out", required=True, help="folder for the tokenizer")
     parser.add_argument("--pieces", type=int, default=4000, help="Latin word pieces at most (4000)")
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
@@ -186,7 +225,10 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     count = read_json(folder / "manifest.json")["tokens"]
-    print(f"{folder}: {count:,} tokens{' (there already, from the same graph and texts; kept)' if was_there else ''}")
+    print(
+        f"{folder}: {count:,}"
+        f" tokens{' (there already, from the same graph and texts; kept)' if was_there else ''}"
+    )
 
 
 if __name__ == "__main__":

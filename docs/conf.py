@@ -48,7 +48,9 @@ class Commands(Directive):
         return found
 
 
-def as_written(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def as_written(
+    app: object, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
     """Docstrings are plain text: their layout is kept."""
     text = inspect.cleandoc("\n".join(lines)).strip()
     lines[:] = ["::", "", *("    " + line for line in text.splitlines()), ""] if text else []

@@ -1,4 +1,5 @@
-"""What an exported model says of itself: manifest.json for programs, README.md (a Hugging Face model card) for people."""
+"""What an exported model says of itself: manifest.json for programs, README.md (a Hugging Face
+model card) for people."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from core.journal import run_id_in
 from experiments.tracking import Run, data_folders, data_hashes
 
 CARD = "README.md"
-TOLD = ("source", "version", "licence", "counts")  #: of a data folder's manifest, what its users want to know
+# : of a data folder's manifest, what its users want to know
+TOLD = ("source", "version", "licence", "counts")
 
 
 def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
-    """{setting: {sha256 of its manifest, and source, version, licence and counts where it has them}} of every data folder."""
+    """{setting: {sha256 of its manifest, and source, version, licence and counts where it has
+    them}} of every data folder."""
     hashes, found = data_hashes(config), {}
     for name, folder in data_folders(config).items():
         manifest = read_json(folder / "manifest.json")
@@ -27,9 +30,14 @@ def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
 
 
 def plain(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings that are numbers, words or switches, by their dotted names; folders, which `data_provenance` lists, left out."""
+    """Settings that are numbers, words or switches, by their dotted names; folders, which
+    `data_provenance` lists, left out."""
     if isinstance(value, dict):
-        return {k: v for name, inner in value.items() for k, v in plain(inner, f"{prefix}.{name}").items()}
+        return {
+            k: v
+            for name, inner in value.items()
+            for k, v in plain(inner, f"{prefix}.{name}").items()
+        }
     if value is None or isinstance(value, list) or (isinstance(value, str) and "/" in value):
         return {}
     return {prefix.removeprefix("."): value}
@@ -41,7 +49,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if 1e-2 <= abs(value) < 1e5 or value == 0 else f"{value:.3g}"
     if isinstance(value, dict):
-        return ", ".join(f"{k} {_cell(v)}" for k, v in value.items() if not isinstance(v, (dict, list)))
+        return ", ".join(
+            f"{k} {_cell(v)}" for k, v in value.items() if not isinstance(v, (dict, list))
+        )
     return f"{value:,}" if type(value) is int else str(value).replace("|", "\\|").replace("\n", " ")
 
 
@@ -50,7 +60,9 @@ def _table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def card(name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str], about: str) -> str:
+def card(
+    name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str], about: str
+) -> str:
     """The model card of an export.
 
     name      of the model, its heading
@@ -70,57 +82,97 @@ def card(name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], file
     scores = {k: v for k, v in manifest["scores"].items() if isinstance(v, (int, float))}
     settings = plain({k: config[k] for k in ("model", "data", "trainer") if k in config})
     data = [
-        [k, f"`{d['sha256'][:12]}`", " ".join(str(d.get(w, "")) for w in ("source", "version")).strip(), d.get("licence", ""),
-         d.get("counts", "")] for k, d in manifest["data"].items()
-    ]  # fmt: skip
+        [
+            k,
+            f"`{d['sha256'][:12]}`",
+            " ".join(str(d.get(w, "")) for w in ("source", "version")).strip(),
+            d.get("licence", ""),
+            d.get("counts", ""),
+        ]
+        for k, d in manifest["data"].items()
+    ]
     parts = [
         f"---\n{yaml.safe_dump(front, allow_unicode=True, sort_keys=False)}---\n",
-        f"# {name}\n\n{about} Seed {manifest['seed']}, commit `{manifest['commit']}`, MLflow run `{manifest['mlflow_run']}`.\n",
-        "## Scores\n\n" + _table(["metric", "value"], [[k, float(v)] for k, v in sorted(scores.items())]) + "\n",
+        (
+            f"# {name}\n\n{about} Seed {manifest['seed']}, commit `{manifest['commit']}`, MLflow"
+            f" run `{manifest['mlflow_run']}`.\n"
+        ),
+        "## Scores\n\n"
+        + _table(["metric", "value"], [[k, float(v)] for k, v in sorted(scores.items())])
+        + "\n",
     ]
     if data:
-        parts.append("## Made of\n\n" + _table(["setting", "sha256 of its manifest", "source", "licence", "counts"], data) + "\n")
+        parts.append(
+            "## Made of\n\n"
+            + _table(["setting", "sha256 of its manifest", "source", "licence", "counts"], data)
+            + "\n"
+        )
     if licences:
         parts.append("The licences of these sources bind whoever passes the model on.\n")
-    parts.append("## Settings\n\n" + _table(["setting", "value"], [[k, v] for k, v in settings.items()]) + "\n")
-    versions = {k: v for k, v in manifest.items() if k in ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")}
+    parts.append(
+        "## Settings\n\n"
+        + _table(["setting", "value"], [[k, v] for k, v in settings.items()])
+        + "\n"
+    )
+    versions = {
+        k: v
+        for k, v in manifest.items()
+        if k in ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")
+    }
     transformer = 'AutoModel.from_pretrained("<this folder>")'
-    use = transformer if "config.json" in files else 'safetensors.torch.load_file("model.safetensors")'
+    use = (
+        transformer
+        if "config.json" in files
+        else 'safetensors.torch.load_file("model.safetensors")'
+    )
     if "head" in manifest:
         use = 'from inference.taggers import load\n\nmodel = load("<this folder>")'
     parts.append(
-        f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained with "
-        f"{', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a medical device.\n"
+        f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained"
+        f" with {', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a"
+        " medical device.\n"
     )
     return "\n".join(parts)
 
 
 def identify(folder: Path) -> dict[str, Any]:
-    """{checksums: {file: sha256}, identity: their digest} of an export: config, weights, tokenizer and tables.
+    """{checksums: {file: sha256}, identity: their digest} of an export: config, weights, tokenizer
+    and tables.
 
-    Manifests (also that of a table within the export) and the card are left out: commit, scores and times are in them, which
-    change nothing that a model computes.
+    Manifests (also that of a table within the export) and the card are left out: commit, scores and
+    times are in them, which change nothing that a model computes.
     """
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in ("manifest.json", CARD))
+    files = sorted(
+        p for p in folder.rglob("*") if p.is_file() and p.name not in ("manifest.json", CARD)
+    )
     checksums = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
     return {"checksums": checksums, "identity": digest(checksums)}
 
 
 def seal(folder: Path) -> int:
-    """Write :func:`identify` of an export into its manifest. Returns the number of files. Raises InputError for no export."""
+    """Write :func:`identify` of an export into its manifest. Returns the number of files. Raises
+    InputError for no export."""
     file = folder / "manifest.json"
     manifest = read_json(file) if file.is_file() else None
     if not isinstance(manifest, dict) or "paper" not in manifest:
-        raise InputError(f"{folder}: no export here; expected a folder whose manifest.json names its paper")
+        raise InputError(
+            f"{folder}: no export here; expected a folder whose manifest.json names its paper"
+        )
     facts = identify(folder)
     write_json(file, manifest | facts)
     return len(facts["checksums"])
 
 
 def describe(
-    folder: Path, run: Run, name: str, about: str, scores: Mapping[str, Any], more: Mapping[str, Any] | None = None
+    folder: Path,
+    run: Run,
+    name: str,
+    about: str,
+    scores: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write manifest.json and the card into an export's folder; everything else is in it already."""
+    """Write manifest.json and the card into an export's folder; everything else is in it
+    already."""
     manifest = {
         "paper": run.paper,
         "stem": run.stem,
@@ -135,4 +187,6 @@ def describe(
     files = sorted(p.name for p in folder.iterdir())
     write_json(folder / "manifest.json", manifest)
     with written(folder / CARD) as handle:
-        handle.write(card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about))
+        handle.write(
+            card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about)
+        )

@@ -2,22 +2,28 @@
 
     folder           an export, a fine-tuned model's export, a Hugging Face folder
     paper[/stem]     a folder of experiments/ with an encoder.yaml: its newest finished run
-    TASK/encoder     what `make finetune TASK= MODEL=` trained: the newest digest with default settings (no ARGS, no options),
-                     its lowest finished seed; TASK/encoder@<digest>-seed<k> names one run, whatever its settings
+    TASK/encoder     what `make finetune TASK= MODEL=` trained: the newest digest with default
+                     settings (no ARGS, no options),
+                     its lowest finished seed; TASK/encoder@<digest>-seed<k> names one run, whatever
+                     its settings
     short name       a packaged encoder (minilm)
-    hub name         asked of the Hugging Face hub, unless its first part is, or nearly is, a paper or a task
+    hub name         asked of the Hugging Face hub, unless its first part is, or nearly is, a paper
+                     or a task
 
 As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. encoder.yaml says
 
     load    dotted name, in `models`, of what makes the encoder of an export folder
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
     stem    the run that the bare name means
-    small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head (PairClassifier), those of
+    small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head
+            (PairClassifier), those of
             the tasks with that head
-    masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM in the usual layout
-    options  settings of `make finetune` that this encoder alone supports, numbers: {HITS: {setting: <config key>, help: …}}
+    masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM
+    in the usual layout options  settings of `make finetune` that this encoder alone supports,
+    numbers: {HITS: {setting: <config key>, help: …}}
 
-    python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a pipeline starts from
+    python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a
+                                                         pipeline starts from
 """
 
 from __future__ import annotations
@@ -63,12 +69,14 @@ class Encoder(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The same for the same weights and tokenizer. Raises InputError for a model that the hub does not have."""
+        """The same for the same weights and tokenizer. Raises InputError for a model that the hub
+        does not have."""
         return self.weights if self.weights is not None else identity(self.folder)
 
 
 class FineTuned(NamedTuple):
-    """The export of a fine-tuned model. `label` is short, fit for a folder's name; `manifest` is the export's."""
+    """The export of a fine-tuned model. `label` is short, fit for a folder's name; `manifest` is
+    the export's."""
 
     label: str
     folder: Path
@@ -95,7 +103,8 @@ def model_names() -> str:
 
 
 def tasks() -> list[str]:
-    """Names of the tasks that can be fine-tuned on, without their variants (cMedQA, not cMedQA:clean)."""
+    """Names of the tasks that can be fine-tuned on, without their variants (cMedQA, not
+    cMedQA:clean)."""
     return sorted(p.stem for p in (ROOT / "experiments" / "finetune").glob("*.yaml"))
 
 
@@ -105,9 +114,14 @@ def folder_name(text: str) -> str:
 
 
 def _finished(task: str, label: str = "*") -> list[Path]:
-    """Folders of the finished runs of a task with a usable export: <encoder>/<digest>/[grid-<point>/]seed<k>."""
+    """Folders of the finished runs of a task with a usable export:
+    <encoder>/<digest>/[grid-<point>/]seed<k>."""
     base = _task_folder(task)
-    found = [p for middle in ("*", "*/grid-*") for p in base.glob(f"{label}/{middle}/seed*/finished.json")]
+    found = [
+        p
+        for middle in ("*", "*/grid-*")
+        for p in base.glob(f"{label}/{middle}/seed*/finished.json")
+    ]
     return [done.parent for done in sorted(found) if _holds_fine_tuned(done.parent / "export")]
 
 
@@ -117,7 +131,9 @@ def trained(task: str) -> list[str]:
 
 
 def _recipe(paper: str) -> dict[str, Any]:
-    recipe: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / paper / "encoder.yaml").read_text())
+    recipe: dict[str, Any] = yaml.safe_load(
+        (ROOT / "experiments" / paper / "encoder.yaml").read_text()
+    )
     return recipe
 
 
@@ -135,7 +151,11 @@ class OwnOption(NamedTuple):
 
 def own_options() -> list[OwnOption]:
     """Every option that a recipe names."""
-    return [OwnOption(name, own["help"]) for paper in recipes() for name, own in _recipe(paper).get("options", {}).items()]
+    return [
+        OwnOption(name, own["help"])
+        for paper in recipes()
+        for name, own in _recipe(paper).get("options", {}).items()
+    ]
 
 
 def options() -> dict[str, list[str]]:
@@ -163,11 +183,14 @@ def is_task(name: str) -> bool:
 
 
 def close_names(name: str) -> list[str]:
-    """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged encoder as a whole."""
+    """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged
+    encoder as a whole."""
     first, _, rest = name.partition("/")
     near = get_close_matches(first, [*recipes(), *tasks(), *(() if rest else PACKAGED)], 3, 0.75)
     if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
-        near += [task for task in tasks() if task.casefold() == first.casefold() and task not in near]
+        near += [
+            task for task in tasks() if task.casefold() == first.casefold() and task not in near
+        ]
     return [f"{word}/{rest}" if rest else word for word in near]
 
 
@@ -188,18 +211,26 @@ def _run(folder: Path, base: Path) -> _Run:
     manifest = read_json(folder / "export" / "manifest.json")
     request, tuned = manifest.get("request") or {}, manifest.get("fine_tuned") or {}
     return _Run(
-        folder.relative_to(base).parts[0], int(folder.name.removeprefix("seed")), (folder / "finished.json").stat().st_mtime_ns,
-        tuned.get("select", {}).get(tuned.get("metric"), 0.0), not request.get("args") and not request.get("options"), folder,
-    )  # fmt: skip
+        folder.relative_to(base).parts[0],
+        int(folder.name.removeprefix("seed")),
+        (folder / "finished.json").stat().st_mtime_ns,
+        tuned.get("select", {}).get(tuned.get("metric"), 0.0),
+        not request.get("args") and not request.get("options"),
+        folder,
+    )
 
 
 def _label(model: str, labels: list[str]) -> str | None:
     """The one of `labels` that means an encoder's name (kebiolm/pretrain_rand, a hub name)."""
-    return next((one for one in (model, folder_name(model), model.replace("/", "--")) if one in labels), None)
+    return next(
+        (one for one in (model, folder_name(model), model.replace("/", "--")) if one in labels),
+        None,
+    )
 
 
 def _task_export(name: str) -> Path:
-    """The export that TASK/encoder or TASK/encoder@<digest>-seed<k> means. Raises InputError that lists what is trained."""
+    """The export that TASK/encoder or TASK/encoder@<digest>-seed<k> means. Raises InputError that
+    lists what is trained."""
     task, _, model = name.partition("/")
     labels, at = trained(task), ""
     label = _label(model, labels)
@@ -211,27 +242,39 @@ def _task_export(name: str) -> Path:
         near = get_close_matches(model, labels)
         hint = f" Did you mean {' or '.join(f'{task}/{one}' for one in near)}?" if near else ""
         raise InputError(
-            f"no fine-tuned model {name!r}.{hint} Trained on {task}: {', '.join(labels) or 'nothing yet'}. Run `{command}` first."
+            f"no fine-tuned model {name!r}.{hint} Trained on {task}:"
+            f" {', '.join(labels) or 'nothing yet'}. Run `{command}` first."
         )
     runs = [_run(folder, _task_folder(task) / label) for folder in _finished(task, label)]
     there = ", ".join(sorted({f"{task}/{label}@{run.name}" for run in runs}))
     if at:
         digest, _, seed = at.rpartition("-seed")
-        chosen = [run for run in runs if digest and run.digest.startswith(digest) and str(run.seed) == seed]
+        chosen = [
+            run
+            for run in runs
+            if digest and run.digest.startswith(digest) and str(run.seed) == seed
+        ]
         if len({run.digest for run in chosen}) != 1:
-            raise InputError(f"{name}: {'several runs fit' if chosen else 'no such run'}; expected one of {there}")
+            raise InputError(
+                f"{name}: {'several runs fit' if chosen else 'no such run'}; expected one of"
+                f" {there}"
+            )
     else:
         default = [run for run in runs if run.default]
         if not default:
-            raise InputError(f"{name}: no run with default settings; name one of {there}, or run `{command}`")
+            raise InputError(
+                f"{name}: no run with default settings; name one of {there}, or run `{command}`"
+            )
         newest = max(default, key=lambda run: run.finished).digest
         lowest = min(run.seed for run in default if run.digest == newest)
         chosen = [run for run in default if run.digest == newest and run.seed == lowest]
-    return max(chosen, key=lambda run: (run.score, run.finished)).folder / "export"  # of a grid's points, the best
+    # of a grid's points, the best
+    return max(chosen, key=lambda run: (run.score, run.finished)).folder / "export"
 
 
 def is_fine_tuned(name: str) -> bool:
-    """Whether a name means a fine-tuned model: a folder with one, or TASK/encoder, trained or not."""
+    """Whether a name means a fine-tuned model: a folder with one, or TASK/encoder, trained or
+    not."""
     if Path(name).is_dir():
         return any(_holds_fine_tuned(folder) for folder in (Path(name), Path(name) / "export"))
     return is_task(name)
@@ -243,23 +286,33 @@ def fine_tuned_names() -> list[str]:
 
 
 def finetuned(name: str) -> FineTuned:
-    """The fine-tuned model that `name` means: a folder (an export, or a run's folder with one) or TASK/encoder.
+    """The fine-tuned model that `name` means: a folder (an export, or a run's folder with one) or
+    TASK/encoder.
 
     Raises InputError, which lists what is trained, for a name that means none.
     """
     if Path(name).is_dir():
-        folder = next((f for f in (Path(name), Path(name) / "export") if _holds_fine_tuned(f)), None)
+        folder = next(
+            (f for f in (Path(name), Path(name) / "export") if _holds_fine_tuned(f)), None
+        )
         if folder is None:
-            raise InputError(f"{name}: no fine-tuned model's export here (manifest.json with a head); run `make finetune` first")
+            raise InputError(
+                f"{name}: no fine-tuned model's export here (manifest.json with a head); run `make"
+                " finetune` first"
+            )
         folder = folder.resolve()
-        return FineTuned(f"{folder.name}-{digest(str(folder))[:6]}", folder, read_json(folder / "manifest.json"))
+        return FineTuned(
+            f"{folder.name}-{digest(str(folder))[:6]}", folder, read_json(folder / "manifest.json")
+        )
     if is_task(name):
         folder = _task_export(name)
         return FineTuned(folder_name(name), folder, read_json(folder / "manifest.json"))
     near = [one for one in close_names(name) if is_task(one)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     there = ", ".join(fine_tuned_names()) or "nothing yet"
-    raise InputError(f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}")
+    raise InputError(
+        f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}"
+    )
 
 
 def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:
@@ -267,50 +320,78 @@ def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:
     manifest = read_json(folder / "manifest.json")
     linker = manifest["linker"]
     return Encoder(
-        label, str(folder / "encoder"), manifest["model"]["init_args"]["load"], linker and linker["name"],
-        str(manifest["identity"]), {},
-    )  # fmt: skip
+        label,
+        str(folder / "encoder"),
+        manifest["model"]["init_args"]["load"],
+        linker and linker["name"],
+        str(manifest["identity"]),
+        {},
+    )
 
 
 def _encoder_from_export(name: str, folder: Path) -> Encoder:
     if _holds_fine_tuned(folder):
         return _encoder_from_fine_tuning(name, folder)
     manifest = read_json(folder / "manifest.json")
-    paper, identity = str(manifest.get("paper")), manifest.get("identity")  # one from before is refused where it is loaded
+    # one from before is refused where it is loaded
+    paper, identity = str(manifest.get("paper")), manifest.get("identity")
     if paper not in recipes():
-        raise InputError(f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml")
+        raise InputError(
+            f"{folder}: an export of {paper!r}, which has no experiments/{paper}/encoder.yaml"
+        )
     recipe = _recipe(paper)
     return Encoder(
-        name, str(folder), recipe["load"], recipe.get("linker"), str(identity), recipe.get("small") or {},
-        paper, {k: v["setting"] for k, v in recipe.get("options", {}).items()}, recipe.get("masked_lm", MASKED_LM),
-    )  # fmt: skip
+        name,
+        str(folder),
+        recipe["load"],
+        recipe.get("linker"),
+        str(identity),
+        recipe.get("small") or {},
+        paper,
+        {k: v["setting"] for k, v in recipe.get("options", {}).items()},
+        recipe.get("masked_lm", MASKED_LM),
+    )
 
 
 def _plain(name: str, folder: Path) -> Encoder:
     if not (folder / "config.json").is_file():
-        raise InputError(f"MODEL={folder}: a folder without config.json; expected an export or a Hugging Face folder")
+        raise InputError(
+            f"MODEL={folder}: a folder without config.json; expected an export or a Hugging Face"
+            " folder"
+        )
     return Encoder(name, str(folder), PLAIN, None, files_identity(folder), {})
 
 
 def _export_in(checkpoint: Path) -> Path:
-    for folder in (checkpoint, checkpoint / "export", checkpoint.parent, checkpoint.parent.parent / "export"):
+    for folder in (
+        checkpoint,
+        checkpoint / "export",
+        checkpoint.parent,
+        checkpoint.parent.parent / "export",
+    ):
         if (folder / "manifest.json").is_file() and (folder / "config.json").is_file():
             return folder
-    raise InputError(f"CKPT={checkpoint}: no finished run here; expected its folder, or its export/")
+    raise InputError(
+        f"CKPT={checkpoint}: no finished run here; expected its folder, or its export/"
+    )
 
 
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     """The encoder that `name` means; `checkpoint` names one exact run of it.
 
-    A hub name is taken as it is: the hub is asked when the model is loaded. Raises NotTrained for a paper without a finished
+    A hub name is taken as it is: the hub is asked when the model is loaded. Raises NotTrained for a
+        paper without a finished
     run, and InputError for a folder that has no encoder, or a name that means nothing.
     """
     if checkpoint:
         folder = _export_in(Path(checkpoint).resolve())
-        return _encoder_from_export(f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder)
+        return _encoder_from_export(
+            f"{name}@{folder.parent.parent.name}-{folder.parent.name}", folder
+        )
     folder = Path(name)
     paper, _, stem = name.partition("/")
-    if folder.is_dir() and not (paper in recipes() and not stem):  # a paper's name means its run, wherever it is typed
+    # a paper's name means its run, wherever it is typed
+    if folder.is_dir() and not (paper in recipes() and not stem):
         folder = folder.resolve()
         label = f"{folder.name}-{digest(str(folder))[:6]}"
         if (folder / "manifest.json").is_file() and "paper" in read_json(folder / "manifest.json"):
@@ -320,7 +401,9 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
         export = newest_export(paper, stem or _recipe(paper).get("stem"))
         if export is None:
             run = f"make pretrain-{paper}"
-            raise NotTrained(paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first.")
+            raise NotTrained(
+                paper, f"MODEL={name}: no finished run in runs/{name}. Run `{run}` first."
+            )
         return _encoder_from_export(name.replace("/", "-"), export)
     if is_task(name):
         return _encoder_from_fine_tuning(folder_name(name), _task_export(name))
@@ -328,17 +411,25 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
         return Encoder(name, name, PLAIN, None, identity(name), {})
     if near := close_names(name):
         hint = f"Did you mean {' or '.join(near)}?"
-        raise InputError(f"no model {name!r}. {hint} Choose from: {model_names()}, TASK/encoder or a folder")
+        raise InputError(
+            f"no model {name!r}. {hint} Choose from: {model_names()}, TASK/encoder or a folder"
+        )
     if not HUB_NAME.fullmatch(name) or name.startswith((".", "~")):
-        raise InputError(f"no model {name!r}: no such folder; choose from: {model_names()}, TASK/encoder, a folder or a hub name")
+        raise InputError(
+            f"no model {name!r}: no such folder; choose from: {model_names()}, TASK/encoder, a"
+            " folder or a hub name"
+        )
     return Encoder(name.replace("/", "--"), name, PLAIN, None, None, {})
 
 
 def copied(name: str, out: Path) -> bool:
-    """Copy the encoder that `name` means to folder `out`; False if the same one is there. Raises InputError as :func:`encoder`."""
+    """Copy the encoder that `name` means to folder `out`; False if the same one is there. Raises
+    InputError as :func:`encoder`."""
     chosen = encoder(name).folder
     if not Path(chosen).is_dir() and chosen not in PACKAGED:
-        raise InputError(f"{name}: a model of the hub, not a folder; give its name as ENCODER={name} instead")
+        raise InputError(
+            f"{name}: a model of the hub, not a folder; give its name as ENCODER={name} instead"
+        )
     source = Path(pretrained(chosen))
     if (out / "config.json").is_file() and sha256(out) == sha256(source):
         return False

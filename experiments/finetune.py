@@ -1,18 +1,23 @@
 """Fine-tune one encoder on one task with one seed.
 
-    python -m experiments.finetune --config experiments/finetune/<TASK>.yaml --config experiments/common/cpu.yaml
-        --model.init_args.encoder FOLDER --data.init_args.tokenizer FOLDER --data.init_args.task FOLDER ...
+    python -m experiments.finetune --config experiments/finetune/<TASK>.yaml
+        --config experiments/common/cpu.yaml --model.init_args.encoder FOLDER
+        --data.init_args.tokenizer FOLDER --data.init_args.task FOLDER ...
 
-``make finetune`` starts this for every seed. The best epoch is chosen on the selection split; the scored split is read
-once, afterwards. In the run's folder: scores.json, predictions.jsonl, outcomes.parquet, confusion.csv, loss.png and
-export/, with which inference.taggers uses the model on new text:
+``make finetune`` starts this for every seed. The best epoch is chosen on the selection split; the
+scored split is evaluated once, afterwards. In the run's folder: scores.json, predictions.jsonl,
+outcomes.parquet, confusion.csv, loss.png and export/, with which inference.taggers uses the model
+on new text:
 
     model.safetensors   encoder and head
     tokenizer*          with the task's markers
-    encoder/            what the encoder's `load` and linker read beside the weights of its BERT (config, tables, names); it is an
+    encoder/            what the encoder's `load` and linker read beside the weights of its BERT
+                        (config, tables, names); it is an
                         encoder's export itself, and can be fine-tuned again
-    manifest.json       `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`; `model`, `head` and `linker` with
-                        their settings; `request` (--request); `checksums` of every file above. Paths in it are relative.
+    manifest.json       `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`;
+                        `model`, `head` and `linker` with
+                        their settings; `request` (--request); `checksums` of every file above.
+                        Paths in it are relative.
 
 A killed run resumes from its last complete epoch.
 """
@@ -50,38 +55,64 @@ BEST = "best"
 class FinetuneCLI(CLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
-        parser.add_argument("--grid", type=dict | None, default=None, help="settings that PROFILE=paper tries")
-        parser.add_argument("--made", type=dict | None, default=None, help="how a task's splits are made")
+        parser.add_argument(
+            "--grid", type=dict | None, default=None, help="settings that PROFILE=paper tries"
+        )
+        parser.add_argument(
+            "--made", type=dict | None, default=None, help="how a task's splits are made"
+        )
         parser.add_argument("--task_name", type=str, help="the task's name: the MLflow experiment")
         parser.add_argument("--model_name", type=str, help="the encoder's name")
         parser.add_argument(
-            "--request", type=dict[str, Any] | None, default=None,
-            help="what was asked for beside task and model, for the export's manifest: {args, options, profile}; "
-            "empty args and options are the default settings",
-        )  # fmt: skip
-        parser.add_argument("--parent", type=str | None, default=None, help="MLflow run that this one belongs under")
+            "--request",
+            type=dict[str, Any] | None,
+            default=None,
+            help=(
+                "what was asked for beside task and model, for the export's manifest: {args,"
+                " options, profile}; empty args and options are the default settings"
+            ),
+        )
+        parser.add_argument(
+            "--parent", type=str | None, default=None, help="MLflow run that this one belongs under"
+        )
 
     def new_run(self, config: dict[str, Any], seed: int) -> Run:
         task, model = self.config.task_name, self.config.model_name
         name = f"{model} seed{seed}"
-        return Run("finetune", f"{task}/{model}", config, seed, self.config.run_folder, task, name, self.config.parent)
+        return Run(
+            "finetune",
+            f"{task}/{model}",
+            config,
+            seed,
+            self.config.run_folder,
+            task,
+            name,
+            self.config.parent,
+        )
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer. Raises InputError for several processes: choosing the epoch and scoring are one's, the others would wait."""
-        trainer = super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)  # an order for every epoch
+        """The trainer. Raises InputError for several processes: choosing the epoch and scoring are
+        one's, the others would wait."""
+        # an order for every epoch
+        trainer = super().instantiate_trainer(reload_dataloaders_every_n_epochs=1, **kwargs)
         if trainer.world_size > 1:
             raise InputError(
-                f"--trainer.devices: {trainer.world_size} processes, but fine-tuning uses one device. Leave it out; SEEDS= with "
-                "DEVICES= trains several seeds at the same time."
+                f"--trainer.devices: {trainer.world_size} processes, but fine-tuning uses one"
+                " device. Leave it out; SEEDS= with DEVICES= trains several seeds at the same"
+                " time."
             )
         return trainer
 
     def callbacks(self) -> list[pl.Callback]:
         def keeps(name: str, **options: Any) -> ModelCheckpoint:
             return ModelCheckpoint(
-                self.run.checkpoints, filename=name, save_top_k=1, enable_version_counter=False,
-                save_on_train_epoch_end=False, **options,
-            )  # fmt: skip
+                self.run.checkpoints,
+                filename=name,
+                save_top_k=1,
+                enable_version_counter=False,
+                save_on_train_epoch_end=False,
+                **options,
+            )
 
         return [
             StepSeed(self.run.seed),
@@ -92,7 +123,8 @@ class FinetuneCLI(CLI):
 
 
 def write_results(folder: Path, result: dict[str, Any]) -> None:
-    """predictions.jsonl, outcomes.parquet (tallies) and confusion.csv of a result (:meth:`models.finetune.Finetuning.result`)."""
+    """predictions.jsonl, outcomes.parquet (tallies) and confusion.csv of a result
+    (:meth:`models.finetune.Finetuning.result`)."""
     with written(folder / "predictions.jsonl") as handle:
         for row in result["predictions"]:
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -107,7 +139,8 @@ def write_results(folder: Path, result: dict[str, Any]) -> None:
 
 
 def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
-    """Loss by step and the selection split's score by step, as a PNG. Text is ASCII: no font is asked for more."""
+    """Loss by step and the selection split's score by step, as a PNG. Text is ASCII: no font is
+    asked for more."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -117,19 +150,28 @@ def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
     right = left.twinx()
     for axis, key, colour in ((left, "train/loss", "tab:blue"), (right, "val/score", "tab:orange")):
         if points := history.get(key):
-            axis.plot(*zip(*points, strict=True), color=colour, marker="." if axis is right else None)
+            axis.plot(
+                *zip(*points, strict=True), color=colour, marker="." if axis is right else None
+            )
         axis.set_ylabel(key, color=colour)
     left.set_xlabel("step")
     with written(path, "wb") as handle:
         figure.savefig(handle, format="png", dpi=120)
 
 
-BERT_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin", "*.safetensors.index.json", "*.bin.index.json", "README.md")
+BERT_WEIGHTS = (
+    "model*.safetensors",
+    "pytorch_model*.bin",
+    "*.safetensors.index.json",
+    "*.bin.index.json",
+    "README.md",
+)
 
 
 def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> None:
-    """Write into `folder` what rebuilds `encoder` there: the files of `source` without the weights of its BERT, which are in
-    model.safetensors one folder up (:func:`models.encoders.load_bert`). Other weights get their fine-tuned values.
+    """Write into `folder` what rebuilds `encoder` there: the files of `source` without the weights
+    of its BERT, which are in model.safetensors one folder up (:func:`models.encoders.load_bert`).
+    Other weights get their fine-tuned values.
     """
     origin = Path(pretrained(source))
     if origin.is_dir():
@@ -137,8 +179,13 @@ def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> No
     folder.mkdir(exist_ok=True)  # of a hub's model the config is all that is needed
     state = encoder.state_dict()
     for file in sorted(folder.glob("*.safetensors")):
-        save_file({k: state.get(k, v).detach().cpu().contiguous() for k, v in load_file(file).items()}, file)
-    config = type(encoder.bert.config).from_dict(encoder.bert.config.to_dict() | {IN_FINE_TUNED: True})
+        save_file(
+            {k: state.get(k, v).detach().cpu().contiguous() for k, v in load_file(file).items()},
+            file,
+        )
+    config = type(encoder.bert.config).from_dict(
+        encoder.bert.config.to_dict() | {IN_FINE_TUNED: True}
+    )
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -157,19 +204,35 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
         own = Path(data.linker_folder).resolve() == Path(pretrained(model.source)).resolve()
         if not own:
             shutil.copytree(data.linker_folder, folder / "linker")
-        linker = {"name": data.linker_name, "settings": data.linker_settings, "folder": "encoder" if own else "linker"}
+        linker = {
+            "name": data.linker_name,
+            "settings": data.linker_settings,
+            "folder": "encoder" if own else "linker",
+        }
     about = data.task.manifest
     settings = dict(config["model"]["init_args"])
     head = settings.pop("head")
     settings.pop("encoder")  # a path of this machine
-    files = {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = {
+        p.relative_to(folder).as_posix(): sha256(p)
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
     return {
-        "kind": data.kind, "labels": data.labels, "markers": data.markers, "language": data.language,
-        "max_length": data.max_length, "negative": about.get("negative"), "task": about["name"], "suite": about.get("suite"),
+        "kind": data.kind,
+        "labels": data.labels,
+        "markers": data.markers,
+        "language": data.language,
+        "max_length": data.max_length,
+        "negative": about.get("negative"),
+        "task": about["name"],
+        "suite": about.get("suite"),
         "model": {"class_path": config["model"]["class_path"], "init_args": settings},
         "head": {"class_path": head["class_path"], "init_args": head.get("init_args") or {}},
-        "linker": linker, "checksums": files, "identity": digest(files),
-    }  # fmt: skip
+        "linker": linker,
+        "checksums": files,
+        "identity": digest(files),
+    }
 
 
 def train(cli: FinetuneCLI) -> dict[str, Any]:
@@ -191,7 +254,8 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     fit(trainer, cli.model, data, newest)
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
-    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:  # that epoch was another process's, which recorded it
+    # that epoch was another process's, which recorded it
+    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:
         recorded, trainer.logger = trainer.logger, None
         trainer.validate(cli.model, data, verbose=False)
         trainer.logger = recorded
@@ -218,7 +282,9 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         "mlflow_run": run.journal.run_id,
     }
     write_results(run.folder, result)
-    run.journal.metrics({f"{data.scored}/{name}": value for name, value in result["scores"].items()})
+    run.journal.metrics(
+        {f"{data.scored}/{name}": value for name, value in result["scores"].items()}
+    )
     history = {key: run.journal.history(key) for key in ("train/loss", "val/score")}
     write_plot(run.folder / "loss.png", history)
     write_json(run.folder / "scores.json", scores)
@@ -226,11 +292,15 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
         run.journal.artifact(run.folder / name)
     with written_folder(run.folder / "export") as folder:
         exported = write_export(folder, cli.model, data, run.config)
-        official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
+        official = (
+            f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
+        )
         about = (
-            f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch ({scores['epoch']}) was chosen on "
-            f"{data.selected_on}, {data.scored} was evaluated once: {metric} {result['scores'][metric]:.4f}, 95 % interval "
-            f"{scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over {scores['examples']:,} examples."
+            f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch"
+            f" ({scores['epoch']}) was chosen on {data.selected_on}, {data.scored} was evaluated"
+            f" once: {metric} {result['scores'][metric]:.4f}, 95 % interval"
+            f" {scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over"
+            f" {scores['examples']:,} examples."
         )
         told = {f"{data.scored}/{k}": v for k, v in result["scores"].items()}
         request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})

@@ -1,8 +1,10 @@
-"""What a training step costs: tokens, floating-point operations, seconds, and the share of the processor's peak.
+"""What a training step costs: tokens, floating-point operations, seconds, and the share of the
+processor's peak.
 
-A layer of P parameters costs 6 P FLOP a token, forward and backward: a multiplication and an addition for each parameter, and
-twice that for the two gradients (Kaplan et al. 2020, Section 2.1). Attention scores and their weighted sums add 12 x hidden x
-length. Embeddings, which are looked up, heads and losses are left out: the share of the peak counts their time as lost.
+A layer of P parameters costs 6 P FLOP a token, forward and backward: a multiplication and an
+addition for each parameter, and twice that for the two gradients (Kaplan et al. 2020, Section 2.1).
+Attention scores and their weighted sums add 12 x hidden x length. Embeddings, which are looked up,
+heads and losses are left out: the share of the peak counts their time as lost.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ SIDE = 2048  #: of the matrices whose product measures the peak
 
 
 def flop(parameters: float, tokens: float, layers: int, hidden: int, length: float) -> float:
-    """FLOP of training on T `tokens` in sequences of `length`, by layers of P `parameters`: 6 P T + 12 layers hidden length T."""
+    """FLOP of training on T `tokens` in sequences of `length`, by layers of P `parameters`: 6 P T +
+    12 layers hidden length T."""
     return 6 * parameters * tokens + 12 * layers * hidden * length * tokens
 
 
-def product_peak(device: torch.device, dtype: torch.dtype, side: int = SIDE, seconds: float = 0.5) -> float:
+def product_peak(
+    device: torch.device, dtype: torch.dtype, side: int = SIDE, seconds: float = 0.5
+) -> float:
     """FLOP a second of the fastest of several products of two `side` x `side` matrices."""
     a, b = torch.rand(2, side, side, device=device).to(dtype)
     best, end = math.inf, time.perf_counter() + seconds
@@ -52,10 +57,12 @@ def states_and_mask(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tens
 
 
 class Meter(pl.Callback):
-    """Writes what the steps of a training cost to the JSON file `file`; the numbers are process 0's, times the processes.
+    """Writes what the steps of a training cost to the JSON file `file`; the numbers are process
+    0's, times the processes.
 
-    The first step is left out where there are several: it allocates memory and sets up communication. Raises InputError for a
-    loss that is not finite, and for a model without transformer layers.
+    The first step is left out where there are several: it allocates memory and sets up
+    communication. Raises InputError for a loss that is not finite, and for a model without
+    transformer layers.
     """
 
     def __init__(self, file: str, side: int = SIDE) -> None:
@@ -63,20 +70,29 @@ class Meter(pl.Callback):
         self.tokens = 0
         self.flop: Any = 0.0
         self.lengths: Any = 0.0  # numbers, or tensors of a packing
-        self.marks: list[tuple[float, int, float, float]] = []  # time, tokens, FLOP and tokens x length so far, after each step
+        # time, tokens, FLOP and tokens x length so far, after each step
+        self.marks: list[tuple[float, int, float, float]] = []
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         layers = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
         if not layers:
-            raise InputError(f"{type(module).__name__}: no transformer layers, so there is nothing to count")
-        stacks = [part for part in module.modules() if isinstance(part, nn.ModuleList) and len(part) and part[0] in layers]
+            raise InputError(
+                f"{type(module).__name__}: no transformer layers, so there is nothing to count"
+            )
+        stacks = [
+            part
+            for part in module.modules()
+            if isinstance(part, nn.ModuleList) and len(part) and part[0] in layers
+        ]
         first = {id(stack[0]) for stack in stacks}
         self.layers = len(layers)
         self.sizes = {id(layer): sum(p.numel() for p in layer.parameters()) for layer in layers}
         self.hidden = 0
         self.hooks = [
             layer.register_forward_pre_hook(
-                lambda layer, given, named: self.count(layer, *states_and_mask(given, named), id(layer) in first),
+                lambda layer, given, named: self.count(
+                    layer, *states_and_mask(given, named), id(layer) in first
+                ),
                 with_kwargs=True,
             )
             for layer in layers
@@ -86,24 +102,38 @@ class Meter(pl.Callback):
         self.mark(trainer)
 
     def count(self, layer: nn.Module, states: Tensor, mask: Any, first: bool) -> None:
-        """Add one pass of `states` (B, L, H) through `layer`; its tokens, too, where it is the first of its stack."""
+        """Add one pass of `states` (B, L, H) through `layer`; its tokens, too, where it is the
+        first of its stack."""
         rows, length, self.hidden = states.shape
         if torch.is_grad_enabled():
-            # of a packing, (1, T, H), each sequence attends to itself; the number stays on the device until a step's end
+            # of a packing, (1, T, H), each sequence attends to itself; the number stays on the
+            # device until a step's end
             packed = isinstance(mask, Packing)
-            squares: Any = mask.offsets.diff().double().square().sum() if packed else rows * length**2
-            self.flop += flop(self.sizes[id(layer)], rows * length, 1, self.hidden, squares / (rows * length))
+            squares: Any = (
+                mask.offsets.diff().double().square().sum() if packed else rows * length**2
+            )
+            self.flop += flop(
+                self.sizes[id(layer)], rows * length, 1, self.hidden, squares / (rows * length)
+            )
             self.tokens += rows * length * first
             self.lengths += squares * first
 
     def mark(self, trainer: pl.Trainer) -> None:
-        self.marks.append((_now(trainer.strategy.root_device), self.tokens, float(self.flop), float(self.lengths)))
+        self.marks.append(
+            (_now(trainer.strategy.root_device), self.tokens, float(self.flop), float(self.lengths))
+        )
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *args: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *args: Any
+    ) -> None:
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if not torch.isfinite(loss).all():
-            raise InputError(f"the loss became {float(loss)} in step {trainer.global_step}; the profile's settings do not train")
-        if trainer.global_step >= len(self.marks):  # the last of the batches that a step accumulates
+            raise InputError(
+                f"the loss became {float(loss)} in step {trainer.global_step}; the profile's"
+                " settings do not train"
+            )
+        # the last of the batches that a step accumulates
+        if trainer.global_step >= len(self.marks):
             self.mark(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -111,7 +141,13 @@ class Meter(pl.Callback):
             hook.remove()
         device = trainer.strategy.root_device
         kind = str(trainer.precision)
-        dtype = torch.bfloat16 if "bf16" in kind else torch.float16 if kind.startswith("16") else torch.float32
+        dtype = (
+            torch.bfloat16
+            if "bf16" in kind
+            else torch.float16
+            if kind.startswith("16")
+            else torch.float32
+        )
         peak = product_peak(device, dtype, self.side)
         begin, end = self.marks[1 if len(self.marks) > 2 else 0], self.marks[-1]
         steps = len(self.marks) - (2 if len(self.marks) > 2 else 1)
@@ -120,11 +156,25 @@ class Meter(pl.Callback):
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         world = trainer.world_size
-        write_json(self.file, {
-            "processes": world, "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-            "precision": str(dtype).removeprefix("torch."), "steps": len(self.marks) - 1, "seconds": seconds,
-            "tokens": tokens * world, "flop": done * world, "peak": peak * world, "batch": data.batch_size,
-            "examples": data.steps_per_epoch * data.batch_size, "parameters": sum(self.sizes.values()), "layers": self.layers,
-            "hidden": self.hidden, "length": lengths / tokens,
-            "gpu_memory": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0,
-        })  # fmt: skip
+        write_json(
+            self.file,
+            {
+                "processes": world,
+                "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+                "precision": str(dtype).removeprefix("torch."),
+                "steps": len(self.marks) - 1,
+                "seconds": seconds,
+                "tokens": tokens * world,
+                "flop": done * world,
+                "peak": peak * world,
+                "batch": data.batch_size,
+                "examples": data.steps_per_epoch * data.batch_size,
+                "parameters": sum(self.sizes.values()),
+                "layers": self.layers,
+                "hidden": self.hidden,
+                "length": lengths / tokens,
+                "gpu_memory": (
+                    torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+                ),
+            },
+        )

@@ -1,10 +1,13 @@
-"""From nothing to a pre-trained model: run the stages of ``experiments/<paper>/pipeline.yaml`` one after the other.
+"""From nothing to a pre-trained model: run the stages of ``experiments/<paper>/pipeline.yaml`` one
+after the other.
 
     kepl pretrain kebiolm [--profile small|paper] [--name value ...]        make pretrain-kebiolm
-    kepl pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file (make kg-cmekg_transr)
+    kepl pretrain kg/cmekg_transr ...      to a graph embedding, by the stages of that YAML file
+                                           (make kg-cmekg_transr)
 
-Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline has profiles, each with
-its stages, and one `training` whose variants differ in the configs that are laid over it. `data_of` names a pipeline whose
+Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline
+has profiles, each with its stages, and one `training` whose variants differ in the configs that are
+laid over it. `data_of` names a pipeline whose
 profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
     python -m experiments.pretrain zh --profile small       as a stage of another pipeline
@@ -48,12 +51,17 @@ def graph_embeddings() -> list[str]:
 
 
 def pipeline_of(name: str) -> dict[str, Any]:
-    """Profiles, training, variants and report of a pipeline. Raises InputError for an unknown name."""
+    """Profiles, training, variants and report of a pipeline. Raises InputError for an unknown
+    name."""
     if name not in papers() + graph_embeddings():
         if name.startswith("kg/"):
             choice = ", ".join(g.removeprefix("kg/") for g in graph_embeddings())
-            raise InputError(f"no graph embedding {name.removeprefix('kg/')!r}; choose from: {choice}")
-        raise InputError(f"no paper {name!r}; {nearest(name, papers())}Choose from: {', '.join(papers())}")
+            raise InputError(
+                f"no graph embedding {name.removeprefix('kg/')!r}; choose from: {choice}"
+            )
+        raise InputError(
+            f"no paper {name!r}; {nearest(name, papers())}Choose from: {', '.join(papers())}"
+        )
     file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
     pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
     if "data_of" in pipeline:
@@ -70,18 +78,22 @@ def gpus() -> int:
 def machine(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]:
     """Arguments of experiments.run that choose the machine.
 
-    A profile of the paper's size (`gpu`) uses all GPUs; the others use a GPU only when `devices` asks for one and there is one,
-    and otherwise run that many gloo processes on the CPU. plan: for the machine that the stages will run on, not for this one.
-    Raises InputError when GPUs are needed and not available.
+    A profile of the paper's size (`gpu`) uses all GPUs; the others use a GPU only when `devices`
+    asks for one and there is one, and otherwise run that many gloo processes on the CPU. plan: for
+    the machine that the stages will run on, not for this one. Raises InputError when GPUs are
+    needed and not available.
     """
     if any(n is not None and n < 1 for n in (chosen.devices, chosen.nodes)):
-        raise InputError(f"DEVICES={chosen.devices}, NODES={chosen.nodes}: expected numbers of at least 1")
+        raise InputError(
+            f"DEVICES={chosen.devices}, NODES={chosen.nodes}: expected numbers of at least 1"
+        )
     found = gpus() if gpu or chosen.devices else 0
     if gpu and plan:
         found = max(found, chosen.devices or 1)
     if gpu and not found:
         raise InputError(
-            "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or take PROFILE=small."
+            "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or"
+            " take PROFILE=small."
         )
     devices, nodes = chosen.devices or found or 1, chosen.nodes or 1
     if found and devices > found:
@@ -98,35 +110,60 @@ def configs(paper: str, files: Sequence[str]) -> list[str]:
     return [word for file in files for word in ("--config", f"experiments/{paper}/{file}")]
 
 
-def chosen_variants(pipeline: dict[str, Any], profile_name: str, variants: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The pipeline's variants to train, in its order: those named, or without names all that are not `extra` in the profile.
+def chosen_variants(
+    pipeline: dict[str, Any], profile_name: str, variants: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The pipeline's variants to train, in its order: those named, or without names all that are
+    not `extra` in the profile.
 
     Raises InputError for an unknown name.
     """
     known: dict[str, dict[str, Any]] = pipeline.get("variants", {})
     if unknown := [name for name in variants if name not in known]:
-        choice = f"{nearest(unknown[0], list(known))}Choose from: {', '.join(known)}" if known else "this pipeline has none"
+        choice = (
+            f"{nearest(unknown[0], list(known))}Choose from: {', '.join(known)}"
+            if known
+            else "this pipeline has none"
+        )
         raise InputError(f"VARIANTS: no variant {unknown[0]!r}; {choice}")
     if variants:
         return {name: known[name] for name in known if name in variants}
-    extra = {name: variant.get("extra", []) for name, variant in known.items()}  # true, or the profiles in which it is
-    return {name: known[name] for name, own in extra.items() if own is not True and profile_name not in own}
+    # true, or the profiles in which it is
+    extra = {name: variant.get("extra", []) for name, variant in known.items()}
+    return {
+        name: known[name]
+        for name, own in extra.items()
+        if own is not True and profile_name not in own
+    }
 
 
 def commands(
-    paper: str, profile_name: str, work: Path, inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
-    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False, rehearsed: bool = False,
-) -> list[Stage]:  # fmt: skip
+    paper: str,
+    profile_name: str,
+    work: Path,
+    inputs: Inputs | None = None,
+    where: Machine | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    variants: Sequence[str] = (),
+    args: str = "",
+    plan: bool = False,
+    rehearsed: bool = False,
+) -> list[Stage]:
     """Every stage to run, in order: those of the profile, then the training of each variant.
 
     rehearsed: a profile of the paper's size runs on the CPU where there is no GPU.
-    Raises InputError for an unknown paper, profile or variant, or an input that the profile needs and `inputs` lacks.
+    Raises InputError for an unknown paper, profile or variant, or an input that the profile needs
+    and `inputs` lacks.
     """
     inputs, where = inputs or Inputs(), where or Machine()
     pipeline = pipeline_of(paper)
     profiles = pipeline["profiles"]
     if profile_name not in profiles:
-        raise InputError(f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from: {', '.join(profiles)}")
+        raise InputError(
+            f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from:"
+            f" {', '.join(profiles)}"
+        )
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
     given = inputs.list_inputs()
@@ -137,16 +174,25 @@ def commands(
     values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
     values |= {name: shlex.join(words) for name, words in given.items()}
     values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
-    on = [*machine(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan), "--seed_everything", str(seed)]
+    on = [
+        *machine(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan),
+        "--seed_everything",
+        str(seed),
+    ]
     on += ["--fresh", "true"] if fresh else []
-    several = {"{machine}": on + shlex.split(args), "{profile}": configs(paper, profile.get("configs", ()))}
+    several = {
+        "{machine}": on + shlex.split(args),
+        "{profile}": configs(paper, profile.get("configs", ())),
+    }
 
     def fill(template: str) -> list[str]:
         words: list[str] = []
         for word in template.split():
             if word in several:
                 words += several[word]
-            elif (name := word.strip("{}")) in given or (name in Inputs.SEVERAL and not values.get(name)):
+            elif (name := word.strip("{}")) in given or (
+                name in Inputs.SEVERAL and not values.get(name)
+            ):
                 words += given.get(name, [])
             else:
                 words.append(word.format(**values))
@@ -167,29 +213,34 @@ def commands(
 
 
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
-    """Start and end of every reported metric, one pair of columns per run, headed by `column` with the run's name in it.
+    """Start and end of every reported metric, one pair of columns per run, headed by `column` with
+    the run's name in it.
 
-    A metric that a run does not have stays empty there. Raises InputError for one that no run has: it is misspelt.
+    A metric that a run does not have stays empty there. Raises InputError for one that no run has:
+    it is misspelt.
     """
     there = sorted({key for r in results.values() for key in r["end"]})
     for label, key in report.items():
         if key not in there:
             raise InputError(
-                f"pipeline.yaml, report, {label!r}: no run has a metric {key!r}; choose from: {', '.join(there)}"
+                f"pipeline.yaml, report, {label!r}: no run has a metric {key!r}; choose from:"
+                f" {', '.join(there)}"
             )
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
     lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
     for label, key in report.items():
         cells = (
-            f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20 for r in results.values()
+            f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20
+            for r in results.values()
         )
         lines.append(f"{label:<{width}}" + "".join(cells).rstrip())
     return "\n".join(lines)
 
 
 def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
-    """`template` filled with what the runs counted at their end; a clause with a count that no run has is left out.
+    """`template` filled with what the runs counted at their end; a clause with a count that no run
+    has is left out.
 
     A variant need not count what another does: masked words alone have no mentions.
     """
@@ -197,28 +248,42 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
     said, counted = [], True
     for clause in template.split(", "):
         fields = {field for _, field, _, _ in Formatter().parse(clause) if field is not None}
-        counted = fields <= set(there) if fields else counted  # one without goes with the clause before it
+        # one without goes with the clause before it
+        counted = fields <= set(there) if fields else counted
         if counted:
             said.append(clause.format(**there))
     return ", ".join(said)
 
 
 def pretrain(
-    paper: str, profile: str = "small", inputs: Inputs | None = None, where: Machine | None = None, seed: int = 0,
-    fresh: bool = False, variants: Sequence[str] = (), args: str = "", plan: bool = False,
-) -> str:  # fmt: skip
-    """Run all stages; returns where checkpoints and MLflow runs are and how the metrics moved. plan: only list the stages.
+    paper: str,
+    profile: str = "small",
+    inputs: Inputs | None = None,
+    where: Machine | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    variants: Sequence[str] = (),
+    args: str = "",
+    plan: bool = False,
+) -> str:
+    """Run all stages; returns where checkpoints and MLflow runs are and how the metrics moved.
+    plan: only list the stages.
 
-    variants: these of the pipeline's trainings instead of its usual ones.  args: further words for LightningCLI.
+    variants: these of the pipeline's trainings instead of its usual ones.  args: further words for
+        LightningCLI.
     """
     inputs = inputs or Inputs()
     choice = inputs.choice()
     pipeline = pipeline_of(paper)
     folder = pipeline.get("data_of", paper).replace("/", "-")
-    work = runs_folder() / "data" / f"{folder}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    work = (
+        runs_folder() / "data" / f"{folder}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
+    )
     stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     if plan:
-        return "\n".join(f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages)
+        return "\n".join(
+            f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages
+        )
     if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
@@ -228,29 +293,47 @@ def pretrain(
         started = time.monotonic()
         for stage in several:
             number += 1
-            beside = f" (at the same time; output in {work / stage.log})" if stage is not several[0] else ""
+            beside = (
+                f" (at the same time; output in {work / stage.log})"
+                if stage is not several[0]
+                else ""
+            )
             LOG.info(f"[{number}/{len(stages)}] {stage.title}{beside}")
         run_stages(several, work)
         LOG.info(f"      {time.monotonic() - started:.0f} s")
-    results: dict[str, dict[str, Any]] = {s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result}
+    results: dict[str, dict[str, Any]] = {
+        s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result
+    }
     if not results:
-        return f"What was made is in {work}. Trained tables are MLflow runs of the experiment kg (make dashboard)."
+        return (
+            f"What was made is in {work}. Trained tables are MLflow runs of the experiment kg (make"
+            " dashboard)."
+        )
     lines = [
-        f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export      {run['export']}\n"
-        f"  MLflow run  {run['mlflow_run']}  (make dashboard)"
+        f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export     "
+        f" {run['export']}\n  MLflow run  {run['mlflow_run']}  (make dashboard)"
         for name, run in results.items()
     ]
     report = pipeline["report"]
     held_out = counts(report["held_out"], results)
     rows = report["rows"]
     if variants:  # a metric may be one of the trainings that were left out
-        rows = {label: key for label, key in rows.items() if any(key in run["end"] for run in results.values())}
-    lines += [f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n", table(rows, results, report["column"])]
+        rows = {
+            label: key
+            for label, key in rows.items()
+            if any(key in run["end"] for run in results.values())
+        }
+    lines += [
+        f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n",
+        table(rows, results, report["column"]),
+    ]
     return "\n".join(lines)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.pretrain", description=pretrain.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.pretrain", description=pretrain.__doc__
+    )
     parser.add_argument("paper")
     parser.add_argument("--profile", default="small")
     given = parser.parse_args(words)

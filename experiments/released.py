@@ -6,8 +6,9 @@
     python -m experiments.released genbioel downloads/genbioel --out models/genbioel [prompt=no]
                                    a Hugging Face folder of a BERT, of a BART
 
-experiments/<paper>/encoder.yaml names what does it, under `released`. Weights are loaded with weights_only and written as
-safetensors. The checkpoints are not here: they are on the authors' project pages, under licences of their own.
+experiments/<paper>/encoder.yaml names what does it, under `released`. Weights are loaded with
+weights_only and written as safetensors. The checkpoints are not here: they are on the authors'
+project pages, under licences of their own.
 """
 
 from __future__ import annotations
@@ -27,36 +28,71 @@ from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
 from experiments.card import identify
 
-WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+WORDS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
 
 
 def recipes() -> dict[str, dict[str, str]]:
     """{paper: what makes an export's files of a released checkpoint}."""
-    found = {p.parent.name: yaml.safe_load(p.read_text()) for p in sorted((ROOT / "experiments").glob("*/encoder.yaml"))}
+    found = {
+        p.parent.name: yaml.safe_load(p.read_text())
+        for p in sorted((ROOT / "experiments").glob("*/encoder.yaml"))
+    }
     return {paper: recipe["released"] for paper, recipe in found.items() if "released" in recipe}
 
 
 def make_export(paper: str, source: str, out: str | Path, **settings: Any) -> Path:
-    """An export folder of a released checkpoint in folder `source`. Raises InputError for what is no such checkpoint."""
+    """An export folder of a released checkpoint in folder `source`. Raises InputError for what is
+    no such checkpoint."""
     if paper not in recipes():
-        raise InputError(f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}")
+        raise InputError(
+            f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}"
+        )
     folder = Path(source)
     if not folder.is_dir():
-        raise InputError(f"{source}: no such folder. Fetch the checkpoint first; of the hub: hf download NAME --local-dir FOLDER")
+        raise InputError(
+            f"{source}: no such folder. Fetch the checkpoint first; of the hub: hf download NAME"
+            " --local-dir FOLDER"
+        )
     parts = {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
-    taken = {room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty] for room, f in parts.items()}
+    taken = {
+        room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty]
+        for room, f in parts.items()
+    }
     known = [name for names in taken.values() for name in names]
     if unknown := sorted(set(settings) - set(known)):
-        raise InputError(f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}")
+        raise InputError(
+            f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}"
+        )
     with written_folder(out) as made:
         for room, function in parts.items():
             own: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}
             function(folder, made, **own)
         if not (made / "tokenizer.json").is_file():
             _tokenizer(folder, made)
-        weights = {p.name: sha256(p) for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")}
-        manifest: dict[str, Any] = {"paper": paper, "stem": "released", "seed": None, "scores": {}, "commit": commit()}
-        manifest |= identify(made) | {"released": digest(weights), "files": weights, "settings": settings}
+        weights = {
+            p.name: sha256(p)
+            for p in sorted(folder.iterdir())
+            if p.is_file() and not p.name.startswith(".")
+        }
+        manifest: dict[str, Any] = {
+            "paper": paper,
+            "stem": "released",
+            "seed": None,
+            "scores": {},
+            "commit": commit(),
+        }
+        manifest |= identify(made) | {
+            "released": digest(weights),
+            "files": weights,
+            "settings": settings,
+        }
         write_json(made / "manifest.json", manifest)
     return Path(out)
 
@@ -73,7 +109,9 @@ def _tokenizer(source: Path, out: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.released", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m experiments.released",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paper", help=", ".join(recipes()))
     parser.add_argument("source", help="folder of the checkpoint")
@@ -83,7 +121,12 @@ def main() -> int:
     try:
         if wrong := [word for word in given.settings if "=" not in word]:
             raise InputError(f"{wrong[0]!r}: expected NAME=VALUE")
-        made = make_export(given.paper, given.source, given.out, **dict(word.split("=", 1) for word in given.settings))
+        made = make_export(
+            given.paper,
+            given.source,
+            given.out,
+            **dict(word.split("=", 1) for word in given.settings),
+        )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,10 +1,12 @@
 """The one training entry.
 
-    python -m experiments.run --config experiments/kebiolm/pretrain.yaml --config experiments/common/cpu.yaml ...
+    python -m experiments.run --config experiments/kebiolm/pretrain.yaml --config
+    experiments/common/cpu.yaml ...
 
-Configs are laid over each other, later ones winning. The first config's folder names the paper. A run killed at any
-time resumes from its newest checkpoint when the same command is given again; a finished run says so. Metrics on
-held-out data before and after training go to MLflow and to ``start.json`` and ``end.json`` in the run's folder.
+Configs are laid over each other, later ones winning. The first config's folder names the paper. A
+run killed at any time resumes from its newest checkpoint when the same command is given again; a
+finished run says so. Metrics on held-out data before and after training go to MLflow and to
+``start.json`` and ``end.json`` in the run's folder.
 """
 
 from __future__ import annotations
@@ -29,13 +31,21 @@ from core.journal import run_id_in
 from core.logs import quiet_libraries, set_up
 from core.tracking import inherited, tracking_uri
 from experiments.card import CARD, describe
-from experiments.tracking import Checkpoints, Run, StepSeed, WholeCheckpoints, first_process, started_from_outside
+from experiments.tracking import (
+    Checkpoints,
+    Run,
+    StepSeed,
+    WholeCheckpoints,
+    first_process,
+    started_from_outside,
+)
 
 LOG = logging.getLogger(__name__)
 
 
 def named(arguments: list[str]) -> tuple[str, str]:
-    """(paper, stem) from the --config arguments: the folder of the first, the stem of the last there that starts with its stem."""
+    """(paper, stem) from the --config arguments: the folder of the first, the stem of the last
+    there that starts with its stem."""
     configs = [Path(b) for a, b in pairwise(arguments) if a == "--config"]
     configs += [Path(a.split("=", 1)[1]) for a in arguments if a.startswith("--config=")]
     if not configs:
@@ -50,22 +60,47 @@ class CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.set_defaults({"trainer.enable_model_summary": False})
-        parser.add_argument("--paper", type=dict | None, default=None, help="where each number of a config comes from")
         parser.add_argument(
-            "--epochs", type=dict | None, default=None, help="of tasks, by profile; who starts runs reads it"
-        )
-        parser.add_argument("--small", type=dict | None, default=None, help="settings of PROFILE=small; likewise")
-        parser.add_argument("--tasks", type=dict | None, default=None, help="settings by profile and task; likewise")
-        parser.add_argument("--finetune", type=dict | None, default=None, help="what makes its data; likewise")
-        parser.add_argument("--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints")
-        parser.add_argument(
-            "--fresh", type=bool, default=False, help="start again even if the run is finished or begun"
+            "--paper",
+            type=dict | None,
+            default=None,
+            help="where each number of a config comes from",
         )
         parser.add_argument(
-            "--run_folder", type=str | None, default=None, help="instead of runs/<paper>/<stem>/<hash>/seed<k>"
+            "--epochs",
+            type=dict | None,
+            default=None,
+            help="of tasks, by profile; who starts runs reads it",
         )
         parser.add_argument(
-            "--result", type=str | None, default=None, help="a JSON file to write the run's folder and scores to"
+            "--small", type=dict | None, default=None, help="settings of PROFILE=small; likewise"
+        )
+        parser.add_argument(
+            "--tasks", type=dict | None, default=None, help="settings by profile and task; likewise"
+        )
+        parser.add_argument(
+            "--finetune", type=dict | None, default=None, help="what makes its data; likewise"
+        )
+        parser.add_argument(
+            "--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints"
+        )
+        parser.add_argument(
+            "--fresh",
+            type=bool,
+            default=False,
+            help="start again even if the run is finished or begun",
+        )
+        parser.add_argument(
+            "--run_folder",
+            type=str | None,
+            default=None,
+            help="instead of runs/<paper>/<stem>/<hash>/seed<k>",
+        )
+        parser.add_argument(
+            "--result",
+            type=str | None,
+            default=None,
+            help="a JSON file to write the run's folder and scores to",
         )
 
     def before_instantiate_classes(self) -> None:
@@ -79,8 +114,9 @@ class CLI(LightningCLI):
             if self.config.fresh:
                 if started_from_outside():
                     raise InputError(
-                        f"--fresh under torchrun or srun: other processes may read {self.run.folder} while it is cleared. "
-                        "Remove the folder, then start without --fresh."
+                        "--fresh under torchrun or srun: other processes may read"
+                        f" {self.run.folder} while it is cleared. Remove the folder, then start"
+                        " without --fresh."
                     )
                 self.run.clear()
 
@@ -126,13 +162,16 @@ class CLI(LightningCLI):
 def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
     """Metrics on held-out data now; written to `file`, or read from it when it is there.
 
-    They come under the run's own step: Lightning's counts of steps and epochs behind the last one are not those of a run that was
-    killed there.
+    They come under the run's own step: Lightning's counts of steps and epochs behind the last one
+    are not those of a run that was killed there.
     """
     if file.is_file():
         return read_json(file)
     recorded, trainer.logger = trainer.logger, None
-    results = {k: float(v) for k, v in trainer.validate(cli.model, cli.datamodule, verbose=False)[0].items()}
+    results = {
+        k: float(v)
+        for k, v in trainer.validate(cli.model, cli.datamodule, verbose=False)[0].items()
+    }
     trainer.logger = recorded
     if trainer.is_global_zero:
         cli.run.journal.metrics(results, trainer.global_step)
@@ -142,10 +181,13 @@ def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
 
 
 def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, or from the start. Ends the process, with the step, where a signal stopped the training."""
+    """Train from a checkpoint, or from the start. Ends the process, with the step, where a signal
+    stopped the training."""
     stopped = 0
     try:
-        trainer.fit(model, data, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
+        trainer.fit(
+            model, data, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True
+        )
     except SIGTERMException:  # Lightning would end the process with 0
         stopped = 143
     except SystemExit:  # Lightning's, with 1
@@ -156,12 +198,16 @@ def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: P
     if stopped:
         reason = "SIGTERM" if stopped == 143 else "an interrupt"
         if trainer.is_global_zero:
-            LOG.error(f"training stopped by {reason} at step {trainer.global_step:,}; the same command resumes")
+            LOG.error(
+                f"training stopped by {reason} at step {trainer.global_step:,}; the same command"
+                " resumes"
+            )
         sys.exit(stopped)
 
 
 def train(cli: CLI) -> dict[str, Any]:
-    """Train what `cli` describes, from its last checkpoint. Returns the run's folder, MLflow run and scores."""
+    """Train what `cli` describes, from its last checkpoint. Returns the run's folder, MLflow run
+    and scores."""
     run, trainer = cli.run, cli.trainer
     if not run.finished:
         if trainer.is_global_zero:
@@ -182,7 +228,10 @@ def train(cli: CLI) -> dict[str, Any]:
                 cli.model.export(folder)
                 if hasattr(cli.datamodule, "export"):
                     cli.datamodule.export(folder)
-                about = f"`{type(cli.model).__name__}`, {trainer.global_step:,} steps; scores are of held-out data at the end."
+                about = (
+                    f"`{type(cli.model).__name__}`, {trainer.global_step:,} steps; scores are of"
+                    " held-out data at the end."
+                )
                 describe(folder, run, f"{run.paper}/{run.stem}", about, end)
             run.journal.artifact(run.folder / "export" / CARD)
             write_json(run.folder / "finished.json", {"steps": trainer.global_step})
@@ -229,7 +278,10 @@ def main() -> None:
             cli.run.close()
         if first_process():
             shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
-            print(f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run  {shown}")
+            print(
+                f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run "
+                f" {shown}"
+            )
             if cli.config.result:
                 write_json(cli.config.result, result)
     except InputError as error:

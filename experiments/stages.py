@@ -1,4 +1,5 @@
-"""Steps of longer work as processes of their own: in turn, or some at the same time on shares of the machine."""
+"""Steps of longer work as processes of their own: in turn, or some at the same time on shares of
+the machine."""
 
 from __future__ import annotations
 
@@ -31,20 +32,32 @@ class Stage(NamedTuple):
 
 
 def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> None:
-    """Run `stages` at the same time; exit if one fails. Output goes to log files, but the first one's of this machine is shown.
+    """Run `stages` at the same time; exit if one fails. Output goes to log files, but the first
+    one's of this machine is shown.
 
     engine: "ray" runs them on the nodes of a cluster (core.commands), each with one processor
     """
     environment = dict(os.environ)
     if len(stages) > 1 or engine == "ray":
-        environment["OMP_NUM_THREADS"] = str(1 if engine == "ray" else max(1, (os.cpu_count() or 1) // len(stages)))
+        environment["OMP_NUM_THREADS"] = str(
+            1 if engine == "ray" else max(1, (os.cpu_count() or 1) // len(stages))
+        )
     logs = [None if s is stages[0] and engine != "ray" else work / s.log for s in stages]
     running: list[Running] = []
     try:
         for stage, log in zip(stages, logs, strict=True):
             words = python_command("-m", *stage.words)
             gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
-            running.append(started(words, ROOT, environment | (stage.environment or {}), log, engine=engine, gpus=gpus))
+            running.append(
+                started(
+                    words,
+                    ROOT,
+                    environment | (stage.environment or {}),
+                    log,
+                    engine=engine,
+                    gpus=gpus,
+                )
+            )
         codes = [process.wait() for process in running]
     finally:
         for process in running:
@@ -53,7 +66,7 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
         if code:
             where = f" Its output is in {log}." if log else ""
             LOG.error(
-                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same command resumes from here. "
-                f"The stage was: python -m {shlex.join(stage.words)}"
+                f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same"
+                f" command resumes from here. The stage was: python -m {shlex.join(stage.words)}"
             )
             sys.exit(code if code > 0 else 128 - code)

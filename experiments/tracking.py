@@ -1,4 +1,5 @@
-"""One training run on disk and in MLflow: its folder, its lock, its checkpoints, what it records."""
+"""One training run on disk and in MLflow: its folder, its lock, its checkpoints, what it
+records."""
 
 from __future__ import annotations
 
@@ -29,29 +30,33 @@ from core.tracking import commit, environment, runs_folder
 from kg.pretrained import HUB_NAME, PACKAGED, identity
 
 LOG = logging.getLogger(__name__)
-#: Settings that name a model: a folder, or a name of the hub, neither of which says which weights are meant.
+# : Settings that name a model: a folder, or a name of the hub, neither of which says which weights
+# are meant.
 MODELS = ("init_args.encoder", "init_args.tokenizer")
-#: Settings, by their whole path, that say where a run computes, what it is started by or where its numbers come from, and not
-#: what is trained: they do not change a run's folder. What makes the data is in the hash as the manifest of its folder.
+# : Settings, by their whole path, that say where a run computes, what it is started by or where its
+# numbers come from, and not
+# : what is trained: they do not change a run's folder. What makes the data is in the hash as the
+# manifest of its folder.
 MACHINE = frozenset(
-    "config seed_everything checkpoint_every fresh result run_folder request paper finetune tasks epochs.paper made.seed "
-    "data.init_args.num_workers data.init_args.seed".split()
+    "config seed_everything checkpoint_every fresh result run_folder request paper finetune tasks"
+    " epochs.paper made.seed data.init_args.num_workers data.init_args.seed".split()
 ) | frozenset(
     f"trainer.{setting}"
-    for setting in "accelerator devices num_nodes strategy accumulate_grad_batches logger callbacks plugins profiler barebones "
-    "enable_progress_bar enable_model_summary log_every_n_steps default_root_dir sync_batchnorm use_distributed_sampler "
-    "num_sanity_val_steps".split()
+    for setting in "accelerator devices num_nodes strategy accumulate_grad_batches logger callbacks plugins profiler barebones enable_progress_bar enable_model_summary log_every_n_steps default_root_dir sync_batchnorm use_distributed_sampler num_sanity_val_steps".split()  # noqa: E501
 )
 
 
 def content(value: Any, path: str = "") -> Any:
-    """`value` with machine settings left out and every folder that has a manifest replaced by the manifest's digest.
+    """`value` with machine settings left out and every folder that has a manifest replaced by the
+    manifest's digest.
 
     path: of `value` in the config, with dots.
     """
     if isinstance(value, dict):
         below = f"{path}." if path else ""
-        return {k: content(v, f"{below}{k}") for k, v in value.items() if f"{below}{k}" not in MACHINE}
+        return {
+            k: content(v, f"{below}{k}") for k, v in value.items() if f"{below}{k}" not in MACHINE
+        }
     if isinstance(value, list):
         return [content(v, f"{path}[]") for v in value]
     if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
@@ -62,7 +67,8 @@ def content(value: Any, path: str = "") -> Any:
 
 
 def model_content(name: str) -> str:
-    """What decides that two runs start from the same model `name`: its files, whatever folder or hub name they are found by."""
+    """What decides that two runs start from the same model `name`: its files, whatever folder or
+    hub name they are found by."""
     if Path(name).is_dir() or HUB_NAME.fullmatch(name):
         return identity(name)
     return name
@@ -72,7 +78,11 @@ def data_folders(value: Any, key: str = "") -> dict[str, Path]:
     """{setting: folder} of every setting that names a folder with a manifest."""
     if isinstance(value, dict):
         return {k: v for name, inner in value.items() for k, v in data_folders(inner, name).items()}
-    return {key: Path(value)} if isinstance(value, str) and (Path(value) / "manifest.json").is_file() else {}
+    return (
+        {key: Path(value)}
+        if isinstance(value, str) and (Path(value) / "manifest.json").is_file()
+        else {}
+    )
 
 
 def data_hashes(value: Any) -> dict[str, str]:
@@ -84,7 +94,11 @@ def model_identities(value: Any, path: str = "") -> dict[str, str]:
     """{setting: identity} of every setting that names a model to start from."""
     if isinstance(value, dict):
         below = f"{path}." if path else ""
-        return {k: v for name, inner in value.items() for k, v in model_identities(inner, f"{below}{name}").items()}
+        return {
+            k: v
+            for name, inner in value.items()
+            for k, v in model_identities(inner, f"{below}{name}").items()
+        }
     if not isinstance(value, str) or not path.endswith(MODELS):
         return {}
     known = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)
@@ -94,8 +108,9 @@ def model_identities(value: Any, path: str = "") -> dict[str, str]:
 def first_process() -> bool:
     """Whether this is process 0 of a distributed run, also before the process group exists.
 
-    torchrun sets RANK; processes that Lightning starts have LOCAL_RANK and NODE_RANK; those of srun SLURM_PROCID alone, which
-    is in the environment of the two others, too, where they run inside a SLURM job.
+    torchrun sets RANK; processes that Lightning starts have LOCAL_RANK and NODE_RANK; those of srun
+    SLURM_PROCID alone, which is in the environment of the two others, too, where they run inside a
+    SLURM job.
     """
     for names in (("RANK",), ("LOCAL_RANK", "NODE_RANK")):
         if any(name in os.environ for name in names):
@@ -104,14 +119,16 @@ def first_process() -> bool:
 
 
 def started_from_outside() -> bool:
-    """Whether torchrun or srun started several processes of this run, none of which waits for another."""
+    """Whether torchrun or srun started several processes of this run, none of which waits for
+    another."""
     if "RANK" in os.environ:
         return int(os.environ.get("WORLD_SIZE", "1")) > 1
     return "LOCAL_RANK" not in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1
 
 
 class Run:
-    """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end, export.
+    """``runs/<paper>/<stem>/<config hash>/seed<k>/``: checkpoints, metrics at start and end,
+    export.
 
     experiment, name  in MLflow; without them the paper, and stem and seed
     parent            folder of the run that this one belongs under in MLflow
@@ -133,7 +150,9 @@ class Run:
         self.experiment, self.name = experiment or paper, name or f"{stem}-seed{seed}"
         self.parent = parent
         self.folder = (
-            Path(folder) if folder else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
+            Path(folder)
+            if folder
+            else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
         )
         self.checkpoints = self.folder / "checkpoints"
 
@@ -166,16 +185,21 @@ class Run:
             if whole(path):
                 return path
             if first_process():
-                LOG.warning(f"{path}: damaged; training resumes from the checkpoint before it, or from the start")
+                LOG.warning(
+                    f"{path}: damaged; training resumes from the checkpoint before it, or from the"
+                    " start"
+                )
         return None
 
     def logger(self) -> Logger:
-        """What Lightning logs to: the run's journal. Other processes than the first get one that drops all."""
+        """What Lightning logs to: the run's journal. Other processes than the first get one that
+        drops all."""
         return JournalLogger(self.journal) if first_process() else DummyLogger()
 
     @cached_property
     def journal(self) -> Journal:
-        """The run's journal, delivered in the background; that of a resumed run is continued (first process only)."""
+        """The run's journal, delivered in the background; that of a resumed run is continued (first
+        process only)."""
         journal = Journal(self.folder, self.experiment, self.name, parent=self.parent)
         journal.deliver()  # now, so that the run's id is known where MLflow answers
         journal.start()
@@ -187,12 +211,20 @@ class Run:
             self.journal.close()
 
     def record(self) -> None:
-        """Write config, commit, hashes of data and models and environment into the folder and the journal (first process only)."""
-        facts = {"commit": commit(), "seed": str(self.seed), "run_folder": str(self.folder)} | environment()
+        """Write config, commit, hashes of data and models and environment into the folder and the
+        journal (first process only)."""
+        facts = {
+            "commit": commit(),
+            "seed": str(self.seed),
+            "run_folder": str(self.folder),
+        } | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
         with written(self.folder / "config.yaml") as handle:
             yaml.safe_dump(
-                json.loads(json.dumps(self.config, default=str)), handle, sort_keys=False, allow_unicode=True
+                json.loads(json.dumps(self.config, default=str)),
+                handle,
+                sort_keys=False,
+                allow_unicode=True,
             )
         hashes |= model_identities(self.config)
         write_json(self.folder / "environment.json", facts | hashes)
@@ -241,23 +273,37 @@ def steps_of(checkpoint: Path) -> int:
 
 
 def whole(checkpoint: str | Path) -> bool:
-    """Whether a checkpoint is as it was written: torch writes zip files, with a CRC-32 of every tensor, and does not check it."""
+    """Whether a checkpoint is as it was written: torch writes zip files, with a CRC-32 of every
+    tensor, and does not check it."""
     try:
         with zipfile.ZipFile(checkpoint) as file:
             return file.testzip() is None
-    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, EOFError, zlib.error, struct.error, IndexError):
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        ValueError,
+        RuntimeError,
+        EOFError,
+        zlib.error,
+        struct.error,
+        IndexError,
+    ):
         return False  # what damaged names, sizes and flags of the archive look like
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints written under a temporary name and renamed; the one before the newest is kept; loading runs no code."""
+    """Checkpoints written under a temporary name and renamed; the one before the newest is kept;
+    loading runs no code."""
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
         with written(path, "wb") as handle:
             torch.save(checkpoint, handle)
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Lightning asks for this once a newer checkpoint is there: the one before that goes, this one stays as a second chance."""
+        """Lightning asks for this once a newer checkpoint is there: the one before that goes, this
+        one stays as a second chance."""
         path = Path(path)
         if not path.stem.startswith("step="):
             super().remove_checkpoint(path)
@@ -266,25 +312,35 @@ class WholeCheckpoints(TorchCheckpointIO):
             if steps_of(other) < steps_of(path):
                 other.unlink()
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         if not whole(path):
-            raise InputError(f"{path}: not a complete checkpoint. Delete it; the run resumes from the one before or the start.")
+            raise InputError(
+                f"{path}: not a complete checkpoint. Delete it; the run resumes from the one before"
+                " or the start."
+            )
         try:
             return torch.load(path, map_location=map_location or "cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            raise InputError(f"{path}: holds more than tensors and plain values, which is not loaded. Delete it.") from error
+            raise InputError(
+                f"{path}: holds more than tensors and plain values, which is not loaded. Delete it."
+            ) from error
 
 
 class Checkpoints(ModelCheckpoint):
-    """Checkpoints behind what their step records: a run that is killed in between would resume without it."""
+    """Checkpoints behind what their step records: a run that is killed in between would resume
+    without it."""
 
     def on_train_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        trainer._logger_connector.update_train_step_metrics()  # again by Lightning, afterwards: a journal contains each step once
+        # again by Lightning, afterwards: a journal contains each step once
+        trainer._logger_connector.update_train_step_metrics()
         super().on_train_batch_end(trainer, *args, **kwargs)
 
 
 class StepSeed(pl.Callback):
-    """Random numbers as a function of (seed, step, process): a resumed run draws what the uninterrupted one would."""
+    """Random numbers as a function of (seed, step, process): a resumed run draws what the
+    uninterrupted one would."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -295,5 +351,12 @@ class StepSeed(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        key = digest([self.seed, trainer.global_step, batch_idx % trainer.accumulate_grad_batches, trainer.global_rank])
+        key = digest(
+            [
+                self.seed,
+                trainer.global_step,
+                batch_idx % trainer.accumulate_grad_batches,
+                trainer.global_rank,
+            ]
+        )
         torch.manual_seed(int(key[:15], 16))

@@ -1,12 +1,15 @@
 """Vectors of entities in context: what an encoder makes of their mentions in linked text.
 
-    python -m experiments.vectors --model kebiolm --corpus FOLDER --graph FOLDER --out FOLDER [--pooling mean|boundary]
+    python -m experiments.vectors --model kebiolm --corpus FOLDER --graph FOLDER --out FOLDER
+    [--pooling mean|boundary]
 
-A mention's vector is the mean of its tokens' last states (boundary: of its first and last token's), which of KeBioLM are
-those of the layers that read entities. An entity's vector is the mean over at most --most of its mentions, the first ones
-of the corpus. --corpus is a folder of ``python -m datamodules.corpus``, made with the model's tokenizer and the graph of
---graph. What is written is an :class:`EmbeddingTable` of the entities that are mentioned, as `kg` makes one of a graph, with
-the number of mentions that each is the mean of in ``counts.txt``: to be searched (kg.search), or to start a training.
+A mention's vector is the mean of its tokens' last states (boundary: of its first and last token's),
+which of KeBioLM are those of the layers that read entities. An entity's vector is the mean over at
+most --most of its mentions, the first ones of the corpus. --corpus is a folder of ``python -m
+datamodules.corpus``, made with the model's tokenizer and the graph of
+--graph. What is written is an :class:`EmbeddingTable` of the entities that are mentioned, as `kg`
+makes one of a graph, with the number of mentions that each is the mean of in ``counts.txt``: to be
+searched (kg.search), or to start a training.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ POOLINGS = ("mean", "boundary")
 
 
 def pooled(states: Tensor, spans: Tensor, pooling: str) -> Tensor:
-    """(B, L, H), (M, 3) row, first, last + 1 -> (M, H): the mean of each span's states, or of its first and last one."""
+    """(B, L, H), (M, 3) row, first, last + 1 -> (M, H): the mean of each span's states, or of its
+    first and last one."""
     row, start, end = spans.unbind(1)
     if pooling == "boundary":
         return (states[row, start] + states[row, end - 1]) / 2
@@ -52,7 +56,8 @@ def entity_vectors(
     tokens: int = 8192,
     device: str = "cpu",
 ) -> tuple[np.ndarray, Tensor, np.ndarray]:
-    """(numbers of the mentioned entities, ascending; their vectors (E, H); mentions that each is the mean of)."""
+    """(numbers of the mentioned entities, ascending; their vectors (E, H); mentions that each is
+    the mean of)."""
     if pooling not in POOLINGS:
         raise InputError(f"--pooling {pooling}: choose from: {', '.join(POOLINGS)}")
     wanted: list[tuple[int, np.ndarray]] = []  # example, its mentions that count
@@ -81,11 +86,18 @@ def entity_vectors(
                 own = [tokenizer.cls_token_id, *corpus[number].ids.tolist(), tokenizer.sep_token_id]
                 ids[row, : len(own)], mask[row, : len(own)] = torch.tensor(own), 1
             flat = np.concatenate(
-                [np.column_stack([np.full(len(m), row), m[:, :2] + 1]) for row, (_, m) in enumerate(batch)]
+                [
+                    np.column_stack([np.full(len(m), row), m[:, :2] + 1])
+                    for row, (_, m) in enumerate(batch)
+                ]
             )
             of = np.concatenate([m[:, 2] for _, m in batch])
             states = module(ids.to(device), mask.to(device)).float()
-            made = pooled(states, torch.from_numpy(flat.astype(np.int64)).to(device), pooling).cpu().double()
+            made = (
+                pooled(states, torch.from_numpy(flat.astype(np.int64)).to(device), pooling)
+                .cpu()
+                .double()
+            )
             total.index_add_(0, torch.from_numpy(np.searchsorted(entities, of)), made)
             start += len(batch)
             bar.update(len(batch))
@@ -94,16 +106,26 @@ def entity_vectors(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Vectors of entities: means over their mentions in linked text.")
-    parser.add_argument("--model", required=True, help="an encoder of plain text, as MODEL= names one")
+    parser = argparse.ArgumentParser(
+        description="Vectors of entities: means over their mentions in linked text."
+    )
+    parser.add_argument(
+        "--model", required=True, help="an encoder of plain text, as MODEL= names one"
+    )
     parser.add_argument("--ckpt", help="one exact run of it")
     parser.add_argument(
-        "--corpus", required=True, help="folder of python -m datamodules.corpus, of the model's tokenizer"
+        "--corpus",
+        required=True,
+        help="folder of python -m datamodules.corpus, of the model's tokenizer",
     )
-    parser.add_argument("--graph", required=True, help="folder of the graph that the corpus was linked to")
+    parser.add_argument(
+        "--graph", required=True, help="folder of the graph that the corpus was linked to"
+    )
     parser.add_argument("--out", required=True, help="folder to write")
     parser.add_argument("--pooling", default="mean", help="mean or boundary (mean)")
-    parser.add_argument("--most", type=int, default=100, help="mentions of an entity that count (100)")
+    parser.add_argument(
+        "--most", type=int, default=100, help="mentions of an entity that count (100)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
     a = parser.parse_args(arguments)
     try:
@@ -112,19 +134,29 @@ def main(arguments: list[str] | None = None) -> None:
         chosen = encoder(a.model, a.ckpt)
         if chosen.linker:
             raise InputError(
-                f"--model {a.model}: it reads linked mentions with their neighbours; expected one that reads text"
+                f"--model {a.model}: it reads linked mentions with their neighbours; expected one"
+                " that reads text"
             )
         tokenizer = load_tokenizer(chosen.folder)
         corpus = Corpus(a.corpus, tokenizer_fingerprint(tokenizer), fingerprint(a.graph))
         module = imported(chosen.load, "models")(chosen.folder)
         corpus.check_length(module.max_length)
-        entities, vectors, numbers = entity_vectors(module, tokenizer, corpus, a.pooling, a.most, device=a.device)
+        entities, vectors, numbers = entity_vectors(
+            module, tokenizer, corpus, a.pooling, a.most, device=a.device
+        )
         names = KnowledgeGraph.load(a.graph).ids
         manifest = {
-            "source": "means over mentions in text", "encoder": a.model, "weights": chosen.identity, "pooling": a.pooling,
-            "most": a.most, "graph": fingerprint(a.graph), "corpus": digest(corpus.manifest),
-        }  # fmt: skip
-        EmbeddingTable(vectors, names.take(pa.array(entities)).to_pylist(), manifest=manifest).save(a.out)
+            "source": "means over mentions in text",
+            "encoder": a.model,
+            "weights": chosen.identity,
+            "pooling": a.pooling,
+            "most": a.most,
+            "graph": fingerprint(a.graph),
+            "corpus": digest(corpus.manifest),
+        }
+        EmbeddingTable(vectors, names.take(pa.array(entities)).to_pylist(), manifest=manifest).save(
+            a.out
+        )
         with written(Path(a.out) / "counts.txt") as handle:
             handle.writelines(f"{n}\n" for n in numbers)
     except InputError as error:

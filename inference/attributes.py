@@ -1,10 +1,12 @@
 """What an English text says of a mention: denied, of a relative, of the past, or only supposed.
 
-ConText (Harkema, Dowling, Thornblade and Chapman, ConText: an algorithm for determining negation, experiencer and temporal
-status from clinical reports, Journal of Biomedical Informatics 2009), which extends NegEx (Chapman et al., 2001): a phrase of
-PHRASES gives the mentions in its reach an attribute. It reaches from the phrase to the end of the sentence, or to the first of
-TERMINATORS; before it, behind it, or in both directions. Sentences are those of kg.linking.sentences: a line of a note, and
-an item of a list, is a statement of its own. A phrase of PSEUDO contains another one and gives nothing.
+ConText (Harkema, Dowling, Thornblade and Chapman, ConText: an algorithm for determining negation,
+experiencer and temporal status from clinical reports, Journal of Biomedical Informatics 2009),
+which extends NegEx (Chapman et al., 2001): a phrase of PHRASES gives the mentions in its reach an
+attribute. It reaches from the phrase to the end of the sentence, or to the first of TERMINATORS;
+before it, behind it, or in both directions. Sentences are those of kg.linking.sentences: a line of
+a note, and an item of a list, is a statement of its own. A phrase of PSEUDO contains another one
+and gives nothing.
 
 >>> find_attributes("No fever, but cough. Mother had asthma.", [(3, 8), (14, 19), (32, 38)])
 [Attributes(negated=True, family=False, historical=False, hypothetical=False), \
@@ -40,12 +42,16 @@ NOT = "not"  #: how a denied mention is shown
 
 
 def describe(record: Mapping[str, Any]) -> dict[str, str]:
-    """What a record of a mention says beside its place, entity and score: for every output and page that shows mentions.
+    """What a record of a mention says beside its place, entity and score: for every output and page
+    that shows mentions.
 
-    {negated, family, historical, hypothetical: "true" where they are; long_form, part, matched; tied: "true"}.
+    {negated, family, historical, hypothetical: "true" where they are; long_form, part, matched;
+    tied: "true"}.
     """
     found = {name: "true" for name in Attributes._fields if record.get(name)}
-    found |= {name: str(record[name]) for name in ("long_form", "part", "matched") if record.get(name)}
+    found |= {
+        name: str(record[name]) for name in ("long_form", "part", "matched") if record.get(name)
+    }
     best: Mapping[str, Any] = next(iter(record.get("candidates") or ()), {})
     if record.get("entity") is not None and best.get("tied"):
         found["tied"] = "true"
@@ -59,87 +65,360 @@ def describe_in_words(record: Mapping[str, Any]) -> list[str]:
         if name == "negated":
             shown.append(NOT)
         else:
-            shown.append({"long_form": f"= {value}", "part": f"part: {value}", "matched": f"by {value}"}.get(name, name))
+            shown.append(
+                {"long_form": f"= {value}", "part": f"part: {value}", "matched": f"by {value}"}.get(
+                    name, name
+                )
+            )
     return shown
 
 
-BEFORE, BEHIND, BOTH = "before", "behind", "both"  #: where a phrase stands, seen from what it is about
+# : where a phrase stands, seen from what it is about
+BEFORE, BEHIND, BOTH = "before", "behind", "both"
 #: {attribute: {where the phrase stands: phrases}}
 PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
     "negated": {
         BEFORE: (
-            "no", "not", "without", "denies", "denied", "denying", "never", "never had", "neither", "nor", "none of",
-            "negative for", "absence of", "free of", "lack of", "lacks", "lacked", "lacking", "fails to reveal",
-            "failed to reveal", "no evidence of", "no signs of", "no sign of", "ruled out", "rules out", "unlikely", "negative:",
+            "no",
+            "not",
+            "without",
+            "denies",
+            "denied",
+            "denying",
+            "never",
+            "never had",
+            "neither",
+            "nor",
+            "none of",
+            "negative for",
+            "absence of",
+            "free of",
+            "lack of",
+            "lacks",
+            "lacked",
+            "lacking",
+            "fails to reveal",
+            "failed to reveal",
+            "no evidence of",
+            "no signs of",
+            "no sign of",
+            "ruled out",
+            "rules out",
+            "unlikely",
+            "negative:",
             "ruled him out for",
-            "ruled her out for", "ruled the patient out for", "unremarkable for", "resolution of", "cannot see",
-            "doesn't have", "don't have", "didn't have", "does not have", "did not have", "isn't", "wasn't", "aren't",
-            "weren't", "no longer has", "excludes", "excluding", "declines", "no complaints of", "no known",
+            "ruled her out for",
+            "ruled the patient out for",
+            "unremarkable for",
+            "resolution of",
+            "cannot see",
+            "doesn't have",
+            "don't have",
+            "didn't have",
+            "does not have",
+            "did not have",
+            "isn't",
+            "wasn't",
+            "aren't",
+            "weren't",
+            "no longer has",
+            "excludes",
+            "excluding",
+            "declines",
+            "no complaints of",
+            "no known",
         ),
         BEHIND: (
-            "was absent", "is absent", "are absent", "were absent", "absent", "was denied", "were denied", "is denied",
-            "was negative", "is negative", "were negative", "are negative", "negative", "was ruled out", "is ruled out",
-            "were ruled out", "are ruled out", "has been ruled out", "have been ruled out", "ruled out", "was excluded",
-            "were excluded", "is excluded", "has been excluded", "have been excluded", "not seen", "not found",
-            "not present", "not detected", "not observed", "not identified", "not noted", "not evident", "has resolved",
-            "have resolved", "resolved", "is unlikely", "was unlikely", "unlikely", "is not", "was not", "are not", "were not",
-            "not demonstrated", "never occurred", "denied by", "isn't", "wasn't", "aren't", "weren't",
+            "was absent",
+            "is absent",
+            "are absent",
+            "were absent",
+            "absent",
+            "was denied",
+            "were denied",
+            "is denied",
+            "was negative",
+            "is negative",
+            "were negative",
+            "are negative",
+            "negative",
+            "was ruled out",
+            "is ruled out",
+            "were ruled out",
+            "are ruled out",
+            "has been ruled out",
+            "have been ruled out",
+            "ruled out",
+            "was excluded",
+            "were excluded",
+            "is excluded",
+            "has been excluded",
+            "have been excluded",
+            "not seen",
+            "not found",
+            "not present",
+            "not detected",
+            "not observed",
+            "not identified",
+            "not noted",
+            "not evident",
+            "has resolved",
+            "have resolved",
+            "resolved",
+            "is unlikely",
+            "was unlikely",
+            "unlikely",
+            "is not",
+            "was not",
+            "are not",
+            "were not",
+            "not demonstrated",
+            "never occurred",
+            "denied by",
+            "isn't",
+            "wasn't",
+            "aren't",
+            "weren't",
         ),
     },
     "family": {
-        BEFORE: ("family history", "family history of", "family hx", "fhx", "fh", "familial history of", "runs in the family"),
+        BEFORE: (
+            "family history",
+            "family history of",
+            "family hx",
+            "fhx",
+            "fh",
+            "familial history of",
+            "runs in the family",
+        ),
         BOTH: (
-            "mother", "father", "mother's", "father's", "maternal", "paternal", "brother", "sister", "brothers", "sisters",
-            "sibling", "siblings", "grandmother", "grandfather", "grandparent", "grandparents", "aunt", "uncle", "cousin",
-            "niece", "nephew", "parents", "relatives", "relative", "mom", "dad",
+            "mother",
+            "father",
+            "mother's",
+            "father's",
+            "maternal",
+            "paternal",
+            "brother",
+            "sister",
+            "brothers",
+            "sisters",
+            "sibling",
+            "siblings",
+            "grandmother",
+            "grandfather",
+            "grandparent",
+            "grandparents",
+            "aunt",
+            "uncle",
+            "cousin",
+            "niece",
+            "nephew",
+            "parents",
+            "relatives",
+            "relative",
+            "mom",
+            "dad",
         ),
         BEHIND: ("in the family", "runs in the family", "in his family", "in her family"),
     },
     "historical": {
         BEFORE: (
-            "history of", "past history of", "past medical history", "past medical history of", "pmh", "pmhx", "h/o", "hx of",
-            "hx", "previous", "previously", "prior", "status post", "s/p", "past", "former", "formerly", "old", "remote",
+            "history of",
+            "past history of",
+            "past medical history",
+            "past medical history of",
+            "pmh",
+            "pmhx",
+            "h/o",
+            "hx of",
+            "hx",
+            "previous",
+            "previously",
+            "prior",
+            "status post",
+            "s/p",
+            "past",
+            "former",
+            "formerly",
+            "old",
+            "remote",
         ),
         BEHIND: (
-            "in the past", "years ago", "year ago", "months ago", "month ago", "in childhood", "as a child", "previously",
-            "in his youth", "in her youth",
+            "in the past",
+            "years ago",
+            "year ago",
+            "months ago",
+            "month ago",
+            "in childhood",
+            "as a child",
+            "previously",
+            "in his youth",
+            "in her youth",
         ),
     },
     "hypothetical": {
         BEFORE: (
-            "if", "return if", "return for", "should he have", "should she have", "should you have", "should the patient have",
-            "in case of", "in the event of", "as needed for", "prn", "rule out", "r/o", "evaluate for", "evaluation for",
-            "monitor for", "watch for", "screen for", "screening for", "test for", "testing for", "concern for", "risk of",
-            "at risk for", "at risk of", "risk for", "to prevent", "prevention of", "prophylaxis for", "suspicion of",
-            "come back for", "call for", "come back if", "unless", "possible", "suspected", "question of",
+            "if",
+            "return if",
+            "return for",
+            "should he have",
+            "should she have",
+            "should you have",
+            "should the patient have",
+            "in case of",
+            "in the event of",
+            "as needed for",
+            "prn",
+            "rule out",
+            "r/o",
+            "evaluate for",
+            "evaluation for",
+            "monitor for",
+            "watch for",
+            "screen for",
+            "screening for",
+            "test for",
+            "testing for",
+            "concern for",
+            "risk of",
+            "at risk for",
+            "at risk of",
+            "risk for",
+            "to prevent",
+            "prevention of",
+            "prophylaxis for",
+            "suspicion of",
+            "come back for",
+            "call for",
+            "come back if",
+            "unless",
+            "possible",
+            "suspected",
+            "question of",
         ),
-        BEHIND: ("is suspected", "was suspected", "to be ruled out", "as needed", "cannot be ruled out", "cannot be excluded"),
+        BEHIND: (
+            "is suspected",
+            "was suspected",
+            "to be ruled out",
+            "as needed",
+            "cannot be ruled out",
+            "cannot be excluded",
+        ),
     },
-}  # fmt: skip  lists of phrases, one a line, would fill three pages
+}
 #: Phrases that contain one of the above and do not mean it.
 PSEUDO = (
-    "no increase", "no change", "no significant change", "no interval change", "no suspicious change", "not only",
-    "not certain if", "not certain whether", "not necessarily", "not cause", "not drain", "not extend", "without difficulty",
-    "without further", "no further", "gram negative", "gram-negative", "with or without", "with and without", "not known to be",
-    "not rule out", "not ruled out", "not been ruled out", "not be ruled out", "not excluded", "not be excluded",
-    "history and physical", "history of present illness", "history taking", "social history", "prior to", "old age",
-    "mother reports", "mother states", "mother says", "mother noticed", "mother noted", "mother denies", "father reports",
-    "father states", "father says", "father noticed", "father noted", "parents report", "parents state", "parents noticed",
-    "years old", "year old", "months old", "month old", "days old", "day old", "-year-old", "as if", "no doubt",
-)  # fmt: skip
+    "no increase",
+    "no change",
+    "no significant change",
+    "no interval change",
+    "no suspicious change",
+    "not only",
+    "not certain if",
+    "not certain whether",
+    "not necessarily",
+    "not cause",
+    "not drain",
+    "not extend",
+    "without difficulty",
+    "without further",
+    "no further",
+    "gram negative",
+    "gram-negative",
+    "with or without",
+    "with and without",
+    "not known to be",
+    "not rule out",
+    "not ruled out",
+    "not been ruled out",
+    "not be ruled out",
+    "not excluded",
+    "not be excluded",
+    "history and physical",
+    "history of present illness",
+    "history taking",
+    "social history",
+    "prior to",
+    "old age",
+    "mother reports",
+    "mother states",
+    "mother says",
+    "mother noticed",
+    "mother noted",
+    "mother denies",
+    "father reports",
+    "father states",
+    "father says",
+    "father noticed",
+    "father noted",
+    "parents report",
+    "parents state",
+    "parents noticed",
+    "years old",
+    "year old",
+    "months old",
+    "month old",
+    "days old",
+    "day old",
+    "-year-old",
+    "as if",
+    "no doubt",
+)
 #: Words behind which, or before which, a phrase reaches no further.
 TERMINATORS = (
-    "but", "however", "nevertheless", "yet", "though", "although", "except", "except for", "apart from", "aside from",
-    "other than", "secondary to", "due to", "because", "as the cause of", "as the source of", "as the etiology of",
-    "still", "presents", "presenting", "presented", "complains of", "complained of", "reports", "reported", "who has", "which",
-    "patient has", "has had", "he has", "she has", "and has", "and had", "now", "positive for", "reveals", "revealed", "shows",
-    "showed", "developed", "therefore", "otherwise", "patient", ";",
-)  # fmt: skip
+    "but",
+    "however",
+    "nevertheless",
+    "yet",
+    "though",
+    "although",
+    "except",
+    "except for",
+    "apart from",
+    "aside from",
+    "other than",
+    "secondary to",
+    "due to",
+    "because",
+    "as the cause of",
+    "as the source of",
+    "as the etiology of",
+    "still",
+    "presents",
+    "presenting",
+    "presented",
+    "complains of",
+    "complained of",
+    "reports",
+    "reported",
+    "who has",
+    "which",
+    "patient has",
+    "has had",
+    "he has",
+    "she has",
+    "and has",
+    "and had",
+    "now",
+    "positive for",
+    "reveals",
+    "revealed",
+    "shows",
+    "showed",
+    "developed",
+    "therefore",
+    "otherwise",
+    "patient",
+    ";",
+)
 #: "Fever: denied." "Cough no": a word at the end of its sentence that denies what is before it.
 _LAST = re.compile(r"(?<!\w)(?:denies|denied|none|no|neg)\Z", re.IGNORECASE)
-#: "fever: no; cough: yes", "fever (-)", "fever-free": what denies the words before it, back to a comma or semicolon.
+# : "fever: no; cough: yes", "fever (-)", "fever-free": what denies the words before it, back to a
+# comma or semicolon.
 _LABEL = re.compile(
-    r"(?:[:=-][ \t]*(?:no|none|denied|denies|neg|negative|absent)(?!\w)(?=[ \t]*[;,.)\n])|\(-\)|-free(?!\w))", re.IGNORECASE
+    r"(?:[:=-][ \t]*(?:no|none|denied|denies|neg|negative|absent)(?!\w)(?=["
+    r" \t]*[;,.)\n])|\(-\)|-free(?!\w))",
+    re.IGNORECASE,
 )
 _CLAUSE_END = re.compile("[,;]")
 
@@ -177,7 +456,9 @@ def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> l
     length = len(passage.source)
     for start, end in places:
         if not 0 <= start < end <= length:
-            raise ValueError(f"place {(start, end)}: expected one inside a text of {length} characters")
+            raise ValueError(
+                f"place {(start, end)}: expected one inside a text of {length} characters"
+            )
     if not places:
         return []
     starts = passage.sentence_starts
@@ -191,9 +472,11 @@ def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> l
 
 
 class _Statements:
-    """The sentences of a text, and where mentions in them have an attribute; each is looked at once.
+    """The sentences of a text, and where mentions in them have an attribute; each is looked at
+    once.
 
-    A heading that ends in a colon ("Denies:") says of the items of the list under it what it says of its own end.
+    A heading that ends in a colon ("Denies:") says of the items of the list under it what it says
+    of its own end.
     """
 
     def __init__(self, text: str, starts: Sequence[int]) -> None:
@@ -215,7 +498,9 @@ class _Statements:
     def heading(self, number: int) -> frozenset[str]:
         """The attributes that the heading of its list gives an item."""
         first = number
-        while first >= 0 and first not in self._headings and ITEM.match(self.text, self.starts[first]):
+        while (
+            first >= 0 and first not in self._headings and ITEM.match(self.text, self.starts[first])
+        ):
             first -= 1
         given = self._headings.get(first)
         if given is None:
@@ -224,21 +509,25 @@ class _Statements:
                 low, high = self.bounds(first)
                 if (said := self.text[low:high].rstrip()).endswith(":"):
                     own = _reaches(said[:-1] + " x", low, frozenset())
-                    given = frozenset(key for key, reach in own.items() if _is_reached(reach, low + len(said)))
+                    given = frozenset(
+                        key for key, reach in own.items() if _is_reached(reach, low + len(said))
+                    )
         for item in range(first + 1, number + 1):
             self._headings[item] = given
         return given
 
 
 class _Reach(NamedTuple):
-    """Where mentions have an attribute: those that begin from `starts` on before `stops`, in the order of `starts`."""
+    """Where mentions have an attribute: those that begin from `starts` on before `stops`, in the
+    order of `starts`."""
 
     starts: list[int]
     stops: list[int]
 
 
 def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _Reach]:
-    """{attribute: where mentions of a sentence, which begins at `offset`, have it}; `heading`: what its heading says of all."""
+    """{attribute: where mentions of a sentence, which begins at `offset`, have it}; `heading`: what
+    its heading says of all."""
     ends = [match.span() for match in _ENDS.finditer(sentence)]
     begins_of_ends = [start for start, _ in ends]
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -256,7 +545,9 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
                 found[attribute].append((begin, match.start()))
     statement = sentence.rstrip(" \t\r\n.;,)")
     last = _LAST.search(statement, max(len(statement) - 10, 0))
-    denials = [match.start() for match in _LABEL.finditer(sentence)] + ([] if last is None else [last.start()])
+    denials = [match.start() for match in _LABEL.finditer(sentence)] + (
+        [] if last is None else [last.start()]
+    )
     clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(sentence))] if denials else []
     for denial in denials:
         found["negated"].append((clauses[bisect_right(clauses, denial) - 1], denial))

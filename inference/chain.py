@@ -1,16 +1,22 @@
-"""Entities out of text: detect mentions -> expand abbreviations, split composites -> find candidates -> rerank -> leave out NIL.
+"""Entities out of text: detect mentions -> expand abbreviations, split composites -> find
+candidates -> rerank -> leave out NIL.
 
-    detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned tagger (NCBI/minilm, a folder);
-                kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that overlap the longer one
-    candidates  names: the entities that have the mention as a name; or a model that links (sapbert, genbioel, kebiolm, any encoder)
-    rerank      a second model that puts the candidates in its own order: a cross-encoder (reranker), or one that links
+    detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned
+                tagger (NCBI/minilm, a folder);
+                kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that
+                    overlap the longer one
+    candidates  names: the entities that have the mention as a name; or a model that links (sapbert,
+        genbioel, kebiolm, any encoder)
+    rerank      a second model that puts the candidates in its own order: a cross-encoder
+                (reranker), or one that links
     nil         a mention whose best candidate scores below is linked to nothing
 
-A chain is written with >: "dictionary", "NCBI/minilm > sapbert", "kebiolm > sapbert > genbioel". The first step detects; the
-second finds candidates; the third ranks them again. Without a second step a dictionary's mention means the entity that it
-names, a KeBioLM's its nearest entities, and every other one the entities of its name. Scores are those of the last step: 1 for
-names, cosines of vectors, mean log probabilities of generated names, dot products of entities, a cross-encoder's probabilities
-(what is missing to 1 is NIL's); a detector's own score is kept beside them.
+A chain is written with >: "dictionary", "NCBI/minilm > sapbert", "kebiolm > sapbert > genbioel".
+The first step detects; the second finds candidates; the third ranks them again. Without a second
+step a dictionary's mention means the entity that it names, a KeBioLM's its nearest entities, and
+every other one the entities of its name. Scores are those of the last step: 1 for names, cosines of
+vectors, mean log probabilities of generated names, dot products of entities, a cross-encoder's
+probabilities (what is missing to 1 is NIL's); a detector's own score is kept beside them.
 """
 
 from __future__ import annotations
@@ -27,7 +33,16 @@ from core.files import InputError
 from core.settings import nearest
 from experiments.encoders import close_names, fine_tuned_names, is_task
 from inference.attributes import find_attributes
-from inference.detectors import DICTIONARY, FEW, Detected, Detector, Dictionary, EntityDetector, model_detector, united
+from inference.detectors import (
+    DICTIONARY,
+    FEW,
+    Detected,
+    Detector,
+    Dictionary,
+    EntityDetector,
+    model_detector,
+    united,
+)
 from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.homonyms import Homonyms, graph_descriptions
@@ -35,18 +50,21 @@ from kg.linking.composites import parts_of, widen
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
 
-if TYPE_CHECKING:  # models, and what reads them, are imported by the chains that need them: a dictionary links at once
+# models, and what reads them, are imported by the chains that need them: a dictionary links at once
+if TYPE_CHECKING:
     from inference.linkers import Linker, Names
     from inference.reranker import Ranker
 
-AT_ONCE = 512  #: mentions whose candidates are looked for together, so that their contexts take little memory
+# : mentions whose candidates are looked for together, so that their contexts take little memory
+AT_ONCE = 512
 DETECTORS = (DICTIONARY, "kebiolm")  #: names that detect, beside fine-tuned taggers
 
 
 class Option(NamedTuple):
     """An entity that a mention may mean.
 
-    name: the entity's preferred one. tied: whether another one has the same name, and nothing decides between them.
+    name: the entity's preferred one. tied: whether another one has the same name, and nothing
+        decides between them.
     matched: how the mention differs from the name that was found.
     """
 
@@ -60,11 +78,14 @@ class Option(NamedTuple):
 class Linked(NamedTuple):
     """A mention, and what it means: the best of `candidates`, or nothing (NIL).
 
-    type: the detector's, else the entity's. score: the best candidate's; detector_score: the detector's, where it has one.
-    part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian cancer"); each part is a Linked
-    of its own, with the place of the whole. matched: how the mention differs from the entity's name, where it was found by a
-    weaker form ("plural"; kg.linking.normal). negated, family, historical, hypothetical: what the text says of it, where
-    that is looked for (inference.attributes).
+    type: the detector's, else the entity's. score: the best candidate's; detector_score: the
+        detector's, where it has one.
+    part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian
+        cancer"); each part is a Linked
+    of its own, with the place of the whole. matched: how the mention differs from the entity's
+    name, where it was found by a weaker form ("plural"; kg.linking.normal). negated, family,
+    historical, hypothetical: what the text says of it, where that is looked for
+    (inference.attributes).
     """
 
     start: int
@@ -86,7 +107,8 @@ class Linked(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A detected mention, or a part of it: its text's number, what the detector says of it, and the string that is looked for."""
+    """A detected mention, or a part of it: its text's number, what the detector says of it, and the
+    string that is looked for."""
 
     text: int
     found: Detected
@@ -108,23 +130,28 @@ class Steps(NamedTuple):
 
 
 def steps_of(chain: str) -> Steps:
-    """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that detects nothing."""
+    """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that
+    detects nothing."""
     words = [word.strip() for word in chain.split(">")]
     if not all(words) or len(words) > 3:
         raise InputError(
-            f"chain {chain!r}: expected DETECTOR, DETECTOR > CANDIDATES or DETECTOR > CANDIDATES > RERANKER; "
-            "DETECTOR may be A + B"
+            f"chain {chain!r}: expected DETECTOR, DETECTOR > CANDIDATES or DETECTOR > CANDIDATES >"
+            " RERANKER; DETECTOR may be A + B"
         )
-    steps = Steps(words[0], words[1] if len(words) > 1 else None, words[2] if len(words) > 2 else None)
+    steps = Steps(
+        words[0], words[1] if len(words) > 1 else None, words[2] if len(words) > 2 else None
+    )
     for word in steps.detectors:
         if word.partition("/")[0] in DETECTORS or is_task(word) or Path(word).is_dir():
             continue
         near = [name for name in close_names(word) if is_task(name)]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        tuned = ", ".join(fine_tuned_names()) or "TASK/encoder, once `make finetune` has trained one"
+        tuned = (
+            ", ".join(fine_tuned_names()) or "TASK/encoder, once `make finetune` has trained one"
+        )
         raise InputError(
-            f"chain {chain!r}: {word!r} finds no mentions.{hint} Begin with one of: {', '.join(DETECTORS)}, {tuned}; "
-            f"as in 'dictionary > {word}'"
+            f"chain {chain!r}: {word!r} finds no mentions.{hint} Begin with one of:"
+            f" {', '.join(DETECTORS)}, {tuned}; as in 'dictionary > {word}'"
         )
     return steps
 
@@ -134,40 +161,72 @@ class Pipeline:
 
     graph       a graph, or the folder of one
     chain       see the module
-    nil         the least score of a linked mention; None: every mention is linked that has a candidate
+    nil         the least score of a linked mention; None: every mention is linked that has a
+                candidate
     top         candidates that are kept for each mention
     work        who encodes the graph's names, where a model needs their vectors
-    types       mentions of other types than these, in whatever case, are left out; none: all are kept
-    negation    say of each mention whether the text denies it, and whether it is of a relative, of the past or supposed, by
+    types       mentions of other types than these, in whatever case, are left out; none: all are
+                kept
+    negation    say of each mention whether the text denies it, and whether it is of a relative, of
+                the past or supposed, by
                 English rules (inference.attributes)
     matching    how names and texts are compared, and which kinds of names a dictionary detects
-    options     how the models link, by keyword: beams=10, device="cuda" (inference.options.LinkerOptions)
+    options     how the models link, by keyword: beams=10, device="cuda"
+                (inference.options.LinkerOptions)
     identities  {step that is a model: the identity of its weights}
 
-    Raises InputError for a folder without a graph, a chain that is none and a model that does not exist.
+    Raises InputError for a folder without a graph, a chain that is none and a model that does not
+    exist.
     """
 
     def __init__(
-        self, graph: str | Path | KnowledgeGraph, chain: str = DICTIONARY, nil: float | None = None, top: int = 5,
-        work: Work | None = None, types: Sequence[str] = (), negation: bool = False, matching: Matching | None = None,
+        self,
+        graph: str | Path | KnowledgeGraph,
+        chain: str = DICTIONARY,
+        nil: float | None = None,
+        top: int = 5,
+        work: Work | None = None,
+        types: Sequence[str] = (),
+        negation: bool = False,
+        matching: Matching | None = None,
         **options: Unpack[Options],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
-        self.steps, self.nil, self.top, self.options = steps_of(chain), nil, top, LinkerOptions(**options)
+        self.steps, self.nil, self.top, self.options = (
+            steps_of(chain),
+            nil,
+            top,
+            LinkerOptions(**options),
+        )
         self.chain, self.work = chain, work or Work()
         self.source = graph if isinstance(graph, KnowledgeGraph) else Path(graph)
-        self.graph = self.source if isinstance(self.source, KnowledgeGraph) else KnowledgeGraph.load(self.source)
-        self.types = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True))
-        self.preferred = dict(zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True))
+        self.graph = (
+            self.source
+            if isinstance(self.source, KnowledgeGraph)
+            else KnowledgeGraph.load(self.source)
+        )
+        self.types = dict(
+            zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True)
+        )
+        self.preferred = dict(
+            zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True)
+        )
         self.matching = matching or Matching()
         self.identities: dict[str, str] = {}
         self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
         known = sorted({*self.types.values()} - {""})
-        if unknown := sorted(self.only - set(map(str.casefold, known))) if self.steps.detect == DICTIONARY else []:
+        if unknown := (
+            sorted(self.only - set(map(str.casefold, known)))
+            if self.steps.detect == DICTIONARY
+            else []
+        ):
             near = nearest(unknown[0], known)
-            raise InputError(f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from: {', '.join(known)}")
+            raise InputError(
+                f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from:"
+                f" {', '.join(known)}"
+            )
         self.negation = negation
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
@@ -177,18 +236,36 @@ class Pipeline:
     def settings(self) -> dict[str, Any]:
         """Everything that decides what is linked: an output is only resumed with the same."""
         return {
-            "graph": self._fingerprint(), "chain": self.chain, "models": self.identities, "nil": self.nil, "top": self.top,
+            "graph": self._fingerprint(),
+            "chain": self.chain,
+            "models": self.identities,
+            "nil": self.nil,
+            "top": self.top,
             **self.matching.settings(),
-            **({"types": sorted(self.only)} if self.only else {}), **({"negation": True} if self.negation else {}),
-            "options": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()},
-        }  # fmt: skip
+            **({"types": sorted(self.only)} if self.only else {}),
+            **({"negation": True} if self.negation else {}),
+            "options": {
+                k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()
+            },
+        }
 
     def _fingerprint(self) -> str:
-        return fingerprint(self.source) if isinstance(self.source, Path) else self.source.fingerprint
+        return (
+            fingerprint(self.source) if isinstance(self.source, Path) else self.source.fingerprint
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        made_of = (self.source, self.chain, self.nil, self.top, self.work, self.only, self.negation, self.matching)
+        made_of = (
+            self.source,
+            self.chain,
+            self.nil,
+            self.top,
+            self.work,
+            self.only,
+            self.negation,
+            self.matching,
+        )
         return _read_again, (*made_of, self.options, self.settings)
 
     @cached_property
@@ -206,7 +283,9 @@ class Pipeline:
     @cached_property
     def _dictionary(self) -> Dictionary | None:
         """The detector by names, where it is one of the chain's."""
-        return next((detector for detector in self.detectors if isinstance(detector, Dictionary)), None)
+        return next(
+            (detector for detector in self.detectors if isinstance(detector, Dictionary)), None
+        )
 
     def _is_name(self, phrase: str) -> bool:
         if self._dictionary is not None:
@@ -226,7 +305,9 @@ class Pipeline:
         from inference.load import linkable
 
         if name == DICTIONARY:
-            raise InputError("a chain's second step finds candidates: names, or one of " + model_names())
+            raise InputError(
+                "a chain's second step finds candidates: names, or one of " + model_names()
+            )
         if name == "names":
             return Exact(self.names, self.matching.forms)
         model = linkable(name, self.options)
@@ -244,7 +325,8 @@ class Pipeline:
 
     @cached_property
     def _first(self) -> Linker:
-        """What finds the candidates: the second step; without one a KeBioLM's own nearest entities, else names."""
+        """What finds the candidates: the second step; without one a KeBioLM's own nearest entities,
+        else names."""
         if self.finder:
             return self.finder
         if len(self.detectors) == 1 and isinstance(self.detectors[0], EntityDetector):
@@ -252,7 +334,8 @@ class Pipeline:
         return self._linker("names")
 
     def prepare(self) -> None:
-        """Build now what would be built once more than a few texts have come: a server's first clients do not wait for it."""
+        """Build now what would be built once more than a few texts have come: a server's first
+        clients do not wait for it."""
         for detector in self.detectors:
             if isinstance(detector, Dictionary):
                 detector.detect([Passage("x" * (FEW + 1))])
@@ -264,13 +347,16 @@ class Pipeline:
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""
         found = [detector.detect(passages) for detector in self.detectors]
-        mentions = found[0] if len(found) == 1 else [united(own) for own in zip(*found, strict=True)]
+        mentions = (
+            found[0] if len(found) == 1 else [united(own) for own in zip(*found, strict=True)]
+        )
         if self._dictionary is None:
             return mentions
         return [self._widen(passage, own) for passage, own in zip(passages, mentions, strict=True)]
 
     def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
-        """Mentions with composite ones in place of the names that are a part of them ("breast and ovarian cancer")."""
+        """Mentions with composite ones in place of the names that are a part of them ("breast and
+        ovarian cancer")."""
         if not mentions:
             return mentions
 
@@ -292,18 +378,29 @@ class Pipeline:
                 continue
             while result and result[-1].start >= start:
                 result.pop()  # a name that the phrase covers
-            result.append(mention._replace(start=start, end=end, entity=None, others=(), matched=""))
+            result.append(
+                mention._replace(start=start, end=end, entity=None, others=(), matched="")
+            )
         ends = accumulate((mention.end for mention in result), max, initial=0)
-        return [mention for mention, end in zip(result, ends, strict=False) if mention.end > end or mention.start >= end]
+        return [
+            mention
+            for mention, end in zip(result, ends, strict=False)
+            if mention.end > end or mention.start >= end
+        ]
 
     def link(self, texts: str | Iterable[str]) -> list[list[Linked]]:
-        """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable of them.
+        """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable
+        of them.
 
         Raises TypeError, with its position, for what is no text.
         """
         texts = checked_texts(texts)
         passages = [Passage(text, self.matching.forms) for text in texts]
-        asked = [one for number, own in enumerate(self.detect(passages)) for one in self._questions(number, passages[number], own)]
+        asked = [
+            one
+            for number, own in enumerate(self.detect(passages))
+            for one in self._questions(number, passages[number], own)
+        ]
         found: list[list[Linked]] = [[] for _ in texts]
         for begin in range(0, len(asked), AT_ONCE):
             some = asked[begin : begin + AT_ONCE]
@@ -313,10 +410,16 @@ class Pipeline:
                     found[one.text].append(linked)
         if not self.negation:
             return found
-        return [self._with_attributes(passage, own) for passage, own in zip(passages, found, strict=True)]
+        return [
+            self._with_attributes(passage, own)
+            for passage, own in zip(passages, found, strict=True)
+        ]
 
-    def _questions(self, number: int, passage: Passage, mentions: Sequence[Detected]) -> Iterator[Asked]:
-        """What is looked for: each mention with its short forms expanded, or the parts of a composite one."""
+    def _questions(
+        self, number: int, passage: Passage, mentions: Sequence[Detected]
+    ) -> Iterator[Asked]:
+        """What is looked for: each mention with its short forms expanded, or the parts of a
+        composite one."""
         forms = passage.short_forms if mentions and "(" in passage.text else None
         for mention in mentions:
             string, expanded = passage.source[mention.start : mention.end], None
@@ -324,7 +427,10 @@ class Pipeline:
                 yield Asked(number, mention, string, None)
                 continue
             if forms:
-                start, end = passage.normal_offset(mention.start), passage.normal_offset(mention.end)
+                start, end = (
+                    passage.normal_offset(mention.start),
+                    passage.normal_offset(mention.end),
+                )
                 string = forms.expand(passage.text[start:end], start)
                 expanded = string if string != passage.text[start:end] else None
             # a dictionary's mention is a name already
@@ -340,14 +446,38 @@ class Pipeline:
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
         options, (start, end, kind, score, *_) = tuple(ranking), asked.found
-        best = options[0] if options and (self.nil is None or options[0].score >= self.nil) else None
-        linked = Linked(start, end, text[start:end], None, None, kind, None, options, asked.long_form, score, asked.part)
+        best = (
+            options[0] if options and (self.nil is None or options[0].score >= self.nil) else None
+        )
+        linked = Linked(
+            start,
+            end,
+            text[start:end],
+            None,
+            None,
+            kind,
+            None,
+            options,
+            asked.long_form,
+            score,
+            asked.part,
+        )
         if best is None:
             return linked
         own_type = kind or self.types.get(best.entity)
         # names compare the mention itself; a model is given what was detected
-        matched = best.matched if self.steps.candidates == "names" else best.matched or asked.found.matched
-        return linked._replace(entity=best.entity, name=best.name, type=own_type, score=best.score, matched=matched or None)
+        matched = (
+            best.matched
+            if self.steps.candidates == "names"
+            else best.matched or asked.found.matched
+        )
+        return linked._replace(
+            entity=best.entity,
+            name=best.name,
+            type=own_type,
+            score=best.score,
+            matched=matched or None,
+        )
 
     def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
@@ -355,12 +485,17 @@ class Pipeline:
         from datamodules.contexts import WIDE, marked
 
         mentions = [a.string for a in asked]
-        contexts = [marked(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked]
+        contexts = [
+            marked(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked
+        ]
         first = self._first.link(mentions, contexts)
         if self.ranker:
             first = self.ranker.rank(mentions, contexts, first)
         return [
-            [Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied, c.matched) for c in ranking]
+            [
+                Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied, c.matched)
+                for c in ranking
+            ]
             for ranking in first
         ]
 
@@ -382,23 +517,43 @@ class Pipeline:
     def _homonyms(self) -> Homonyms:
         return Homonyms(graph_descriptions(self.graph))
 
-    def _meant(self, passage: Passage, name: str, entity: str, others: Sequence[str], matched: str) -> list[Option]:
+    def _meant(
+        self, passage: Passage, name: str, entity: str, others: Sequence[str], matched: str
+    ) -> list[Option]:
         """The entity of a name, and others that have it, the likeliest in this text first."""
         entities = [entity, *others]
         supports = self._homonyms.supports(comparable(name), sorted(entities), passage.word_set)
         support = dict(zip(sorted(entities), supports, strict=True))
-        order = sorted(entities, key=lambda one: -support[one])  # stable: of equal ones the linker's own order
-        return [Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1, matched) for one in order]
+        # stable: of equal ones the linker's own order
+        order = sorted(entities, key=lambda one: -support[one])
+        return [
+            Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1, matched)
+            for one in order
+        ]
 
 
 def _read_again(
-    graph: Path | KnowledgeGraph, chain: str, nil: float | None, top: int, work: Work, types: frozenset[str], negation: bool,
-    matching: Matching, options: LinkerOptions, settings: dict[str, Any],
-) -> Pipeline:  # fmt: skip
-    """A pipeline from what it is made of. Raises InputError where that is something else by now, or on another machine."""
-    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), negation, matching, **asdict(options))
+    graph: Path | KnowledgeGraph,
+    chain: str,
+    nil: float | None,
+    top: int,
+    work: Work,
+    types: frozenset[str],
+    negation: bool,
+    matching: Matching,
+    options: LinkerOptions,
+    settings: dict[str, Any],
+) -> Pipeline:
+    """A pipeline from what it is made of. Raises InputError where that is something else by now, or
+    on another machine."""
+    pipeline = Pipeline(
+        graph, chain, nil, top, work, sorted(types), negation, matching, **asdict(options)
+    )
     if pipeline.settings != settings:
-        raise InputError(f"{graph}, {chain}: not the graph and the models that the run began with. Run the command again.")
+        raise InputError(
+            f"{graph}, {chain}: not the graph and the models that the run began with. Run the"
+            " command again."
+        )
     return pipeline
 
 

@@ -1,4 +1,5 @@
-"""What finds mentions in text, the first step of a chain: a graph's names, a KeBioLM's detector, a fine-tuned tagger."""
+"""What finds mentions in text, the first step of a chain: a graph's names, a KeBioLM's detector, a
+fine-tuned tagger."""
 
 from __future__ import annotations
 
@@ -15,19 +16,24 @@ from kg.linking.matcher import DictionaryLinker, Found
 from kg.linking.normal import BEST, Level
 from kg.linking.passage import Passage
 
-if TYPE_CHECKING:  # models, and what reads them, are imported by the detectors that need them: a dictionary starts at once
+# models, and what reads them, are imported by the detectors that need them: a dictionary starts at
+# once
+if TYPE_CHECKING:
     from inference.entity_table import EntityReader
     from inference.taggers import Tagger
 
-FEW = 5000  # characters for which a dictionary looks through its names faster than it makes a tree of them
+# characters for which a dictionary looks through its names faster than it makes a tree of them
+FEW = 5000
 BATCH = 64  # texts that are read together, so that models see full batches
 DICTIONARY = "dictionary"
 
 
 class Detected(NamedTuple):
-    """A mention: characters [start, end), and its type, score and entity where the detector names them.
+    """A mention: characters [start, end), and its type, score and entity where the detector names
+    them.
 
-    others: entities that the same name could as well mean. matched: how the text differs from the name (kg.linking.normal).
+    others: entities that the same name could as well mean. matched: how the text differs from the
+        name (kg.linking.normal).
     """
 
     start: int
@@ -47,11 +53,14 @@ class Detector(Protocol):
 class Dictionary:
     """The names of a graph, longest match (kg.linking.matcher); names the entity.
 
-    The tree of all names is made once more than FEW characters were read: one sentence is answered without it.
+    The tree of all names is made once more than FEW characters were read: one sentence is answered
+    without it.
     forms, kinds: as in kg.linking.matcher.DictionaryLinker.
     """
 
-    def __init__(self, graph: KnowledgeGraph, forms: Level = BEST, kinds: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, graph: KnowledgeGraph, forms: Level = BEST, kinds: Sequence[str] | None = None
+    ) -> None:
         self.graph, self.forms, self.kinds, self.read = graph, forms, kinds, 0
         self._last: DictionaryLinker | None = None
 
@@ -65,7 +74,9 @@ class Dictionary:
             self._last = self.linker
         else:
             texts = [passage.source for passage in passages]
-            self._last = DictionaryLinker.from_graph(self.graph, texts=texts, forms=self.forms, kinds=self.kinds)
+            self._last = DictionaryLinker.from_graph(
+                self.graph, texts=texts, forms=self.forms, kinds=self.kinds
+            )
         return [
             [Detected(m.start, m.end, None, None, m.entity, m.others, m.matched) for m in own]
             for own in self._last.find_all(passages)
@@ -99,25 +110,33 @@ class TaggerDetector:
 
 
 def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:
-    """The detector of a fine-tuned tagger or a KeBioLM. Raises InputError for a model that finds no mentions."""
+    """The detector of a fine-tuned tagger or a KeBioLM. Raises InputError for a model that finds no
+    mentions."""
     if is_fine_tuned(name):
         from inference.taggers import Tagger, load
 
         tagger = load(name, device=options.device, precision=options.precision)
         if not isinstance(tagger, Tagger):
-            raise InputError(f"{name}: a model of kind {tagger.kind}; expected a tagger (kind ner or nested) to find mentions")
+            raise InputError(
+                f"{name}: a model of kind {tagger.kind}; expected a tagger (kind ner or nested) to"
+                " find mentions"
+            )
         return TaggerDetector(tagger)
     from inference.entity_table import EntityReader
     from inference.load import linkable
 
     found = linkable(name, replace(options, by="entities"))
     if not isinstance(found, EntityReader):
-        raise InputError(f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a KeBioLM or {DICTIONARY!r}")
+        raise InputError(
+            f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a KeBioLM or"
+            f" {DICTIONARY!r}"
+        )
     return EntityDetector(found)
 
 
 def united(found: Sequence[Sequence[Detected]]) -> list[Detected]:
-    """One text's mentions by several detectors: of two that overlap the longer one, of equals that of the first detector.
+    """One text's mentions by several detectors: of two that overlap the longer one, of equals that
+    of the first detector.
 
     Mentions of one detector may overlap each other, as a nested tagger's do.
     """
@@ -135,13 +154,16 @@ def united(found: Sequence[Sequence[Detected]]) -> list[Detected]:
 def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     """(start, end) in characters of the mentions that a KeBioLM's detector finds in each text.
 
-    Long texts are read in windows of its length, one after the other; whitespace at a mention's ends is left out.
+    Long texts are read in windows of its length, one after the other; whitespace at a mention's
+    ends is left out.
     """
     import torch
 
     room = min(reader.max_length, reader.model.max_length) - 2
     found: list[list[tuple[int, int]]] = [[] for _ in texts]
-    encoded = reader.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    encoded = reader.tokenizer(
+        list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+    )
     windows = [
         (number, first, ids[first : first + room])
         for number, ids in enumerate(encoded["input_ids"])

@@ -23,24 +23,37 @@ from inference.options import POOLINGS, LinkerOptions, Work, checked_device
 from kg.search import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
-PART = 65_536  #: names that are encoded together: a dictionary of more is encoded in parts, which a later run does not make again
+# : names that are encoded together: a dictionary of more is encoded in parts, which a later run
+# does not make again
+PART = 65_536
 
 
 class Embedder:
-    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of unit length unless `dot`.
+    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of
+    unit length unless `dot`.
 
-    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded. No vector is kept: its last
-    digits hang on what it was computed beside, so that only the same names at once give the same numbers, in a resumed run,
-    too. `identity` names the encoder's weights, and `linker` makes its mentions, where it takes them
+    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded.
+    No vector is kept: its last digits hang on what it was computed beside, so that only the same
+    names at once give the same numbers, in a resumed run, too. `identity` names the encoder's
+    weights, and `linker` makes its mentions, where it takes them
     (experiments/<paper>/encoder.yaml).
     """
 
     def __init__(
-        self, encoder: Any, tokenizer: Any, identity: str, pooling: str = "cls", dot: bool = False,
-        max_length: int = MAX_LENGTH, tokens: int = 4096, device: str = "cpu", bf16: bool = False,
-        linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None, backend: str = "torch",
+        self,
+        encoder: Any,
+        tokenizer: Any,
+        identity: str,
+        pooling: str = "cls",
+        dot: bool = False,
+        max_length: int = MAX_LENGTH,
+        tokens: int = 4096,
+        device: str = "cpu",
+        bf16: bool = False,
+        linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None,
+        backend: str = "torch",
         index: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if pooling not in POOLINGS:
             raise InputError(f"pooling {pooling!r}: choose from: {', '.join(POOLINGS)}")
         self.linker = linker
@@ -50,17 +63,21 @@ class Embedder:
         self.made_by: tuple[Encoder, LinkerOptions] | None = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """What a Ray actor gets: not the weights, but what they are read from, where that is known."""
+        """What a Ray actor gets: not the weights, but what they are read from, where that is
+        known."""
         return (embedder, self.made_by) if self.made_by else super().__reduce_ex__(protocol)
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides a vector, beside the name."""
         return {
-            "encoder": self.identity, "pooling": self.pooling, "similarity": "dot" if self.dot else "cosine",
-            "max_length": self.max_length, "precision": "bf16" if self.bf16 else "fp32",
+            "encoder": self.identity,
+            "pooling": self.pooling,
+            "similarity": "dot" if self.dot else "cosine",
+            "max_length": self.max_length,
+            "precision": "bf16" if self.bf16 else "fp32",
             **({"mentions": "linked"} if self.linker else {}),
-        }  # fmt: skip
+        }
 
     def __call__(self, names: Sequence[str]) -> Tensor:
         """(n, hidden) float32 on the CPU."""
@@ -74,19 +91,26 @@ class Embedder:
         return {"pooling": self.pooling} | ({"similarity": "dot"} if self.dot else {})
 
     def on(self, names: Names, work: Work | None = None) -> Encoded:
-        """The nearest-name linker of a dictionary; its index is kept in `index`, or in a folder of its own."""
+        """The nearest-name linker of a dictionary; its index is kept in `index`, or in a folder of
+        its own."""
         return encoded(names, self, self.backend, self.index, work)
 
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
         encoded = self.tokenizer(
-            names, truncation=True, max_length=self.max_length, padding=False, return_offsets_mapping=True
+            names,
+            truncation=True,
+            max_length=self.max_length,
+            padding=False,
+            return_offsets_mapping=True,
         )
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
         vectors = torch.empty(len(names), self.encoder.hidden_size)
         start = 0
-        with tqdm(total=len(names), desc="encoding names", unit="name", disable=None, leave=False) as bar:
+        with tqdm(
+            total=len(names), desc="encoding names", unit="name", disable=None, leave=False
+        ) as bar:
             while start < len(order):
                 longest = len(ids[order[start]])
                 batch = order[start : start + max(1, self.tokens // longest)]
@@ -95,21 +119,33 @@ class Embedder:
                 for row, i in enumerate(batch):
                     padded[row, : len(ids[i])] = torch.tensor(ids[i])
                     mask[row, : len(ids[i])] = 1
-                mentions = self.linker([names[i] for i in batch], [offsets[i] for i in batch]) if self.linker else None
-                vectors[batch] = self._pooled(padded.to(self.device), mask.to(self.device), mentions).cpu()
+                mentions = (
+                    self.linker([names[i] for i in batch], [offsets[i] for i in batch])
+                    if self.linker
+                    else None
+                )
+                vectors[batch] = self._pooled(
+                    padded.to(self.device), mask.to(self.device), mentions
+                ).cpu()
                 start += len(batch)
                 bar.update(len(batch))
         return vectors
 
     def _pooled(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
-        given = () if mentions is None else (type(mentions)(*(part.to(self.device) for part in mentions)),)
+        given = (
+            ()
+            if mentions is None
+            else (type(mentions)(*(part.to(self.device) for part in mentions)),)
+        )
         with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
             states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
         if self.pooling == "cls":
             pooled = states[:, 0]
         else:
             if self.pooling == "text":
-                ends = torch.tensor([self.tokenizer.cls_token_id, self.tokenizer.sep_token_id], device=ids.device)
+                ends = torch.tensor(
+                    [self.tokenizer.cls_token_id, self.tokenizer.sep_token_id], device=ids.device
+                )
                 text = mask.masked_fill(torch.isin(ids, ends), 0)
                 mask = torch.where(text.any(1, keepdim=True), text, mask)  # a name without a token
             pooled = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
@@ -117,20 +153,27 @@ class Embedder:
 
 
 class Encoded:
-    """Nearest names by an encoder. `index` is made from the dictionary's strings where none is given."""
+    """Nearest names by an encoder. `index` is made from the dictionary's strings where none is
+    given."""
 
-    def __init__(self, names: Names, embedder: Embedder, index: Index | None = None, backend: str = "torch") -> None:
+    def __init__(
+        self, names: Names, embedder: Embedder, index: Index | None = None, backend: str = "torch"
+    ) -> None:
         self.names, self.embedder = names, embedder
         wanted = index_made_of(names, embedder)
         if index is not None and index.made_of != wanted:
             raise InputError(
-                f"this index does not fit: it is made of {index.made_of}, expected {wanted}. Build it again."
+                f"this index does not fit: it is made of {index.made_of}, expected {wanted}. Build"
+                " it again."
             )
-        self.index = index or Index(embedder(names.strings), wanted, backend, device=embedder.device)
+        self.index = index or Index(
+            embedder(names.strings), wanted, backend, device=embedder.device
+        )
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         strings = [self.names.normalised(mention) for mention in mentions]
-        row = {string: number for number, string in enumerate(dict.fromkeys(strings))}  # each is encoded and searched once
+        # each is encoded and searched once
+        row = {string: number for number, string in enumerate(dict.fromkeys(strings))}
         rows = np.array([row[string] for string in strings], np.int64)
         vectors = self.embedder(list(row))
 
@@ -143,12 +186,16 @@ class Encoded:
 
 
 def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
-    """What an index of these names by this encoder is made of: an index of anything else is refused."""
+    """What an index of these names by this encoder is made of: an index of anything else is
+    refused."""
     return {"dictionary": names.digest, **embedder.settings}
 
 
-def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None, work: Work | None = None) -> Encoded:
-    """The nearest-name linker; its index is read from `folder`, and made there first where it is missing."""
+def encoded(
+    names: Names, embedder: Embedder, backend: str, folder: Path | None, work: Work | None = None
+) -> Encoded:
+    """The nearest-name linker; its index is read from `folder`, and made there first where it is
+    missing."""
     made_of = index_made_of(names, embedder)
     folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
     backend = checked_backend(backend, len(names.strings), embedder.encoder.hidden_size)
@@ -156,15 +203,24 @@ def encoded(names: Names, embedder: Embedder, backend: str, folder: Path | None,
         write_index(names.strings, embedder, folder, made_of, backend, work or Work())
     elif backend not in (*EXACT, *backends_in(folder)):
         extend(folder, made_of, backend)
-    return Encoded(names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device))
+    return Encoded(
+        names, embedder, Index.load(folder, made_of, backend=backend, device=embedder.device)
+    )
 
 
 def write_index(
-    strings: Sequence[str], embedder: Embedder, folder: Path, made_of: dict[str, Any], backend: str, work: Work
-) -> None:  # fmt: skip
-    """Write the index of `strings`; more than PART are encoded in parts in FOLDER.parts, and a run that was stopped resumes.
+    strings: Sequence[str],
+    embedder: Embedder,
+    folder: Path,
+    made_of: dict[str, Any],
+    backend: str,
+    work: Work,
+) -> None:
+    """Write the index of `strings`; more than PART are encoded in parts in FOLDER.parts, and a run
+    that was stopped resumes.
 
-    Parts are the same whoever makes them: a name's vector hangs on the names of its part alone. Raises InputError for parts
+    Parts are the same whoever makes them: a name's vector hangs on the names of its part alone.
+        Raises InputError for parts
     that were begun for other names or another encoder, and that another process makes.
     """
     shape = len(strings), embedder.encoder.hidden_size
@@ -174,17 +230,26 @@ def write_index(
     cut = [strings[start : start + PART] for start in range(0, len(strings), PART)]
     parts = [Part(f"part-{number:05}.npy", own, digest(own)) for number, own in enumerate(cut)]
     place = folder.with_name(f"{folder.name}.parts")
-    with parts_folder(place, made_of, what="vectors of names", pattern="part-*", anew="INDEX=<another folder>") as out:
+    with parts_folder(
+        place, made_of, what="vectors of names", pattern="part-*", anew="INDEX=<another folder>"
+    ) as out:
         if out.manifest is None:
             there = sum(counts["names"] for counts in out.done(parts))
-            with tqdm(total=len(strings), initial=there, desc="names in parts", unit="name", disable=None) as bar:
+            with tqdm(
+                total=len(strings), initial=there, desc="names in parts", unit="name", disable=None
+            ) as bar:
                 out.map(
-                    _write_vectors, parts, lambda: embedder, finished=lambda counts: bar.update(counts["names"]),
+                    _write_vectors,
+                    parts,
+                    lambda: embedder,
+                    finished=lambda counts: bar.update(counts["names"]),
                     **work.settings(embedder.device),
-                )  # fmt: skip
+                )
             out.finish(parts, {})
         assert out.manifest is not None
-        check_files(place, out.manifest["sha256"], f"Remove it (rm -r {place}) and run the command again.")
+        check_files(
+            place, out.manifest["sha256"], f"Remove it (rm -r {place}) and run the command again."
+        )
         write(folder, _read_vectors(place, parts), shape, made_of, backend)
     shutil.rmtree(place)
 
@@ -203,11 +268,23 @@ def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available."""
     module = imported(chosen.load, "models")(chosen.folder)
-    linker = imported(chosen.linker, "datamodules")(chosen.folder) if chosen.linker and options.knowledge else None
+    linker = (
+        imported(chosen.linker, "datamodules")(chosen.folder)
+        if chosen.linker and options.knowledge
+        else None
+    )
     made = Embedder(
-        module, load_tokenizer(chosen.folder), chosen.identity, options.pooling or str(getattr(module, "pooling", "cls")),
-        options.similarity == "dot", options.max_length or MAX_LENGTH, device=checked_device(options.device),
-        bf16=options.precision == "bf16", linker=linker, backend=options.backend or "torch", index=options.index,
-    )  # fmt: skip
+        module,
+        load_tokenizer(chosen.folder),
+        chosen.identity,
+        options.pooling or str(getattr(module, "pooling", "cls")),
+        options.similarity == "dot",
+        options.max_length or MAX_LENGTH,
+        device=checked_device(options.device),
+        bf16=options.precision == "bf16",
+        linker=linker,
+        backend=options.backend or "torch",
+        index=options.index,
+    )
     made.made_by = chosen, options
     return made

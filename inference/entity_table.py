@@ -1,8 +1,10 @@
-"""A linker that reads a mention in its text and finds the nearest rows of an entity table: KeBioLM (Yuan et al. 2021, Eq. 3).
+"""A linker that reads a mention in its text and finds the nearest rows of an entity table: KeBioLM
+(Yuan et al. 2021, Eq. 3).
 
-The model contains the entities of the graph that it was trained on. An entity represents the dictionary's concept of its id;
-where there is none, for the concepts that have one of its names (both normalised). A concept that no entity represents is
-never found, nor an entity that represents none: their numbers are printed.
+The model contains the entities of the graph that it was trained on. An entity represents the
+dictionary's concept of its id; where there is none, for the concepts that have one of its names
+(both normalised). A concept that no entity represents is never found, nor an entity that represents
+none: their numbers are printed.
 """
 
 from __future__ import annotations
@@ -46,17 +48,34 @@ class EntityReader:
     """
 
     def __init__(
-        self, model: Any, tokenizer: PreTrainedTokenizerFast, ids: Sequence[str], names: Mapping[str, Sequence[str]],
-        identity: str, max_length: int = 128, tokens: int = 8192, device: str = "cpu", bf16: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerFast,
+        ids: Sequence[str],
+        names: Mapping[str, Sequence[str]],
+        identity: str,
+        max_length: int = 128,
+        tokens: int = 8192,
+        device: str = "cpu",
+        bf16: bool = False,
+    ) -> None:
         self.model, self.tokenizer, self.identity = model.to(device).eval(), tokenizer, identity
         self.ids, self.names_of = ids, names
-        self.max_length, self.tokens, self.device, self.bf16 = min(max_length, model.max_length), tokens, device, bf16
+        self.max_length, self.tokens, self.device, self.bf16 = (
+            min(max_length, model.max_length),
+            tokens,
+            device,
+            bf16,
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides a ranking, beside mention, context and dictionary."""
-        return {"entities": self.identity, "max_length": self.max_length, "precision": "bf16" if self.bf16 else "fp32"}
+        return {
+            "entities": self.identity,
+            "max_length": self.max_length,
+            "precision": "bf16" if self.bf16 else "fp32",
+        }
 
     @property
     def options(self) -> dict[str, Any]:
@@ -67,13 +86,16 @@ class EntityReader:
         return ByEntities(names, self)
 
     def inputs(self, mention: str, context: str | None) -> tuple[list[int], int, int]:
-        """(ids with [CLS] and [SEP], the mention's first token, its last one + 1), cut to max_length around the mention.
+        """(ids with [CLS] and [SEP], the mention's first token, its last one + 1), cut to
+        max_length around the mention.
 
-        A mention without a token is read as [UNK]; of a longer one than fits the first tokens count.
+        A mention without a token is read as [UNK]; of a longer one than fits the first tokens
+        count.
         """
         left, right = sides(mention, context)
         before, own, after = (
-            self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (left, mention, right)
+            self.tokenizer(part, add_special_tokens=False)["input_ids"]
+            for part in (left, mention, right)
         )
         room = self.max_length - 2
         own = (list(own) or [self.tokenizer.unk_token_id])[:room]
@@ -89,48 +111,79 @@ class EntityReader:
         return ids, start, start + len(own)
 
     def readings(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Reading]:
-        """What is to be read so that every mention is: a text with several of them once, where it fits, else windows of it.
+        """What is to be read so that every mention is: a text with several of them once, where it
+        fits, else windows of it.
 
-        A mention that shares a token with what is beside it, is longer than a quarter of a window or has no token has a reading of
-        its own. Of several windows a mention is read in that with the most around it.
+        A mention that shares a token with what is beside it, is longer than a quarter of a window
+        or has no token has a reading of its own. Of several windows a mention is read in that with
+        the most around it.
         """
-        texts: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # (mention, first character, last + 1)
+        # (mention, first character, last + 1)
+        texts: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         found: list[Reading] = []
         for number, (mention, context) in enumerate(zip(mentions, contexts, strict=True)):
             left, right = sides(mention, context)
             texts[left + mention + right].append((number, len(left), len(left) + len(mention)))
         room = self.max_length - 2
-        shared = room // 4  # tokens at least that windows have in common: a mention is whole in one, with something beside it
+        # tokens at least that windows have in common: a mention is whole in one, with something
+        # beside it
+        shared = room // 4
         if not texts:  # which the tokenizer does not accept
             return []
-        every = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        for own, ids, offsets in zip(texts.values(), every["input_ids"], every["offset_mapping"], strict=True):
+        every = self.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        for own, ids, offsets in zip(
+            texts.values(), every["input_ids"], every["offset_mapping"], strict=True
+        ):
             windows: dict[int, Reading] = {}  # by the first token
             count = 1 + max(0, -(-(len(ids) - room) // (room - shared)))
-            begins = [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)] if count > 1 else [0]
+            begins = (
+                [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)]
+                if count > 1
+                else [0]
+            )
             starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
             for number, start, end in own:
                 first, last = bisect_left(starts, start), bisect_right(ends, end)
                 whole = first < last and last - first <= shared
-                if not whole or (first and ends[first - 1] > start) or (last < len(ids) and starts[last] < end):
+                if (
+                    not whole
+                    or (first and ends[first - 1] > start)
+                    or (last < len(ids) and starts[last] < end)
+                ):
                     ids_, a, b = self.inputs(mentions[number], contexts[number])
                     found.append(Reading(ids_, [(number, a, b)]))
                     continue
-                begin = max(begins, key=lambda b: min(first - b if b else room, b + room - last if b + room < len(ids) else room))
+                begin = max(
+                    begins,
+                    key=lambda b: min(
+                        first - b if b else room, b + room - last if b + room < len(ids) else room
+                    ),
+                )
                 if begin not in windows:
                     part = ids[begin : begin + room]
-                    windows[begin] = Reading([self.tokenizer.cls_token_id, *part, self.tokenizer.sep_token_id], [])
+                    windows[begin] = Reading(
+                        [self.tokenizer.cls_token_id, *part, self.tokenizer.sep_token_id], []
+                    )
                 windows[begin].spans.append((number, first - begin + 1, last - begin + 1))
             found += windows.values()
         return found
 
     @torch.inference_mode()
-    def nearest(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[list[tuple[int, float]]]:
-        """[(row of the table, its dot product), best first] of each mention, in batches of readings of similar length."""
-        asked = sorted(self.readings(mentions, contexts), key=lambda one: (-len(one.ids), one.spans))
+    def nearest(
+        self, mentions: Sequence[str], contexts: Sequence[str | None]
+    ) -> list[list[tuple[int, float]]]:
+        """[(row of the table, its dot product), best first] of each mention, in batches of readings
+        of similar length."""
+        asked = sorted(
+            self.readings(mentions, contexts), key=lambda one: (-len(one.ids), one.spans)
+        )
         result: list[list[tuple[int, float]]] = [[] for _ in mentions]
         start = 0
-        with tqdm(total=len(mentions), desc="linking mentions", unit="mention", disable=None, leave=False) as bar:
+        with tqdm(
+            total=len(mentions), desc="linking mentions", unit="mention", disable=None, leave=False
+        ) as bar:
             while start < len(asked):
                 longest = len(asked[start].ids)
                 batch = asked[start : start + max(1, self.tokens // longest)]
@@ -139,10 +192,18 @@ class EntityReader:
                 for row, one in enumerate(batch):
                     ids[row, : len(one.ids)] = torch.tensor(one.ids)
                     mask[row, : len(one.ids)] = 1
-                spans = [(row, first, last) for row, one in enumerate(batch) for _, first, last in one.spans]
-                with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+                spans = [
+                    (row, first, last)
+                    for row, one in enumerate(batch)
+                    for _, first, last in one.spans
+                ]
+                with torch.autocast(
+                    self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16
+                ):
                     text, _ = self.model.text_states(ids.to(self.device), mask.to(self.device))
-                scores, rows = self.model.nearest(text, torch.tensor(spans, device=self.device), NEAREST)
+                scores, rows = self.model.nearest(
+                    text, torch.tensor(spans, device=self.device), NEAREST
+                )
                 numbers = [number for one in batch for number, *_ in one.spans]
                 for number, s, r in zip(numbers, scores.tolist(), rows.tolist(), strict=True):
                     result[number] = list(zip(r, s, strict=True))
@@ -163,22 +224,37 @@ class ByEntities:
         self.means: list[str | None] = []  # of each row: its concept, where its id is one
         self.names_of: list[list[str]] = []  # of each row: the dictionary's names that represent it
         for entity in reader.ids:
-            own = list(dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ())))
+            own = list(
+                dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ()))
+            )
             self.means.append(entity if entity in concepts else None)
-            self.names_of.append([first[entity]] if entity in concepts else [name for name in own if name in names.concepts])
+            self.names_of.append(
+                [first[entity]]
+                if entity in concepts
+                else [name for name in own if name in names.concepts]
+            )
         self.reached = {concept for concept in self.means if concept}
-        by_name = (own for concept, own in zip(self.means, self.names_of, strict=True) if not concept)
-        self.reached |= {concept for own in by_name for name in own for concept in names.concepts[name]}
+        by_name = (
+            own for concept, own in zip(self.means, self.names_of, strict=True) if not concept
+        )
+        self.reached |= {
+            concept for own in by_name for name in own for concept in names.concepts[name]
+        }
         if not self.reached:
             raise InputError(
-                f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one of the model's "
-                f"{len(reader.ids):,} entities; link by names (BY=names), or with a model of this dictionary's graph"
+                f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one"
+                f" of the model's {len(reader.ids):,} entities; link by names (BY=names), or with a"
+                " model of this dictionary's graph"
             )
-        told = f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of the model"
+        told = (
+            f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of"
+            " the model"
+        )
         LOG.info(told)
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
-        """Ranked concepts of each mention: an entity's concepts in the order of its names, each once."""
+        """Ranked concepts of each mention: an entity's concepts in the order of its names, each
+        once."""
         result = []
         for found, context in zip(self.reader.nearest(mentions, contexts), contexts, strict=True):
             seen: dict[str, Candidate] = {}
@@ -192,11 +268,15 @@ class ByEntities:
 
 
 def table_of(folder: str | Path) -> tuple[list[str], dict[str, list[str]]]:
-    """(ids of an export's entity table in row order, {id: its names}). Raises InputError where a file is missing."""
+    """(ids of an export's entity table in row order, {id: its names}). Raises InputError where a
+    file is missing."""
     ids, names = Path(folder) / "entities.txt", Path(folder) / "names.parquet"
     for file in (ids, names):
         if not file.is_file():
-            raise InputError(f"{file}: missing; this is no export with entities and their names. Export the run again.")
+            raise InputError(
+                f"{file}: missing; this is no export with entities and their names. Export the run"
+                " again."
+            )
     found = defaultdict(list)
     rows = read_table(names, ["id", "name"], again="Export the run again.")
     for entity, name in zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True):
@@ -205,11 +285,19 @@ def table_of(folder: str | Path) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def entity_linker(chosen: Encoder, options: LinkerOptions) -> EntityReader | Embedder:
-    """A reader of an export's entity table; an embedder with `by` names. Raises InputError for an export without a table."""
+    """A reader of an export's entity table; an embedder with `by` names. Raises InputError for an
+    export without a table."""
     if options.by == "names":
         return embedder(chosen, options)
     ids, names = table_of(chosen.folder)
     return EntityReader(
-        imported(chosen.load, "models")(chosen.folder), load_tokenizer(chosen.folder), ids, names, chosen.identity,
-        max(options.max_length or 128, 8), options.tokens, checked_device(options.device), options.precision == "bf16",
-    )  # fmt: skip
+        imported(chosen.load, "models")(chosen.folder),
+        load_tokenizer(chosen.folder),
+        ids,
+        names,
+        chosen.identity,
+        max(options.max_length or 128, 8),
+        options.tokens,
+        checked_device(options.device),
+        options.precision == "bf16",
+    )

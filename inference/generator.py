@@ -1,7 +1,8 @@
-"""A linker that generates: a sequence-to-sequence model writes one of the dictionary's names (Yuan et al. 2022).
+"""A linker that generates: a sequence-to-sequence model writes one of the dictionary's names (Yuan
+et al. 2022).
 
-The dictionary's normalised strings are the names of a token trie (kg.trie); models.decoding searches it for many mentions
-at once, and what it finds is a leaf, not a text.
+The dictionary's normalised strings are the names of a token trie (kg.trie); models.decoding
+searches it for many mentions at once, and what it finds is a leaf, not a text.
 """
 
 from __future__ import annotations
@@ -30,12 +31,25 @@ class Generator:
     """The model and how it searches; :meth:`on` makes a linker of it for a dictionary."""
 
     def __init__(
-        self, model: Any, inputs: Inputs, identity: str, beams: int = 5, finish: str = "best", score: str | None = None,
-        candidates: tuple[str, int] | None = None, nearest: Embedder | None = None, tokens: int = 8192,
-        device: str = "cpu", bf16: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        inputs: Inputs,
+        identity: str,
+        beams: int = 5,
+        finish: str = "best",
+        score: str | None = None,
+        candidates: tuple[str, int] | None = None,
+        nearest: Embedder | None = None,
+        tokens: int = 8192,
+        device: str = "cpu",
+        bf16: bool = False,
+    ) -> None:
         self.bart, self.inputs, self.identity = model.bart.to(device).eval(), inputs, identity
-        self.beams, self.finish, self.score = beams, finish, score or ("mean" if finish == "fairseq" else "name")
+        self.beams, self.finish, self.score = (
+            beams,
+            finish,
+            score or ("mean" if finish == "fairseq" else "name"),
+        )
         self.candidates, self.nearest = candidates, nearest
         self.tokens, self.device, self.bf16 = tokens, device, bf16
 
@@ -47,9 +61,14 @@ class Generator:
             restricted = {"by": self.candidates[0], "names": self.candidates[1]}
             restricted |= {"encoder": self.nearest.settings} if self.nearest else {}
         return {
-            "generator": self.identity, "prompt": self.inputs.prompted, "beams": self.beams, "finish": self.finish,
-            "score": self.score, "candidates": restricted, "precision": "bf16" if self.bf16 else "fp32",
-        }  # fmt: skip
+            "generator": self.identity,
+            "prompt": self.inputs.prompted,
+            "beams": self.beams,
+            "finish": self.finish,
+            "score": self.score,
+            "candidates": restricted,
+            "precision": "bf16" if self.bf16 else "fp32",
+        }
 
     @property
     def options(self) -> dict[str, Any]:
@@ -57,25 +76,35 @@ class Generator:
         found: dict[str, Any] = {} if self.finish == "best" else {"finish": self.finish}
         if self.score != ("mean" if self.finish == "fairseq" else "name"):
             found["score"] = self.score
-        return found | ({"candidates": f"{self.candidates[0]}:{self.candidates[1]}"} if self.candidates else {})
+        return found | (
+            {"candidates": f"{self.candidates[0]}:{self.candidates[1]}"} if self.candidates else {}
+        )
 
     def on(self, names: Names, work: Work | None = None) -> Generated:
         return Generated(names, self, work or Work())
 
 
 class Generated:
-    """Names that a generator writes, ranked. Names that it cannot write (no tokens, too many) are counted in `skipped`."""
+    """Names that a generator writes, ranked. Names that it cannot write (no tokens, too many) are
+    counted in `skipped`."""
 
     def __init__(self, names: Names, generator: Generator, work: Work) -> None:
         self.names, self.generator, self.work = names, generator, work
         inputs = generator.inputs
         ragged = Ragged.from_lists(inputs.ids(names.strings))
         self.trie = Trie.build(
-            ragged, vocabulary=len(inputs.tokenizer), skip=True, max_length=inputs.max_name - 1, texts=names.strings
+            ragged,
+            vocabulary=len(inputs.tokenizer),
+            skip=True,
+            max_length=inputs.max_name - 1,
+            texts=names.strings,
         )
         self.skipped = self.trie.skipped
         if self.skipped:
-            told = f"{self.skipped:,} names of the dictionary cannot be written: no token, or {inputs.max_name} or more"
+            told = (
+                f"{self.skipped:,} names of the dictionary cannot be written: no token, or"
+                f" {inputs.max_name} or more"
+            )
             LOG.info(told)
         self.leaf_of: dict[int, int] = {}  # number of a string -> its leaf
         for leaf in range(len(self.trie)):
@@ -99,7 +128,8 @@ class Generated:
         return [[self.leaf_of[n] for n in row if n in self.leaf_of] for row in rows]
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
-        """Ranked concepts of each mention, at most `beams` names deep; in batches of similar length."""
+        """Ranked concepts of each mention, at most `beams` names deep; in batches of similar
+        length."""
         generator, inputs = self.generator, self.generator.inputs
         asked = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
         prompts = [inputs.prompt(m) for m in mentions]
@@ -107,7 +137,9 @@ class Generated:
         order = sorted(range(len(asked)), key=lambda i: (-len(asked[i]), i))
         result: list[Ranking] = [[] for _ in asked]
         start = 0
-        with tqdm(total=len(asked), desc="generating names", unit="mention", disable=None, leave=False) as bar:
+        with tqdm(
+            total=len(asked), desc="generating names", unit="mention", disable=None, leave=False
+        ) as bar:
             while start < len(order):
                 longest = len(asked[order[start]])
                 batch = order[start : start + max(1, generator.tokens // longest)]
@@ -116,14 +148,26 @@ class Generated:
                 for row, i in enumerate(batch):
                     ids[row, : len(asked[i])] = torch.tensor(asked[i])
                     mask[row, : len(asked[i])] = 1
-                with torch.autocast(generator.device.partition(":")[0], torch.bfloat16, enabled=generator.bf16):
+                with torch.autocast(
+                    generator.device.partition(":")[0], torch.bfloat16, enabled=generator.bf16
+                ):
                     found = constrained_search(
-                        generator.bart, self.trie, ids.to(generator.device), mask.to(generator.device),
-                        [prompts[i] for i in batch], beams=generator.beams, finish_rule=generator.finish,
-                        score=generator.score, candidates=[allowed[i] for i in batch] if allowed is not None else None,
-                    )  # fmt: skip
+                        generator.bart,
+                        self.trie,
+                        ids.to(generator.device),
+                        mask.to(generator.device),
+                        [prompts[i] for i in batch],
+                        beams=generator.beams,
+                        finish_rule=generator.finish,
+                        score=generator.score,
+                        candidates=[allowed[i] for i in batch] if allowed is not None else None,
+                    )
                 for i, ranking in zip(batch, found, strict=True):
-                    strings = [(int(s), score) for leaf, score in ranking for s in self.trie.concepts_of(leaf)]
+                    strings = [
+                        (int(s), score)
+                        for leaf, score in ranking
+                        for s in self.trie.concepts_of(leaf)
+                    ]
                     result[i] = self.names.ranking(strings, contexts[i])
                 start += len(batch)
                 bar.update(len(batch))
@@ -132,17 +176,34 @@ class Generated:
 
 def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
     """The generator of an export. Raises InputError for candidates that mean nothing."""
-    module, inputs = imported(chosen.load, "models")(chosen.folder), Inputs.from_export(chosen.folder)
+    module, inputs = (
+        imported(chosen.load, "models")(chosen.folder),
+        Inputs.from_export(chosen.folder),
+    )
     candidates, nearest = restriction(options.candidates, options.device)
     return Generator(
-        module, inputs, chosen.identity, options.beams, options.finish, options.score, candidates, nearest, options.tokens,
-        checked_device(options.device), options.precision == "bf16",
-    )  # fmt: skip
+        module,
+        inputs,
+        chosen.identity,
+        options.beams,
+        options.finish,
+        options.score,
+        candidates,
+        nearest,
+        options.tokens,
+        checked_device(options.device),
+        options.precision == "bf16",
+    )
 
 
-def restriction(candidates: str, device: str = "cpu") -> tuple[tuple[str, int] | None, Embedder | None]:
-    """((by, how many), the embedder if it is one) of `candidates`: all, tfidf:50, sapbert:50. Raises InputError for others."""
+def restriction(
+    candidates: str, device: str = "cpu"
+) -> tuple[tuple[str, int] | None, Embedder | None]:
+    """((by, how many), the embedder if it is one) of `candidates`: all, tfidf:50, sapbert:50.
+    Raises InputError for others."""
     chosen = restricted_to(candidates)
     if chosen is None:
         return None, None
-    return chosen, None if chosen[0] == "tfidf" else embedder(encoder(chosen[0]), LinkerOptions(device=device))
+    return chosen, (
+        None if chosen[0] == "tfidf" else embedder(encoder(chosen[0]), LinkerOptions(device=device))
+    )

@@ -1,9 +1,10 @@
 """Linkers: strings to ranked concepts.
 
-A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts for each mention. A
-concept counts once, at its best name. Of equal scores the name that sorts first comes first. The concepts of one name are in
-the order of its kind for them (kg.graph.KINDS; without kinds, those that prefer it first), then of how much of their
-distinguishing string (kg.homonyms) the text has, which is a tie where it is equal, then of their triples, then of their ids.
+A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts
+for each mention. A concept counts once, at its best name. Of equal scores the name that sorts first
+comes first. The concepts of one name are in the order of its kind for them (kg.graph.KINDS; without
+kinds, those that prefer it first), then of how much of their distinguishing string (kg.homonyms)
+the text has, which is a tie where it is equal, then of their triples, then of their ids.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as 
 class Candidate(NamedTuple):
     """A concept, the dictionary's name that spoke for it, and that name's score.
 
-    tied: whether another concept has the same name and nothing decides between them. matched: how the mention differs from
+    tied: whether another concept has the same name and nothing decides between them. matched: how
+        the mention differs from
     the name, where it is found by a weaker form (kg.linking.normal).
     """
 
@@ -46,18 +48,23 @@ Ranking = list[Candidate]
 
 class Linker(Protocol):
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
-        """Ranked concepts of each mention; `contexts` are their texts (datamodules.linking.context_of) or None."""
+        """Ranked concepts of each mention; `contexts` are their texts
+        (datamodules.linking.context_of) or None."""
 
 
 class Names:
     """A dictionary ready to search: its normalised strings in order, and the concepts of each.
 
-    describe: what distinguishes concepts that share a name; the dictionary's own descriptions where none is given.
+    describe: what distinguishes concepts that share a name; the dictionary's own descriptions where
+        none is given.
     """
 
-    def __init__(self, dictionary: Dictionary, rules: str, describe: Describe | None = None) -> None:
+    def __init__(
+        self, dictionary: Dictionary, rules: str, describe: Describe | None = None
+    ) -> None:
         self.dictionary, self.rules, self.normalised = dictionary, rules, normaliser(rules)
-        owners: dict[str, dict[str, int]] = defaultdict(dict)  # {name: {concept: place of the name's kind}}
+        # {name: {concept: place of the name's kind}}
+        owners: dict[str, dict[str, int]] = defaultdict(dict)
         preferred = self.preferred = dict[str, str]()  #: {concept: its first name, normalised}
         kinds = dictionary.kinds or repeat(None)
         for concept, name, kind in zip(dictionary.ids, dictionary.names, kinds, strict=False):
@@ -68,7 +75,8 @@ class Names:
         self.strings = sorted(owners)
         triples = dictionary.triples
         self.concepts: dict[str, list[str]] = {}  #: {name: its concepts, in order}
-        self.kinds: dict[str, list[int]] = {}  #: {name that several concepts have: the place of its kind for each}
+        # : {name that several concepts have: the place of its kind for each}
+        self.kinds: dict[str, list[int]] = {}
         for name in self.strings:
             places = owners[name]
             self.concepts[name] = sorted(places, key=lambda c: (places[c], -triples.get(c, 0), c))
@@ -82,25 +90,29 @@ class Names:
         return digest(self.strings)
 
     def meant(self, name: str, context: str | None) -> list[tuple[str, bool]]:
-        """[(concept, whether it is tied)] of the concepts that have `name`, the likeliest in this text first; none: []."""
+        """[(concept, whether it is tied)] of the concepts that have `name`, the likeliest in this
+        text first; none: []."""
         own = self.concepts.get(name, [])
         if len(own) < 2:
             return [(concept, False) for concept in own]
         supports = self.homonyms.supports(name, own, context)
         keys = [(kind, -support) for kind, support in zip(self.kinds[name], supports, strict=True)]
-        order = sorted(range(len(own)), key=keys.__getitem__)  # stable: of equal ones by triples and id
+        # stable: of equal ones by triples and id
+        order = sorted(range(len(own)), key=keys.__getitem__)
         return [(own[i], keys.count(keys[i]) > 1) for i in order]
 
     @cached_property
     def _rows(self) -> dict[str, list[int]]:
-        """{the classes of a name's words: the rows of the dictionary's names that have them} (kg.linking.normal)."""
+        """{the classes of a name's words: the rows of the dictionary's names that have them}
+        (kg.linking.normal)."""
         found: dict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(self.dictionary.names):
             found[form_key(name)].append(row)
         return dict(found)
 
     def named(self, mention: str, forms: Level = BEST) -> tuple[list[str], str]:
-        """(the normalised names that a mention is, how it differs from them): those that differ least; none: ([], "")."""
+        """(the normalised names that a mention is, how it differs from them): those that differ
+        least; none: ([], "")."""
         own = self.normalised(mention)
         if own in self.concepts or forms == "exact":
             return ([own] if own in self.concepts else []), ""
@@ -117,7 +129,8 @@ class Names:
         return list(dict.fromkeys(found[least])), str(least)
 
     def ranking(self, found: Sequence[tuple[int, float]], context: str | None = None) -> Ranking:
-        """Concepts of (number of string, score), in that order, each once; at most DEPTH. context: the mention's text."""
+        """Concepts of (number of string, score), in that order, each once; at most DEPTH. context:
+        the mention's text."""
         seen: set[str] = set()
         result: Ranking = []
         for number, score in found:
@@ -131,9 +144,12 @@ class Names:
         return result
 
     def ranked(
-        self, search: Callable[[list[int], int], tuple[np.ndarray, np.ndarray]], contexts: Sequence[str | None]
+        self,
+        search: Callable[[list[int], int], tuple[np.ndarray, np.ndarray]],
+        contexts: Sequence[str | None],
     ) -> list[Ranking]:
-        """Rankings of queries in their texts; search(queries, k) returns (scores, numbers of strings), (len(queries), k).
+        """Rankings of queries in their texts; search(queries, k) returns (scores, numbers of
+        strings), (len(queries), k).
 
         k grows for queries whose best k names do not have DEPTH concepts.
         """
@@ -155,7 +171,8 @@ class Names:
 class Exact:
     """The concepts that have the mention, normalised, as a name; none otherwise.
 
-    forms: how a mention may differ from a name (kg.linking.normal); with "exact", a task's baseline, not at all.
+    forms: how a mention may differ from a name (kg.linking.normal); with "exact", a task's
+        baseline, not at all.
     """
 
     def __init__(self, names: Names, forms: Level = "exact") -> None:
@@ -174,25 +191,31 @@ class Exact:
 
 
 class NearestByTfIdf:
-    """Nearest names by character 3-gram TF-IDF (kg.names.TfIdf), fitted on the dictionary's strings."""
+    """Nearest names by character 3-gram TF-IDF (kg.names.TfIdf), fitted on the dictionary's
+    strings."""
 
     def __init__(self, names: Names) -> None:
         self.names, self.tfidf = names, TfIdf(names.strings)
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         strings = [self.names.normalised(m) for m in mentions]
-        return self.names.ranked(lambda some, k: self.tfidf.search([strings[i] for i in some], k), contexts)
+        return self.names.ranked(
+            lambda some, k: self.tfidf.search([strings[i] for i in some], k), contexts
+        )
 
 
 class BackOff:
-    """Dictionary back-off: the concepts of an exact match first, then those of `linker`, each once."""
+    """Dictionary back-off: the concepts of an exact match first, then those of `linker`, each
+    once."""
 
     def __init__(self, names: Names, linker: Linker) -> None:
         self.exact, self.linker = Exact(names), linker
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         result = []
-        pairs = zip(self.exact.link(mentions, contexts), self.linker.link(mentions, contexts), strict=True)
+        pairs = zip(
+            self.exact.link(mentions, contexts), self.linker.link(mentions, contexts), strict=True
+        )
         for first, then in pairs:
             seen = {c.concept for c in first}
             result.append([*first, *(c for c in then if c.concept not in seen)][:DEPTH])

@@ -1,4 +1,5 @@
-"""What links with a model: by the encoder's vectors, or as inference/<paper>.yaml says (`links`)."""
+"""What links with a model: by the encoder's vectors, or as inference/<paper>.yaml says
+(`links`)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Linkable(Protocol):
     identity  the same for the same weights
     settings  everything that decides a ranking, beside mention, context and dictionary
     options   what distinguishes it from the same model used otherwise; a result's label contains it
-    on        the linker of a dictionary; `work`: who encodes its names, where it needs their vectors
+    on        the linker of a dictionary; `work`: who encodes its names, where it needs their
+              vectors
     """
 
     identity: str
@@ -36,8 +38,11 @@ class Linkable(Protocol):
     def on(self, names: Names, work: Work = ...) -> Linker: ...
 
 
-def linkable(name: str, options: LinkerOptions | None = None, checkpoint: str | None = None) -> Linkable:
-    """What links with the model that `name` means. Raises InputError as :func:`experiments.encoders.encoder`."""
+def linkable(
+    name: str, options: LinkerOptions | None = None, checkpoint: str | None = None
+) -> Linkable:
+    """What links with the model that `name` means. Raises InputError as
+    :func:`experiments.encoders.encoder`."""
     return linkable_of(encoder(name, checkpoint), options or LinkerOptions())
 
 

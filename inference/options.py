@@ -1,4 +1,5 @@
-"""Options of everything that links: one typed record for commands and for Python. Importing it loads no model library."""
+"""Options of everything that links: one typed record for commands and for Python. Importing it
+loads no model library."""
 
 from __future__ import annotations
 
@@ -23,17 +24,21 @@ class LinkerOptions:
     """How a model links. An option that the model has no use for changes nothing.
 
     Args:
-        pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens. Default: the model's own.
+        pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens.
+            Default: the model's own.
         similarity: Similarity of two vectors.
         max_length: Tokens of a name (default 25), or of a text around a mention (default 128).
         precision: Arithmetic of the model.
-        backend: Search of the nearest names: exact (torch, flat), approximate, or auto, by their number. Default: torch.
-        index: Folder that keeps the vectors of the dictionary's names. Default: one for each encoder and dictionary.
+        backend: Search of the nearest names: exact (torch, flat), approximate, or auto, by their
+            number. Default: torch.
+        index: Folder that keeps the vectors of the dictionary's names. Default: one for each
+            encoder and dictionary.
         knowledge: Whether an encoder that reads linked mentions gets them.
         beams: Names that a generator's search ranks (the paper: 5).
         finish: When a generator's search ends: best, or the rule of the released code.
         score: Score of a generated name. Default: name; with finish fairseq: mean.
-        candidates: Names that a generator is restricted to: all, tfidf:50, or an encoder and how many, as sapbert:50.
+        candidates: Names that a generator is restricted to: all, tfidf:50, or an encoder and how
+            many, as sapbert:50.
         tokens: Padded tokens of text in a batch.
         by: A KeBioLM links by its entities, or by the nearest names.
         device: cpu or cuda.
@@ -65,11 +70,13 @@ class LinkerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Who does what is done in parts (core.executor): names of a dictionary into vectors, files into records.
+    """Who does what is done in parts (core.executor): names of a dictionary into vectors, files
+    into records.
 
     Args:
         workers: Processes, or Ray actors, that make parts; each uses one core.
-        engine: Processes of this machine, or Ray. Default: ENGINE in the environment, or ray where it has RAY_ADDRESS.
+        engine: Processes of this machine, or Ray. Default: ENGINE in the environment, or ray where
+            it has RAY_ADDRESS.
     """
 
     workers: int = 1
@@ -80,10 +87,14 @@ class Work:
             raise InputError(f"workers {self.workers}: expected at least 1")
 
     def settings(self, device: str) -> dict[str, Any]:
-        """The executor's settings for work on `device`. Raises InputError for several processes on a GPU, which one must hold."""
+        """The executor's settings for work on `device`. Raises InputError for several processes on
+        a GPU, which one must hold."""
         gpu = device.startswith("cuda")
         if gpu and self.workers > 1 and engine_of(self.engine) == "processes":
-            raise InputError(f"--workers {self.workers}: a GPU is used by one process. Leave --workers out, or use --engine ray.")
+            raise InputError(
+                f"--workers {self.workers}: a GPU is used by one process. Leave --workers out, or"
+                " use --engine ray."
+            )
         return {"workers": self.workers, "engine": self.engine, "gpus": 1 if gpu else 0}
 
 
@@ -92,9 +103,10 @@ class Matching:
     """How names and texts are compared.
 
     Args:
-        forms: How a text may differ from a name: exact, normal (characters, accents, punctuation) or inflected (plurals, too).
-        kinds: Kinds of names that a dictionary detects (preferred, exact, synonym …). Default: all, but no related or broad
-            name of one ordinary word.
+        forms: How a text may differ from a name: exact, normal (characters, accents, punctuation)
+            or inflected (plurals, too).
+        kinds: Kinds of names that a dictionary detects (preferred, exact, synonym …). Default: all,
+            but no related or broad name of one ordinary word.
     """
 
     forms: Level = BEST
@@ -105,7 +117,10 @@ class Matching:
 
     def settings(self) -> dict[str, Any]:
         """What decides which names are found."""
-        return {"forms": self.forms, **({"kinds": sorted(check_kinds(self.kinds))} if self.kinds else {})}
+        return {
+            "forms": self.forms,
+            **({"kinds": sorted(check_kinds(self.kinds))} if self.kinds else {}),
+        }
 
 
 class Options(TypedDict, total=False):
@@ -128,12 +143,16 @@ class Options(TypedDict, total=False):
 
 
 def restricted_to(candidates: str) -> tuple[str, int] | None:
-    """(by, how many) of `candidates`: tfidf:50, sapbert:50; None of all. Raises InputError for others."""
+    """(by, how many) of `candidates`: tfidf:50, sapbert:50; None of all. Raises InputError for
+    others."""
     by, _, most = candidates.rpartition(":")
     if candidates == "all":
         return None
     if not by or re.fullmatch("[0-9]{1,9}", most) is None or not int(most):
-        raise InputError(f"candidates {candidates!r}: expected all, tfidf:50, or an encoder and how many names, as sapbert:50")
+        raise InputError(
+            f"candidates {candidates!r}: expected all, tfidf:50, or an encoder and how many names,"
+            " as sapbert:50"
+        )
     return by, int(most)
 
 
@@ -150,12 +169,21 @@ def checked_texts(texts: str | Iterable[str]) -> list[str]:
     """
     if isinstance(texts, str):
         return [texts]
-    if isinstance(texts, (bytes, bytearray, Mapping)) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
-        raise TypeError(f"texts: expected a string or an iterable of strings, got {type(texts).__name__}")
+    if (
+        isinstance(texts, (bytes, bytearray, Mapping))
+        or hasattr(texts, "columns")
+        or not isinstance(texts, Iterable)
+    ):
+        raise TypeError(
+            f"texts: expected a string or an iterable of strings, got {type(texts).__name__}"
+        )
     found = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"texts: expected a string at position {number}, got {type(text).__name__} ({text!r:.40})")
+            raise TypeError(
+                f"texts: expected a string at position {number}, got {type(text).__name__}"
+                f" ({text!r:.40})"
+            )
         found.append(str(text))
     return found
 
@@ -167,7 +195,8 @@ def check_device(device: str) -> None:
 
 
 def checked_device(device: str) -> str:
-    """`device` as it is. Raises InputError for what is no device, and for a GPU that is not available."""
+    """`device` as it is. Raises InputError for what is no device, and for a GPU that is not
+    available."""
     check_device(device)
     if device.startswith("cuda"):
         import torch

@@ -1,4 +1,5 @@
-"""A model that ranks the candidates of another linker again: the cross-encoder (models.reranker), or any other linker."""
+"""A model that ranks the candidates of another linker again: the cross-encoder (models.reranker),
+or any other linker."""
 
 from __future__ import annotations
 
@@ -31,24 +32,38 @@ class Reranking(Protocol):
 
 
 class Ranker(Protocol):
-    def rank(self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]) -> list[Ranking]:
+    def rank(
+        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+    ) -> list[Ranking]:
         """The candidates found of each mention, best first, with scores of this model."""
 
 
 def text_of(candidate: Candidate, names: Names) -> str:
-    """What a cross-encoder reads of a candidate: the name that was found, the preferred one where that is another, and the string
-    that distinguishes the concept (kg.homonyms) where several have the name."""
+    """What a cross-encoder reads of a candidate: the name that was found, the preferred one where
+    that is another, and the string that distinguishes the concept (kg.homonyms) where several have
+    the name."""
     name, concepts = candidate.name, names.concepts[candidate.name]
     strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
-    parts = [name, names.preferred[candidate.concept], names.normalised(strings.get(candidate.concept, ""))]
+    parts = [
+        name,
+        names.preferred[candidate.concept],
+        names.normalised(strings.get(candidate.concept, "")),
+    ]
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 class CrossEncoder:
-    """A reranker's export. A candidate's score is its probability; those below the most that it reads come after, with 0."""
+    """A reranker's export. A candidate's score is its probability; those below the most that it
+    reads come after, with 0."""
 
     def __init__(
-        self, model: RerankerModel, inputs: RerankerInputs, identity: str, device: str = "cpu", bf16: bool = False, batch: int = 64
+        self,
+        model: RerankerModel,
+        inputs: RerankerInputs,
+        identity: str,
+        device: str = "cpu",
+        bf16: bool = False,
+        batch: int = 64,
     ) -> None:
         self.model, self.inputs, self.identity = model.to(device).eval(), inputs, identity
         self.device, self.bf16, self.batch = device, bf16, batch
@@ -69,7 +84,9 @@ class CrossEncoder:
         for start in range(0, len(order), self.batch):
             own = order[start : start + self.batch]
             batch = self.inputs.batch([examples[i] for i in own])
-            moved = batch._replace(**{k: v.to(self.device) for k, v in batch._asdict().items() if v is not None})
+            moved = batch._replace(
+                **{k: v.to(self.device) for k, v in batch._asdict().items() if v is not None}
+            )
             with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
                 rows = self.model.log_probabilities(moved).exp().cpu().tolist()
             for i, row in zip(own, rows, strict=True):
@@ -83,7 +100,9 @@ class CrossEncoded:
     def __init__(self, encoder: CrossEncoder, names: Names) -> None:
         self.encoder, self.names = encoder, names
 
-    def rank(self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]) -> list[Ranking]:
+    def rank(
+        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+    ) -> list[Ranking]:
         asked = [n for n, ranking in enumerate(found) if ranking]
         samples = [sample_of(mentions[n], contexts[n], found[n], self.names) for n in asked]
         result: list[Ranking] = [[] for _ in found]
@@ -95,11 +114,21 @@ class CrossEncoded:
 
 
 def sample_of(
-    mention: str, context: str | None, found: Ranking, names: Names, right: frozenset[str] = frozenset()
+    mention: str,
+    context: str | None,
+    found: Ranking,
+    names: Names,
+    right: frozenset[str] = frozenset(),
 ) -> Sample:
     """What a cross-encoder reads of a mention and its candidates, and which of them are `right`."""
     candidates = [text_of(c, names) for c in found]
-    return Sample(mention, context, candidates, [c.score for c in found], [n for n, c in enumerate(found) if c.concept in right])
+    return Sample(
+        mention,
+        context,
+        candidates,
+        [c.score for c in found],
+        [n for n, c in enumerate(found) if c.concept in right],
+    )
 
 
 class ByLinker:
@@ -117,12 +146,15 @@ class ByLinker:
 
 
 class Ordered:
-    """Candidates in the order, and with the scores, of a linker; those that it does not rank come last."""
+    """Candidates in the order, and with the scores, of a linker; those that it does not rank come
+    last."""
 
     def __init__(self, linker: Linker) -> None:
         self.linker = linker
 
-    def rank(self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]) -> list[Ranking]:
+    def rank(
+        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+    ) -> list[Ranking]:
         result = []
         for candidates, order in zip(found, self.linker.link(mentions, contexts), strict=True):
             allowed, ranked = {c.concept for c in candidates}, {c.concept for c in order}
@@ -132,7 +164,8 @@ class Ordered:
 
 
 def reranking(name: str, options: LinkerOptions) -> Reranking:
-    """What ranks again with the model that `name` means. Raises InputError as :func:`experiments.encoders.encoder`."""
+    """What ranks again with the model that `name` means. Raises InputError as
+    :func:`experiments.encoders.encoder`."""
     return reranking_of(encoder(name), options)
 
 
@@ -141,9 +174,12 @@ def reranking_of(chosen: Encoder, options: LinkerOptions) -> Reranking:
     if not (Path(chosen.folder) / FILE).is_file():
         return ByLinker(linkable_of(chosen, options))
     return CrossEncoder(
-        RerankerModel.from_export(chosen.folder), RerankerInputs.from_export(chosen.folder), chosen.identity,
-        checked_device(options.device), options.precision == "bf16",
-    )  # fmt: skip
+        RerankerModel.from_export(chosen.folder),
+        RerankerInputs.from_export(chosen.folder),
+        chosen.identity,
+        checked_device(options.device),
+        options.precision == "bf16",
+    )
 
 
 def finds_nothing(chosen: Encoder, options: LinkerOptions) -> Linkable:
@@ -170,7 +206,9 @@ class Reranked:
         return {**self.first.options, "rerank": self.label}
 
     def on(self, names: Names, work: Work | None = None) -> Linker:
-        return RerankedLinker(self.first.on(names, work or Work()), self.then.on(names, work or Work()))
+        return RerankedLinker(
+            self.first.on(names, work or Work()), self.then.on(names, work or Work())
+        )
 
 
 class RerankedLinker:

@@ -1,14 +1,18 @@
 """Files of texts through a chain or a fine-tuned model, in bounded memory; a stopped run resumes.
 
-The inputs are read in parts (core.executor), whose records are kept in the folder OUTPUT.parts as JSON lines, complete batches at
-a time. A run that finds it, with the same models, settings and input files, resumes after the last complete batch; others are
-refused. At the end the lines become the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
+The inputs are read in parts (core.executor), whose records are kept in the folder OUTPUT.parts as
+JSON lines, complete batches at a time. A run that finds it, with the same models, settings and
+input files, resumes after the last complete batch; others are refused. At the end the lines become
+the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
 
-    link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name, candidates, …}]}
+    link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name,
+                    candidates, …}]}
     predict_files   tagger     documents -> {id, text, mentions [{start, end, text, type, score}]}
-                    relations  documents with mentions -> {id, text, mentions, relations [{first, second, label, score}]}
+                    relations  documents with mentions -> {id, text, mentions, relations [{first,
+                    second, label, score}]}
                     pairs      {id, first, second} -> the same and {label, score}
-                    ranking    {id, question, answers} -> {id, question, answers [{number, text, score}]}, best first
+                    ranking    {id, question, answers} -> {id, question, answers [{number, text,
+                               score}]}, best first
     predict_task    examples of a task -> their records, read as fine-tuning reads its scored split
 """
 
@@ -28,7 +32,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from tqdm import tqdm
 
 from core.executor import PartsFolder, parts_folder
-from core.files import InputError, Span, check_files, digest, explaining, json_lines, locked, renamed, unpacked_name
+from core.files import (
+    InputError,
+    Span,
+    check_files,
+    digest,
+    explaining,
+    json_lines,
+    locked,
+    renamed,
+    unpacked_name,
+)
 from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
@@ -56,8 +70,10 @@ if TYPE_CHECKING:
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
-ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")  #: of outputs, whose names may also end in .gz, .bz2 or .xz
-SMALLEST, MOST_PARTS = 256 << 10, 1000  #: bytes of a part of small inputs; parts, about, of large ones
+# : of outputs, whose names may also end in .gz, .bz2 or .xz
+ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")
+# : bytes of a part of small inputs; parts, about, of large ones
+SMALLEST, MOST_PARTS = 256 << 10, 1000
 T = TypeVar("T")
 
 
@@ -71,20 +87,28 @@ class Counts(NamedTuple):
 
 
 def format_of(output: str | Path, format: str | None) -> str:
-    """The format of an output file: as given, else by its name. Raises InputError, also for a name of another ending."""
+    """The format of an output file: as given, else by its name. Raises InputError, also for a name
+    of another ending."""
     if format is None:
         name = unpacked_name(output).lower()
         ending = Path(name).suffix
         if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
             return "pubtator"
         ending = check_ending(output, ENDINGS, f"give --to: one of {', '.join(FORMATS)}")
-        return "bioc" if ending == ".xml" else "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
+        return (
+            "bioc"
+            if ending == ".xml"
+            else "biocjson"
+            if ending == ".json" and "bioc" in name
+            else "jsonl"
+        )
     if format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     return format
 
 
-#: no text of PubTator: what parts its lines and columns, for other programs too; each becomes a blank, so that offsets hold
+# : no text of PubTator: what parts its lines and columns, for other programs too; each becomes a
+# blank, so that offsets hold
 _SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\ufeff"), " ")
 
 
@@ -95,9 +119,11 @@ def _plain(value: Any) -> str:
 
 
 def pubtator(line: dict[str, Any]) -> str:
-    """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and an empty abstract.
+    """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and
+    an empty abstract.
 
-    A mention that is linked to nothing has the id -. What else is said of a mention is in a seventh column, which readers of
+    A mention that is linked to nothing has the id -. What else is said of a mention is in a seventh
+    column, which readers of
     PubTator leave out: negated=true; part=breast cancer.
     """
     text = line["text"].translate(_SEPARATORS)
@@ -108,25 +134,51 @@ def pubtator(line: dict[str, Any]) -> str:
         entity = m.get("entity")
         described = [_plain(m["type"] or "-"), _plain("-" if entity is None else entity)]
         said = "; ".join(f"{key}={_plain(value)}" for key, value in describe(m).items())
-        rows.append("\t".join([name, str(m["start"]), str(m["end"]), surface, *described, *([said] if said else [])]))
+        rows.append(
+            "\t".join(
+                [
+                    name,
+                    str(m["start"]),
+                    str(m["end"]),
+                    surface,
+                    *described,
+                    *([said] if said else []),
+                ]
+            )
+        )
     return "\n".join(rows) + "\n\n"
 
 
 def _infons(mention: dict[str, Any]) -> dict[str, str]:
     """What BioC says of a mention; without an entity it has the identifier -, as PubTator's."""
     shown = {
-        "type": mention["type"], "identifier": mention.get("entity") or "-", "name": mention.get("name"), "score": mention["score"],
-    }  # fmt: skip
-    return {key: str(value) for key, value in shown.items() if value is not None} | describe(mention)
+        "type": mention["type"],
+        "identifier": mention.get("entity") or "-",
+        "name": mention.get("name"),
+        "score": mention["score"],
+    }
+    return {key: str(value) for key, value in shown.items() if value is not None} | describe(
+        mention
+    )
 
 
 def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
     """Records as the parts of a BioC file, in XML or in JSON."""
-    yield '{"source": "KEPL", "date": "", "key": "", "infons": {}, "documents": [\n' if json_ else HEAD
+    yield (
+        '{"source": "KEPL", "date": "", "key": "", "infons": {}, "documents": [\n'
+        if json_
+        else HEAD
+    )
     for number, line in enumerate(lines):
-        parts = str(line["id"]), line["text"], [(m["start"], m["end"], _infons(m)) for m in line["mentions"]]
+        parts = (
+            str(line["id"]),
+            line["text"],
+            [(m["start"], m["end"], _infons(m)) for m in line["mentions"]],
+        )
         if json_:
-            yield (",\n" if number else "") + json.dumps(biocjson_document(*parts), ensure_ascii=False)
+            yield (",\n" if number else "") + json.dumps(
+                biocjson_document(*parts), ensure_ascii=False
+            )
         else:
             yield bioc_document(*parts)
     yield "\n]}\n" if json_ else TAIL
@@ -181,8 +233,11 @@ Process = Callable[[list[Any]], list[dict[str, Any]]]
 Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
 
 
-def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: Source) -> dict[str, Any]:
-    """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run had begun is resumed."""
+def _write_part(
+    process: Process, spans: Sequence[Span], path: Path, *, source: Source
+) -> dict[str, Any]:
+    """Write the records of the items in `spans` to `path`, a batch at a time; what an earlier run
+    had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
     taken = f"{begun}: another process is writing it. Wait for it, or give another output."
     with explaining(path), locked(begun, "ab+", taken) as handle:
@@ -190,7 +245,11 @@ def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: 
         handle.truncate(size)
         for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):
             records = process(batch)
-            handle.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode())
+            handle.write(
+                "".join(
+                    json.dumps(record, ensure_ascii=False) + "\n" for record in records
+                ).encode()
+            )
             handle.flush()
             done = _sum(done, _counted(records))
         renamed(begun, path)
@@ -198,21 +257,33 @@ def _write_part(process: Process, spans: Sequence[Span], path: Path, *, source: 
 
 
 def process_files(
-    process: Process, source: Source, inputs: Sequence[str | Path], output: str | Path, settings: dict[str, Any], *,
-    input_format: str | None = None, output_format: OutputFormat | None = None, fresh: bool = False,
-    description: str = "processing", report: Callable[[str], None] = print, left_out: Counter[str] | None = None,
-    work: Work | None = None, device: str = "cpu",
-) -> Counts:  # fmt: skip
+    process: Process,
+    source: Source,
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    settings: dict[str, Any],
+    *,
+    input_format: str | None = None,
+    output_format: OutputFormat | None = None,
+    fresh: bool = False,
+    description: str = "processing",
+    report: Callable[[str], None] = print,
+    left_out: Counter[str] | None = None,
+    work: Work | None = None,
+    device: str = "cpu",
+) -> Counts:
     """Write the records that `process` makes of the items in `inputs` to `output`.
 
     process   a batch of items -> a record of each; a Ray actor gets a copy
-    source    reads the items of some spans of the input files, in order, and counts what it leaves out; pickled for each part
-    settings  everything that decides a record besides the input files; an output is only resumed with the same
-    left_out  counts what the files, and the folders among them, hold and is not used
-    work      who makes the parts, on `device`: not a part of the settings, since the records do not depend on it
+    source    reads the items of some spans of the input files, in order, and counts what it leaves
+              out; pickled for each part
+    settings  everything that decides a record besides the input files; an output is only resumed
+    with the same left_out  counts what the files, and the folders among them, hold and is not used
+    work      who makes the parts, on `device`: not a part of the settings, since the records do not
+              depend on it
 
-    Raises InputError for an input that cannot be read, an output that another process writes, and one that was begun with other
-    settings or of other files.
+    Raises InputError for an input that cannot be read, an output that another process writes, and
+    one that was begun with other settings or of other files.
     """
     wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
     target = Output(output, inputs)
@@ -223,20 +294,32 @@ def process_files(
         size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
         plan = planned(place, files, input_format, size)
         names = [str(file).removeprefix(copies) for file in files]
-        made_of = settings | {"inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]}
+        made_of = settings | {
+            "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
+        }
         finished = target.finished(made_of | {"output_format": wanted}, fresh)
         if finished is None:
-            with parts_folder(place, made_of, what="parts of an output", pattern="part-*", fresh=fresh) as folder:
-                facts = _write_parts(process, source, folder, plan, workers, description, lambda there: report(
-                    f"{target.path}: resuming after {there:,} documents"
-                ))  # fmt: skip
+            with parts_folder(
+                place, made_of, what="parts of an output", pattern="part-*", fresh=fresh
+            ) as folder:
+                facts = _write_parts(
+                    process,
+                    source,
+                    folder,
+                    plan,
+                    workers,
+                    description,
+                    lambda there: report(f"{target.path}: resuming after {there:,} documents"),
+                )
                 for own in facts:
                     unused.update(own.pop("left_out"))
                 counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
                 finished = {"counts": counts._asdict(), "left_out": dict(+unused)}
                 if counts.documents:
                     paths = [place / part.name for part in plan.make_parts()]
-                    _write_output(target, paths, wanted, made_of | {"output_format": wanted}, finished)
+                    _write_output(
+                        target, paths, wanted, made_of | {"output_format": wanted}, finished
+                    )
         else:
             report(f"{target.path}: already complete; --fresh makes it again")
         if (place / INPUTS).is_file():  # the parts of this output, which are needed no more
@@ -245,7 +328,9 @@ def process_files(
         left_out.update(finished["left_out"])
     counts = Counts(**finished["counts"])
     if not counts.documents:
-        raise InputError(f"{inputs[0]}: no document in the input. Check the files and their format.")
+        raise InputError(
+            f"{inputs[0]}: no document in the input. Check the files and their format."
+        )
     return counts
 
 
@@ -260,22 +345,32 @@ def _parts_place(target: Output) -> Iterator[Path]:
 
 
 def _write_parts(
-    process: Process, source: Source, folder: PartsFolder, plan: Plan, workers: Any, description: str,
+    process: Process,
+    source: Source,
+    folder: PartsFolder,
+    plan: Plan,
+    workers: Any,
+    description: str,
     resumed: Callable[[int], None],
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Write what is missing of an output's parts; returns the counts of all. Raises InputError for an input that changed."""
+) -> list[dict[str, Any]]:
+    """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
+    an input that changed."""
     todo = plan.save(folder.out)
     if there := sum(own["documents"] for own in folder.done(todo)):
         resumed(there)
     with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
         counts = folder.map(
-            partial(_write_part, source=source), todo, lambda: process, finished=lambda own: bar.update(own["documents"]),
+            partial(_write_part, source=source),
+            todo,
+            lambda: process,
+            finished=lambda own: bar.update(own["documents"]),
             **workers,
-        )  # fmt: skip
+        )
     try:
         plan.check_unchanged()
     except InputError:
-        shutil.rmtree(folder.out)  # no part may be used again: which of them the change is in is not known
+        # no part may be used again: which of them the change is in is not known
+        shutil.rmtree(folder.out)
         raise
     checksums = folder.finish(todo, {})["sha256"]
     check_files(folder.out, checksums, f"Remove {folder.out} and run the command again.")
@@ -283,7 +378,11 @@ def _write_parts(
 
 
 def _write_output(
-    target: Output, parts: Sequence[Path], format: str, settings: dict[str, Any], facts: dict[str, Any]
+    target: Output,
+    parts: Sequence[Path],
+    format: str,
+    settings: dict[str, Any],
+    facts: dict[str, Any],
 ) -> None:
     """Put the parts of an output together, in its format."""
     if format == "jsonl":
@@ -298,24 +397,46 @@ def _write_output(
 
 
 def link_files(
-    pipeline: Pipeline, inputs: Sequence[str | Path], output: str | Path, *, input_format: InputFormat | None = None,
-    output_format: OutputFormat | None = None, encoding: str = "utf-8", empty: Literal["error", "skip"] = "error",
-    fresh: bool = False, report: Callable[[str], None] = print, left_out: Counter[str] | None = None, work: Work | None = None,
-) -> Counts:  # fmt: skip
+    pipeline: Pipeline,
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    *,
+    input_format: InputFormat | None = None,
+    output_format: OutputFormat | None = None,
+    encoding: str = "utf-8",
+    empty: Literal["error", "skip"] = "error",
+    fresh: bool = False,
+    report: Callable[[str], None] = print,
+    left_out: Counter[str] | None = None,
+    work: Work | None = None,
+) -> Counts:
     """Link the documents of files and folders with a chain.
 
-    input_format, output_format  None: by the files' names. empty: what to do with documents without text. fresh: begin again
-    where a run was stopped. report: shows the one line about resuming. left_out: counts what the files hold and is not used,
-    {what it is: how often}. work: who makes the parts of the output. Raises InputError as :func:`process_files`.
+    input_format, output_format  None: by the files' names. empty: what to do with documents without
+        text. fresh: begin again
+    where a run was stopped. report: shows the one line about resuming. left_out: counts what the
+        files hold and is not used,
+    {what it is: how often}. work: who makes the parts of the output. Raises InputError as
+    :func:`process_files`.
     """
     if work and work.workers > 1:
         pipeline.prepare()  # once, before there are several
     settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
     return process_files(
-        partial(_linked, pipeline), partial(_documents, format=input_format, empty=empty, encoding=encoding), inputs, output,
-        settings, input_format=input_format, output_format=output_format, fresh=fresh, description="linking", report=report,
-        left_out=left_out, work=work, device=pipeline.options.device,
-    )  # fmt: skip
+        partial(_linked, pipeline),
+        partial(_documents, format=input_format, empty=empty, encoding=encoding),
+        inputs,
+        output,
+        settings,
+        input_format=input_format,
+        output_format=output_format,
+        fresh=fresh,
+        description="linking",
+        report=report,
+        left_out=left_out,
+        work=work,
+        device=pipeline.options.device,
+    )
 
 
 def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
@@ -330,8 +451,13 @@ def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
 
 
 def _documents(
-    spans: Sequence[Span], left_out: Counter[str], *, format: InputFormat | None, empty: str, encoding: str
-) -> Iterable[Document]:  # fmt: skip
+    spans: Sequence[Span],
+    left_out: Counter[str],
+    *,
+    format: InputFormat | None,
+    empty: str,
+    encoding: str,
+) -> Iterable[Document]:
     return documents(spans, format, empty, encoding, left_out, False)
 
 
@@ -344,16 +470,24 @@ class Typed(NamedTuple):
 
 
 def typed_documents(
-    files: Sequence[Span], format: InputFormat | None, empty: str, encoding: str, given: bool,
+    files: Sequence[Span],
+    format: InputFormat | None,
+    empty: str,
+    encoding: str,
+    given: bool,
     left_out: Counter[str] | None = None,
-) -> Iterator[Typed]:  # fmt: skip
-    """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose mentions have a type.
+) -> Iterator[Typed]:
+    """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose
+    mentions have a type.
 
-    `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a tagger. Raises InputError for
-    other formats than jsonl and pubtator, and for a broken line.
+    `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a
+    tagger. Raises InputError for other formats than jsonl and pubtator, and for a broken line.
     """
     if not given:
-        yield from (Typed(d.id, d.text, []) for d in documents(files, format, empty, encoding, left_out, False))
+        yield from (
+            Typed(d.id, d.text, [])
+            for d in documents(files, format, empty, encoding, left_out, False)
+        )
         return
     for path in files:
         kind = format or input_format_of(path)
@@ -364,25 +498,36 @@ def typed_documents(
             for where, record in json_lines(path, encoding):
                 yield _typed(where, record)
         else:
-            raise InputError(f"{path}: {kind} has no types of mentions; expected jsonl or pubtator, or taggers that find mentions")
+            raise InputError(
+                f"{path}: {kind} has no types of mentions; expected jsonl or pubtator, or taggers"
+                " that find mentions"
+            )
 
 
 def _typed(where: str, record: dict[str, Any]) -> Typed:
     text, mentions = record.get("text"), record.get("mentions")
     if not isinstance(text, str) or not isinstance(mentions, list):
-        raise InputError(f"{where}: expected id, text and mentions [{{start, end, type}}], got {record!s:.60}")
+        raise InputError(
+            f"{where}: expected id, text and mentions [{{start, end, type}}], got {record!s:.60}"
+        )
     found = []
     for mention in mentions:
         own = mention if isinstance(mention, dict) else {}
         start, end = own.get("start"), own.get("end")
         if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
-            raise InputError(f"{where}: expected a mention inside the text of {len(text)} characters, got {mention!s:.60}")
+            raise InputError(
+                f"{where}: expected a mention inside the text of {len(text)} characters, got"
+                f" {mention!s:.60}"
+            )
         found.append(Detected(start, end, own.get("type"), own.get("score")))
     return Typed(str(record.get("id")), text, found)
 
 
-def _rows(files: Sequence[Span], texts: str, lists: str | None, encoding: str) -> Iterator[dict[str, Any]]:
-    """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under `lists`.
+def _rows(
+    files: Sequence[Span], texts: str, lists: str | None, encoding: str
+) -> Iterator[dict[str, Any]]:
+    """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under
+    `lists`.
 
     Raises InputError for a broken line.
     """
@@ -390,65 +535,111 @@ def _rows(files: Sequence[Span], texts: str, lists: str | None, encoding: str) -
         for where, record in json_lines(path, encoding):
             for key in texts.split():
                 if not isinstance(record.get(key), str):
-                    raise InputError(f"{where}: expected a text under {key!r}, got {record.get(key)!r:.60}")
+                    raise InputError(
+                        f"{where}: expected a text under {key!r}, got {record.get(key)!r:.60}"
+                    )
             given = record.get(lists, []) if lists else []
-            if (lists and not given) or not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-                raise InputError(f"{where}: expected a list of texts under {lists!r}, got {given!r:.60}")
+            if (
+                (lists and not given)
+                or not isinstance(given, list)
+                or not all(isinstance(text, str) for text in given)
+            ):
+                raise InputError(
+                    f"{where}: expected a list of texts under {lists!r}, got {given!r:.60}"
+                )
             kept = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
             yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
 
 
 def predict_files(
-    model: Tagger | RelationModel | PairModel | Ranker, inputs: Sequence[str | Path], output: str | Path, *,
-    taggers: Sequence[Tagger] = (), input_format: InputFormat | None = None, output_format: OutputFormat | None = None,
-    encoding: str = "utf-8", empty: Literal["error", "skip"] = "error", fresh: bool = False,
-    report: Callable[[str], None] = print, left_out: Counter[str] | None = None, work: Work | None = None,
-) -> Counts:  # fmt: skip
-    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module says what goes in and out.
+    model: Tagger | RelationModel | PairModel | Ranker,
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    *,
+    taggers: Sequence[Tagger] = (),
+    input_format: InputFormat | None = None,
+    output_format: OutputFormat | None = None,
+    encoding: str = "utf-8",
+    empty: Literal["error", "skip"] = "error",
+    fresh: bool = False,
+    report: Callable[[str], None] = print,
+    left_out: Counter[str] | None = None,
+    work: Work | None = None,
+) -> Counts:
+    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module
+    says what goes in and out.
 
-    taggers  for a model of relations: what finds the mentions. Without them the files contain mentions with types: JSON lines as a
-             tagger's output has them, or PubTator.
-    The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers beside another kind of model, and
-    for an output format that cannot hold the records.
+    taggers  for a model of relations: what finds the mentions. Without them the files contain
+             mentions with types: JSON lines as a tagger's output has them, or PubTator.
+    The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers
+    beside another kind of model, and for an output format that cannot hold the records.
     """
     from inference import taggers as kinds
 
     if taggers and not isinstance(model, kinds.RelationModel):
-        raise InputError(f"{model.name}: a model of kind {model.kind}; expected one of relations to go with taggers")
+        raise InputError(
+            f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
+            " taggers"
+        )
     if not isinstance(model, kinds.Tagger) and format_of(output, output_format) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
     check_options(input_format, empty, encoding)
     settings = {
-        "model": model.identity, "taggers": [tagger.identity for tagger in taggers], "format": input_format, "encoding": encoding,
+        "model": model.identity,
+        "taggers": [tagger.identity for tagger in taggers],
+        "format": input_format,
+        "encoding": encoding,
         "empty": empty,
-    }  # fmt: skip
-    rows = isinstance(model, (kinds.PairModel, kinds.Ranker))  # whose files are JSON lines, whatever their names
+    }
+    # whose files are JSON lines, whatever their names
+    rows = isinstance(model, (kinds.PairModel, kinds.Ranker))
     source: Source
     if isinstance(model, kinds.Tagger):
         source = partial(_documents, format=input_format, empty=empty, encoding=encoding)
     elif isinstance(model, kinds.RelationModel):
-        source = partial(_typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers)
+        source = partial(
+            _typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers
+        )
     else:
         pair = isinstance(model, kinds.PairModel)
         source = partial(
-            _read_rows, texts="first second" if pair else "question", lists=None if pair else "answers", encoding=encoding
+            _read_rows,
+            texts="first second" if pair else "question",
+            lists=None if pair else "answers",
+            encoding=encoding,
         )
     return process_files(
-        partial(_predicted, model, taggers), source, inputs, output, settings, input_format="jsonl" if rows else input_format,
-        output_format=output_format, fresh=fresh, description="predicting", report=report, left_out=left_out, work=work,
+        partial(_predicted, model, taggers),
+        source,
+        inputs,
+        output,
+        settings,
+        input_format="jsonl" if rows else input_format,
+        output_format=output_format,
+        fresh=fresh,
+        description="predicting",
+        report=report,
+        left_out=left_out,
+        work=work,
         device=model.device,
-    )  # fmt: skip
+    )
 
 
 def _typed_documents(
-    spans: Sequence[Span], left_out: Counter[str], *, format: InputFormat | None, empty: str, encoding: str, given: bool
-) -> Iterable[Typed]:  # fmt: skip
+    spans: Sequence[Span],
+    left_out: Counter[str],
+    *,
+    format: InputFormat | None,
+    empty: str,
+    encoding: str,
+    given: bool,
+) -> Iterable[Typed]:
     return typed_documents(spans, format, empty, encoding, given, left_out)
 
 
 def _read_rows(
     spans: Sequence[Span], left_out: Counter[str], *, texts: str, lists: str | None, encoding: str
-) -> Iterable[dict[str, Any]]:  # fmt: skip
+) -> Iterable[dict[str, Any]]:
     return _rows(spans, texts, lists, encoding)
 
 
@@ -460,15 +651,28 @@ def _predicted(
 
     if isinstance(model, kinds.Tagger):
         spans = model.predict([d.text for d in batch])
-        return [{"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]} for d, own in zip(batch, spans, strict=True)]
+        return [
+            {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]}
+            for d, own in zip(batch, spans, strict=True)
+        ]
     if isinstance(model, kinds.RelationModel):
         if taggers:
-            found = [TaggerDetector(tagger).detect([Passage(d.text) for d in batch]) for tagger in taggers]
-            batch = [d._replace(mentions=united(own)) for d, own in zip(batch, zip(*found, strict=True), strict=True)]
-        related = model.relations([d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch])
+            found = [
+                TaggerDetector(tagger).detect([Passage(d.text) for d in batch])
+                for tagger in taggers
+            ]
+            batch = [
+                d._replace(mentions=united(own))
+                for d, own in zip(batch, zip(*found, strict=True), strict=True)
+            ]
+        related = model.relations(
+            [d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch]
+        )
         return [
             {
-                "id": d.id, "text": d.text, "mentions": [_mention(d.text, m) for m in d.mentions],
+                "id": d.id,
+                "text": d.text,
+                "mentions": [_mention(d.text, m) for m in d.mentions],
                 "relations": [r._asdict() for r in own],
             }
             for d, own in zip(batch, related, strict=True)
@@ -476,34 +680,58 @@ def _predicted(
     if isinstance(model, kinds.PairModel):
         labels = model.predict([(row["first"], row["second"]) for row in batch])
         return [row | label._asdict() for row, label in zip(batch, labels, strict=True)]
-    return [row | {"answers": [a._asdict() for a in model.rank(row["question"], row["answers"])]} for row in batch]
+    return [
+        row | {"answers": [a._asdict() for a in model.rank(row["question"], row["answers"])]}
+        for row in batch
+    ]
 
 
 def _mention(text: str, m: Detected) -> dict[str, Any]:
-    return {"start": m.start, "end": m.end, "text": text[m.start : m.end], "type": m.type, "score": m.score}
+    return {
+        "start": m.start,
+        "end": m.end,
+        "text": text[m.start : m.end],
+        "type": m.type,
+        "score": m.score,
+    }
 
 
 def predict_examples(
     model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """Records of a task's examples (datamodules.tasks), with the source's words, read as fine-tuning reads its scored split.
+    """Records of a task's examples (datamodules.tasks), with the source's words, read as
+    fine-tuning reads its scored split.
 
     Raises InputError for examples of another kind of task.
     """
     shapes = {"ner": Tagged, "nested": Tagged, "relation": Relation, "pair": Pair, "ranking": Pair}
     if examples and not isinstance(examples[0], shapes[model.kind]):
-        raise InputError(f"{model.name}: a model of kind {model.kind}; the task's examples are {type(examples[0]).__name__}s")
+        raise InputError(
+            f"{model.name}: a model of kind {model.kind}; the task's examples are"
+            f" {type(examples[0]).__name__}s"
+        )
     return model.predict_examples(examples)
 
 
 def predict_task(
-    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any], output: str | Path, *,
-    fresh: bool = False, report: Callable[[str], None] = print,
-) -> Counts:  # fmt: skip
-    """Write :func:`predict_examples` to `output` as JSON lines. Raises InputError as :func:`process_files` does."""
+    model: Tagger | RelationModel | PairModel | Ranker,
+    examples: Sequence[Any],
+    output: str | Path,
+    *,
+    fresh: bool = False,
+    report: Callable[[str], None] = print,
+) -> Counts:
+    """Write :func:`predict_examples` to `output` as JSON lines. Raises InputError as
+    :func:`process_files` does."""
     if format_of(output, None) != "jsonl":
-        raise InputError(f"{output}: the predictions for a task's examples are JSON lines; expected a name that ends in .jsonl")
-    target, settings = Output(output), {"model": model.identity, "examples": digest([repr(one) for one in examples])}
+        raise InputError(
+            f"{output}: the predictions for a task's examples are JSON lines; expected a name that"
+            " ends in .jsonl"
+        )
+    target, settings = (
+        Output(output),
+        {"model": model.identity, "examples": digest([repr(one) for one in examples])},
+    )
     finished = target.finished(settings, fresh)
     if finished is not None:
         report(f"{target.path}: already complete; --fresh makes it again")

@@ -1,21 +1,26 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
-    model = load("NCBI/minilm")                          a name or a folder (experiments.encoders.finetuned)
-    model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease", 0.98)]]
+    model = load("NCBI/minilm")                          a name or a folder
+                                                         (experiments.encoders.finetuned)
+    model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
+                                                         0.98)]]
 
     Tagger         predict(texts)                        task kinds ner and nested
     RelationModel  predict(texts, pairs), relations(texts, mentions)
     PairModel      predict(pairs)
     Ranker         rank(question, answers)
 
-Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the result of fine-tuning.
-English texts are tagged sentence by sentence (datamodules.pairs.sentences), as English tasks are. What is still too long is tagged
-in overlapping windows: of the windows that contain a mention, the one with the most units around it decides. Longer pairs, and
+Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the
+result of fine-tuning. English texts are tagged sentence by sentence (datamodules.pairs.sentences),
+as English tasks are. What is still too long is tagged
+in overlapping windows: of the windows that contain a mention, the one with the most units around it
+    decides. Longer pairs, and
 texts with relations, are cut as in fine-tuning.
 
-Scores of spans: flat tagger, the mean over the units of its label's probability (softmax; with a CRF, the marginal probability
-given the whole sequence); nested tagger, the sigmoid of the span's score. Of a class: its probability (softmax). Of an answer:
-the head's score in (0, 1).
+Scores of spans: flat tagger, the mean over the units of its label's probability (softmax; with a
+    CRF, the marginal probability
+given the whole sequence); nested tagger, the sigmoid of the span's score. Of a class: its
+probability (softmax). Of an answer: the head's score in (0, 1).
 """
 
 from __future__ import annotations
@@ -78,11 +83,15 @@ class Answer(NamedTuple):
 
 
 def crf_marginals(crf: Any, scores: Tensor, mask: Tensor) -> Tensor:
-    """(B, U, C) probabilities of each unit's labels given the whole sequence, by the forward-backward algorithm.
+    """(B, U, C) probabilities of each unit's labels given the whole sequence, by the
+    forward-backward algorithm.
 
     scores (B, U, C) of the labels, mask (B, U) bool, true on each sequence's first units.
     """
-    forward, backward = [crf.start_transitions + scores[:, 0]], [crf.end_transitions.expand_as(scores[:, 0])]
+    forward, backward = (
+        [crf.start_transitions + scores[:, 0]],
+        [crf.end_transitions.expand_as(scores[:, 0])],
+    )
     for t in range(1, scores.shape[1]):
         step = (forward[-1][:, :, None] + crf.transitions).logsumexp(1) + scores[:, t]
         forward.append(torch.where(mask[:, t, None], step, forward[-1]))
@@ -93,11 +102,30 @@ def crf_marginals(crf: Any, scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class FineTunedModel:
-    """An encoder under a head, on one device. `kind`, `labels`, `language`, `task`: what it was trained on."""
+    """An encoder under a head, on one device. `kind`, `labels`, `language`, `task`: what it was
+    trained on."""
 
-    def __init__(self, module: Any, data: FinetuneData, found: FineTuned, device: str, bf16: bool, batch_size: int) -> None:
-        self.module, self.data, self.device, self.bf16, self.batch_size = module.to(device).eval(), data, device, bf16, batch_size
-        self.name, self.identity, self.task = found.label, found.identity, str(found.manifest["task"])
+    def __init__(
+        self,
+        module: Any,
+        data: FinetuneData,
+        found: FineTuned,
+        device: str,
+        bf16: bool,
+        batch_size: int,
+    ) -> None:
+        self.module, self.data, self.device, self.bf16, self.batch_size = (
+            module.to(device).eval(),
+            data,
+            device,
+            bf16,
+            batch_size,
+        )
+        self.name, self.identity, self.task = (
+            found.label,
+            found.identity,
+            str(found.manifest["task"]),
+        )
         self.negative: str | None = found.manifest.get("negative")
         self.kind, self.labels, self.language = data.kind, data.labels, data.language
         self.folder = found.folder
@@ -108,13 +136,16 @@ class FineTunedModel:
 
     @torch.inference_mode()
     def _outputs(self, features: list[Feature]) -> list[tuple[Any, Any]]:
-        """(the head's output, its probabilities or score) of each sequence, in batches of similar length, longest first."""
+        """(the head's output, its probabilities or score) of each sequence, in batches of similar
+        length, longest first."""
         self.data.features[SPLIT] = features
         result: list[Any] = [None] * len(features)
         order = np.argsort([-len(f.ids) for f in features], kind="stable")
         for first in range(0, len(order), self.batch_size):
             numbers = order[first : first + self.batch_size]
-            batch: FinetuneBatch = move_data_to_device(self.data.batch(SPLIT, numbers.tolist()), self.device)
+            batch: FinetuneBatch = move_data_to_device(
+                self.data.batch(SPLIT, numbers.tolist()), self.device
+            )
             with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
                 states = self.module.states(batch)
                 outputs = self.module.head.outputs(states, batch)  # as fine-tuning scores them
@@ -127,7 +158,8 @@ class FineTunedModel:
         raise NotImplementedError
 
     def predict_examples(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
-        """A record of each example of a task (datamodules.tasks), read exactly as fine-tuning reads its scored split."""
+        """A record of each example of a task (datamodules.tasks), read exactly as fine-tuning reads
+        its scored split."""
         raise NotImplementedError
 
 
@@ -135,20 +167,27 @@ class Tagger(FineTunedModel):
     """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
 
     def predict(
-        self, texts: str | Iterable[str], words: Sequence[Sequence[tuple[int, int]] | None] | None = None
+        self,
+        texts: str | Iterable[str],
+        words: Sequence[Sequence[tuple[int, int]] | None] | None = None,
     ) -> list[list[Span]]:
         """The entities of each text, in order; `texts`: one, or any iterable of them.
 
-        words: of each text, the places [start, end) of the words that get a label, where the source has them; None: words and
-        signs, of Chinese every character. An English text without them is read sentence by sentence, as English tasks are.
-        Raises TypeError, with its position, for what is no text.
+        words: of each text, the places [start, end) of the words that get a label, where the source
+            has them; None: words and
+        signs, of Chinese every character. An English text without them is read sentence by
+        sentence, as English tasks are. Raises TypeError, with its position, for what is no text.
         """
         texts = checked_texts(texts)
         result: list[list[Span]] = [[] for _ in texts]
         examples, places = [], []
         for number, (text, own) in enumerate(zip(texts, words or [None] * len(texts), strict=True)):
-            for first, last in sentences(text, self.language, []) if own is None else [(0, len(text))]:
-                examples.append(Tagged("", "", text[first:last], [], None if own is None else list(own)))
+            for first, last in (
+                sentences(text, self.language, []) if own is None else [(0, len(text))]
+            ):
+                examples.append(
+                    Tagged("", "", text[first:last], [], None if own is None else list(own))
+                )
                 places.append((number, first))
         found = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
         for (number, first), spans in zip(places, found, strict=True):
@@ -156,7 +195,8 @@ class Tagger(FineTunedModel):
         return result
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
-        """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them, without overlap."""
+        """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them,
+        without overlap."""
         found = self._spans(examples, 0)
         return [
             {"id": e.id, "text": e.text, "mentions": [s._asdict() for s in spans]}
@@ -167,28 +207,43 @@ class Tagger(FineTunedModel):
         head = self.module.head
         if self.kind == "nested":
             scores = head.scores(states, batch)[0].sigmoid().cpu().numpy()  # (B, labels, U, U)
-            return [scores[row, spans[:, 2], spans[:, 0], spans[:, 1]] for row, spans in enumerate(outputs)]
+            return [
+                scores[row, spans[:, 2], spans[:, 0], spans[:, 1]]
+                for row, spans in enumerate(outputs)
+            ]
         scores = head.scores(states, batch)
         assert batch.unit_mask is not None
-        every = scores.softmax(-1) if head.crf is None else crf_marginals(head.crf, scores, batch.unit_mask)
-        return [p[np.arange(len(labels)), labels] for p, labels in zip(every.cpu().numpy(), outputs, strict=True)]
+        every = (
+            scores.softmax(-1)
+            if head.crf is None
+            else crf_marginals(head.crf, scores, batch.unit_mask)
+        )
+        return [
+            p[np.arange(len(labels)), labels]
+            for p, labels in zip(every.cpu().numpy(), outputs, strict=True)
+        ]
 
     def _spans(self, examples: Sequence[Tagged], overlap: int) -> list[list[Span]]:
         features = [f for i, e in enumerate(examples) for f in self.data.tagged(i, e, overlap)]
-        windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]  # first unit, output, scores, units
+        # first unit, output, scores, units
+        windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]
         for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
             windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
         return [self._merged(e, own, overlap) for e, own in zip(examples, windows, strict=True)]
 
-    def _merged(self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int) -> list[Span]:
+    def _merged(
+        self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int
+    ) -> list[Span]:
         """The spans of an example from its windows."""
         if not windows:
             return []
-        if self.kind == "ner" and not overlap:  # fine-tuning joins the labels of windows that do not overlap
+        # fine-tuning joins the labels of windows that do not overlap
+        if self.kind == "ner" and not overlap:
             _, outputs, scores, sizes = zip(*windows, strict=True)
             windows = [(0, np.concatenate(outputs), np.concatenate(scores), sum(sizes))]
         unit = units(example, self.language)
-        found: list[tuple[float, int, int, str, float]] = []  # context, first unit, last + 1, type, score
+        # context, first unit, last + 1, type, score
+        found: list[tuple[float, int, int, str, float]] = []
         places = [(first, first + size) for first, _, _, size in windows]
         for number, (first, output, scores, _) in enumerate(windows):
             for start, end, kind, score in self._decoded(output, scores):
@@ -200,24 +255,36 @@ class Tagger(FineTunedModel):
         if self.kind == "ner" and len(windows) > 1:
             found = apart(found)
         result = [(unit[s][0], unit[e - 1][1], kind, score) for _, s, e, kind, score in found]
-        return [Span(s, e, example.text[s:e], kind, float(score)) for s, e, kind, score in sorted(result)]
+        return [
+            Span(s, e, example.text[s:e], kind, float(score))
+            for s, e, kind, score in sorted(result)
+        ]
 
     def _decoded(self, output: Any, scores: Any) -> list[tuple[int, int, str, float]]:
         """(first unit, last + 1, type, score) of a window's entities."""
         if self.kind == "nested":
-            return [(int(s), int(e) + 1, self.labels[int(t)], float(p)) for (s, e, t), p in zip(output, scores, strict=True)]
-        return [(s, e, t, float(np.mean(scores[s:e]))) for s, e, t in bio_decoded(output.tolist(), self.labels)]
+            return [
+                (int(s), int(e) + 1, self.labels[int(t)], float(p))
+                for (s, e, t), p in zip(output, scores, strict=True)
+            ]
+        return [
+            (s, e, t, float(np.mean(scores[s:e])))
+            for s, e, t in bio_decoded(output.tolist(), self.labels)
+        ]
 
 
 def around(span: tuple[int, int], window: tuple[int, int], total: int) -> float:
-    """Units that a window has on the poorer side of a span; -1 when the span is not inside. A text's own end is no lack."""
+    """Units that a window has on the poorer side of a span; -1 when the span is not inside. A
+    text's own end is no lack."""
     (s, e), (first, last) = span, window
     if s < first or e > last:
         return -1.0
     return min(s - first if first else np.inf, last - e if last < total else np.inf)
 
 
-def apart(found: list[tuple[float, int, int, str, float]]) -> list[tuple[float, int, int, str, float]]:
+def apart(
+    found: list[tuple[float, int, int, str, float]],
+) -> list[tuple[float, int, int, str, float]]:
     """Spans (context, first, last + 1, …) without those that overlap one with more context."""
     kept, taken = [], set[int]()
     for one in sorted(found, key=lambda s: (-s[0], s[1])):
@@ -230,30 +297,46 @@ def apart(found: list[tuple[float, int, int, str, float]]) -> list[tuple[float, 
 
 class _Classifier(FineTunedModel):
     def _labelled(self, features: list[Feature]) -> list[Labelled]:
-        return [Labelled(self.labels[int(label)], float(p[int(label)])) for label, p in self._outputs(features)]
+        return [
+            Labelled(self.labels[int(label)], float(p[int(label)]))
+            for label, p in self._outputs(features)
+        ]
 
 
 class RelationModel(_Classifier):
-    """Names the relation of two entities of a text, which are marked as the task's reader marks them (datamodules.pairs)."""
+    """Names the relation of two entities of a text, which are marked as the task's reader marks
+    them (datamodules.pairs)."""
 
     def predict(
-        self, texts: Sequence[str], pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]] | None = None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]] | None = None,
     ) -> list[Labelled]:
         """The class of each text's pair of entities.
 
-        pairs: the two places [start, end) of each text; None: the texts have the task's markers in them.
-        Raises InputError for a place outside its text, or two that overlap where the task has no marker for that.
+        pairs: the two places [start, end) of each text; None: the texts have the task's markers in
+            them.
+        Raises InputError for a place outside its text, or two that overlap where the task has no
+        marker for that.
         """
         markers = self.data.markers
-        own = texts if pairs is None else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
-        return self._labelled([self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)])
+        own = (
+            texts
+            if pairs is None
+            else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
+        )
+        return self._labelled(
+            [self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)]
+        )
 
     def relations(
         self, texts: Sequence[str], mentions: Sequence[Sequence[tuple[int, int, str | None]]]
     ) -> list[list[Related]]:
-        """The relations between the mentions (start, end, type) of each text, all but the task's negative class.
+        """The relations between the mentions (start, end, type) of each text, all but the task's
+        negative class.
 
-        Pairs are those that the task classifies: by type, inside one sentence (datamodules.pairs). A task without a negative class
+        Pairs are those that the task classifies: by type, inside one sentence (datamodules.pairs).
+            A task without a negative class
         (CMeIE) names a relation for every pair.
         """
         found: list[list[Related]] = [[] for _ in texts]
@@ -269,7 +352,9 @@ class RelationModel(_Classifier):
                         continue
                     asked.append((number, inside[i], inside[j]))
                     parts.append(text[first:last])
-                    pairs.append(((one[0] - first, one[1] - first), (two[0] - first, two[1] - first)))
+                    pairs.append(
+                        ((one[0] - first, one[1] - first), (two[0] - first, two[1] - first))
+                    )
         for (number, i, j), (label, score) in zip(asked, self.predict(parts, pairs), strict=True):
             if label != self.negative:
                 found[number].append(Related(i, j, label, score))
@@ -278,7 +363,10 @@ class RelationModel(_Classifier):
     def predict_examples(self, examples: Sequence[Relation]) -> list[dict[str, Any]]:
         """{id, text, label, score} of each example."""
         found = self.predict([e.text for e in examples])
-        return [{"id": e.id, "text": e.text, **p._asdict()} for e, p in zip(examples, found, strict=True)]
+        return [
+            {"id": e.id, "text": e.text, **p._asdict()}
+            for e, p in zip(examples, found, strict=True)
+        ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
         return list(self.module.head.scores(states, batch).softmax(-1).cpu().numpy())
@@ -288,12 +376,17 @@ class PairModel(_Classifier):
     """Names the class of two texts."""
 
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
-        return self._labelled([self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)])
+        return self._labelled(
+            [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
+        )
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, first, second, label, score} of each example."""
         found = self.predict([(e.first, e.second) for e in examples])
-        return [{"id": e.id, "first": e.first, "second": e.second, **p._asdict()} for e, p in zip(examples, found, strict=True)]
+        return [
+            {"id": e.id, "first": e.first, "second": e.second, **p._asdict()}
+            for e, p in zip(examples, found, strict=True)
+        ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
         return list(self.module.head.layers(states[:, 0]).float().softmax(-1).cpu().numpy())
@@ -315,23 +408,36 @@ class Ranker(FineTunedModel):
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, question, answer, score} of each example."""
         found = self.scores([(e.first, e.second) for e in examples])
-        return [{"id": e.id, "question": e.first, "answer": e.second, "score": s} for e, s in zip(examples, found, strict=True)]
+        return [
+            {"id": e.id, "question": e.first, "answer": e.second, "score": s}
+            for e, s in zip(examples, found, strict=True)
+        ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
         return outputs
 
 
 KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ranker]] = {
-    "ner": Tagger, "nested": Tagger, "relation": RelationModel, "pair": PairModel, "ranking": Ranker,
-}  # fmt: skip
+    "ner": Tagger,
+    "nested": Tagger,
+    "relation": RelationModel,
+    "pair": PairModel,
+    "ranking": Ranker,
+}
 
 
 def load(
-    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32", batch_size: int = 64
+    name: str | Path,
+    *,
+    device: str = "cpu",
+    precision: Literal["fp32", "bf16"] = "fp32",
+    batch_size: int = 64,
 ) -> Tagger | RelationModel | PairModel | Ranker:
-    """The fine-tuned model that `name` means, a folder or TASK/encoder (:func:`experiments.encoders.finetuned`).
+    """The fine-tuned model that `name` means, a folder or TASK/encoder
+    (:func:`experiments.encoders.finetuned`).
 
-    batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a name that means none, a file that
+    batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
+        name that means none, a file that
     is missing or not the one that the manifest describes, and a GPU that is not available.
     """
     found = finetuned(str(name))
@@ -339,18 +445,31 @@ def load(
     verified(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
     if linker["folder"] not in ("encoder", "linker"):
-        raise InputError(f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or linker")
+        raise InputError(
+            f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or"
+            " linker"
+        )
     data = FinetuneData(
-        "", str(folder), manifest["max_length"], linker=linker["name"], linker_folder=str(folder / linker["folder"]),
+        "",
+        str(folder),
+        manifest["max_length"],
+        linker=linker["name"],
+        linker_folder=str(folder / linker["folder"]),
         linker_settings=linker["settings"],
-    )  # fmt: skip
+    )
     data.read_as(manifest["kind"], manifest["labels"], manifest["language"], manifest["markers"])
-    head = partial(imported(manifest["head"]["class_path"], "models"), **manifest["head"]["init_args"])
+    head = partial(
+        imported(manifest["head"]["class_path"], "models"), **manifest["head"]["init_args"]
+    )
     settings = manifest["model"]["init_args"]
-    module = imported(manifest["model"]["class_path"], "models")(encoder=str(folder / "encoder"), head=head, **settings)
+    module = imported(manifest["model"]["class_path"], "models")(
+        encoder=str(folder / "encoder"), head=head, **settings
+    )
     module.build(data)
     module.load_state_dict(load_file(folder / "model.safetensors"))
-    return KINDS[data.kind](module, data, found, checked_device(device), precision == "bf16", batch_size)
+    return KINDS[data.kind](
+        module, data, found, checked_device(device), precision == "bf16", batch_size
+    )
 
 
 def _read_again(

@@ -1,4 +1,5 @@
-"""EmbeddingTable: what a graph embedding leaves behind. Tensors and ids on disk, safetensors only; no trainer object."""
+"""EmbeddingTable: what a graph embedding leaves behind. Tensors and ids on disk, safetensors only;
+no trainer object."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class EmbeddingTable:
     entity      (entities, d) float32;  entity_ids    their ids, in row order
     relation    (relations, d_r) float32 or None;  relation_ids  their labels
     projection  (relations, d, d_r) float32 or None: TransR's M_r, applied as ``e @ M_r``
-    manifest    where the vectors come from: model, settings, the graph's fingerprint, link-prediction scores
+    manifest    where the vectors come from: model, settings, the graph's fingerprint,
+                link-prediction scores
 
     Raises InputError when ids and rows do not correspond or an id is repeated.
     """
@@ -43,29 +45,39 @@ class EmbeddingTable:
             ("projection", self.projection, self.relation_ids),
         ):
             if tensor is not None and len(tensor) != len(ids):
-                raise InputError(f"{name}: {len(tensor)} rows but {len(ids)} ids; they must correspond one to one")
+                raise InputError(
+                    f"{name}: {len(tensor)} rows but {len(ids)} ids; they must correspond one"
+                    " to one"
+                )
         if len(set(self.entity_ids)) != len(self.entity_ids):
             raise InputError("entity_ids: an id occurs more than once; ids must be unique")
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all. Returns the folder."""
+        """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all.
+        Returns the folder."""
         tensors = {"entity": self.entity, "relation": self.relation, "projection": self.projection}
         with written_folder(folder) as partial:
             save_file(
-                {k: v.detach().float().cpu().contiguous() for k, v in tensors.items() if v is not None},
+                {
+                    k: v.detach().float().cpu().contiguous()
+                    for k, v in tensors.items()
+                    if v is not None
+                },
                 partial / "embeddings.safetensors",
             )
             for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
                 with written(partial / f"{name}.txt") as handle:
                     handle.writelines(f"{i}\n" for i in ids)
             write_json(
-                partial / "manifest.json", self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")}
+                partial / "manifest.json",
+                self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")},
             )
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> EmbeddingTable:
-        """The table in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
+        """The table in `folder`. Raises InputError when a file is missing or is not what the
+        manifest says."""
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
         make = "Train one: python -m kg.train --help"
@@ -73,8 +85,13 @@ class EmbeddingTable:
         try:
             tensors = load_file(file)
         except SafetensorError as error:
-            raise InputError(f"{file}: not a safetensors file ({error}). Train the table again.") from error
-        ids = {name: [line for _, line in lines(folder / f"{name}.txt")] for name in ("entities", "relations")}
+            raise InputError(
+                f"{file}: not a safetensors file ({error}). Train the table again."
+            ) from error
+        ids = {
+            name: [line for _, line in lines(folder / f"{name}.txt")]
+            for name in ("entities", "relations")
+        }
         return cls(
             tensors["entity"],
             ids["entities"],
@@ -85,22 +102,29 @@ class EmbeddingTable:
         )
 
     def check_graph(self, ids: pa.Array, graph: str) -> None:
-        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in order."""
+        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in
+        order."""
         own = pa.array(self.entity_ids, pa.string())
         if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py():
             return
         missing = next((i for i in ids.to_pylist() if i not in set(self.entity_ids)), None)
-        first = f"entity {missing!r} has no row" if missing else "the order or number of entities differs"
+        first = (
+            f"entity {missing!r} has no row"
+            if missing
+            else "the order or number of entities differs"
+        )
         raise InputError(
-            f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)} entities): "
-            f"{first}. Train the table on this graph: python -m kg.train --help"
+            f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
+            f" entities): {first}. Train the table on this graph: python -m kg.train --help"
         )
 
 
 def read_text_vectors(path: str | Path) -> EmbeddingTable:
-    """The table in a text file as KeBioLM's release uses it: first line ``n d``, then one ``id v1 ... vd`` per line.
+    """The table in a text file as KeBioLM's release uses it: first line ``n d``, then one ``id v1
+    ... vd`` per line.
 
-    Raises InputError with file and line for a wrong header, a wrong number of values or a value that is no number.
+    Raises InputError with file and line for a wrong header, a wrong number of values or a value
+    that is no number.
     """
     rows: list[list[float]] = []
     ids: list[str] = []
@@ -109,16 +133,24 @@ def read_text_vectors(path: str | Path) -> EmbeddingTable:
         parts = line.split()
         if number == 1:
             if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,9}", p) for p in parts):
-                raise InputError(f"{path}:1: expected 'n d' (number of vectors, their size), got {line[:60]!r}")
+                raise InputError(
+                    f"{path}:1: expected 'n d' (number of vectors, their size), got {line[:60]!r}"
+                )
             count, size = map(int, parts)
             continue
         if len(parts) != size + 1:
-            raise InputError(f"{path}:{number}: expected an id and {size} values, got {len(parts) - 1} values")
+            raise InputError(
+                f"{path}:{number}: expected an id and {size} values, got {len(parts) - 1} values"
+            )
         try:
             rows.append([float(v) for v in parts[1:]])
         except ValueError as error:
-            raise InputError(f"{path}:{number}: {error}; expected {size} numbers after the id") from error
+            raise InputError(
+                f"{path}:{number}: {error}; expected {size} numbers after the id"
+            ) from error
         ids.append(parts[0])
     if len(ids) != count or not ids:
-        raise InputError(f"{path}: the first line promises {count} vectors, the file has {len(ids)}. Is it cut?")
+        raise InputError(
+            f"{path}: the first line promises {count} vectors, the file has {len(ids)}. Is it cut?"
+        )
     return EmbeddingTable(torch.tensor(rows), ids, manifest={"source": Path(path).name})

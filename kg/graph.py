@@ -1,13 +1,17 @@
-"""KnowledgeGraph: entities, their names and definitions, and triples; on disk a folder of Parquet files and a manifest.
+"""KnowledgeGraph: entities, their names and definitions, and triples; on disk a folder of Parquet
+files and a manifest.
 
-    entities     id, name, type               one row per entity; its position is its index everywhere
+    entities     id, name, type               one row per entity; its position is its index
+                                              everywhere
     names        id, name, kind, language, source   every name, the preferred one included
     definitions  id, text
     triples      head, relation, tail         entity ids and a relation label
-    equivalences head, relation, tail         pairs that mean the same thing (aliases that are entities, brand and generic)
+    equivalences head, relation, tail         pairs that mean the same thing (aliases that are
+                                              entities, brand and generic)
 
-Equivalences are separate so that nothing that learns from triples (embeddings, PageRank, templates) ever sees the pairs
-that an evaluation asks for. A graph without any is saved without the file and has the fingerprint it always had.
+Equivalences are separate so that nothing that learns from triples (embeddings, PageRank, templates)
+ever sees the pairs that an evaluation asks for. A graph without any is saved without the file and
+has the fingerprint it always had.
 
 Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 """
@@ -36,12 +40,18 @@ SCHEMAS = {
     "names": pa.schema([(c, pa.string()) for c in ("id", "name", "kind", "language", "source")]),
     "definitions": pa.schema([("id", pa.string()), ("text", pa.string())]),
     "triples": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
-    "equivalences": pa.schema([("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]),
+    "equivalences": pa.schema(
+        [("head", pa.string()), ("relation", pa.string()), ("tail", pa.string())]
+    ),
 }
 REFERENCES = (
-    ("names", "id"), ("definitions", "id"), ("triples", "head"), ("triples", "tail"), ("equivalences", "head"),
+    ("names", "id"),
+    ("definitions", "id"),
+    ("triples", "head"),
+    ("triples", "tail"),
+    ("equivalences", "head"),
     ("equivalences", "tail"),
-)  # fmt: skip
+)
 #: How well a name kind represents its entity, best first; kinds that are not listed come last.
 KINDS = (
     "preferred",
@@ -69,12 +79,16 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     """Kinds of names, in lower case. Raises InputError for one that is none of KINDS."""
     chosen = frozenset(kind.strip().lower() for kind in kinds)
     if unknown := sorted(chosen - {*KINDS}):
-        raise InputError(f"kinds: no kind of names {unknown[0]!r}; {nearest(unknown[0], KINDS)}Choose from: {', '.join(KINDS)}")
+        raise InputError(
+            f"kinds: no kind of names {unknown[0]!r}; {nearest(unknown[0], KINDS)}Choose from:"
+            f" {', '.join(KINDS)}"
+        )
     return chosen
 
 
 class Numbers:
-    """The position of each of some ids among them: as a dictionary has it, in the bytes of the longest id and four, for each."""
+    """The position of each of some ids among them: as a dictionary has it, in the bytes of the
+    longest id and four, for each."""
 
     def __init__(self, ids: pa.Array) -> None:
         encoded = np.array(ids.cast(pa.binary()).to_pylist() or [b""])[: len(ids)]
@@ -94,8 +108,8 @@ class Numbers:
 class KnowledgeGraph:
     """A graph in memory. `manifest` carries at least source, version and licence (strings).
 
-    Raises InputError when an id is repeated, or a name, definition, triple or equivalence refers to an entity that is
-    not there.
+    Raises InputError when an id is repeated, or a name, definition, triple or equivalence refers to
+    an entity that is not there.
     """
 
     entities: pa.Table
@@ -103,21 +117,29 @@ class KnowledgeGraph:
     definitions: pa.Table
     triples: pa.Table
     manifest: dict[str, Any] = field(default_factory=dict)
-    equivalences: pa.Table = field(default_factory=lambda: pa.Table.from_batches([], SCHEMAS["equivalences"]))
+    equivalences: pa.Table = field(
+        default_factory=lambda: pa.Table.from_batches([], SCHEMAS["equivalences"])
+    )
 
     def __post_init__(self) -> None:
         for part, schema in SCHEMAS.items():
             table = getattr(self, part)
             if table.column_names != schema.names:
-                raise InputError(f"{part}: expected the columns {schema.names}, got {table.column_names}")
+                raise InputError(
+                    f"{part}: expected the columns {schema.names}, got {table.column_names}"
+                )
             if table.schema != schema:
                 try:
                     setattr(self, part, table.cast(schema))
                 except pa.ArrowException as error:
-                    raise InputError(f"{part}: expected columns of text, got {table.schema.types} ({error})") from error
+                    raise InputError(
+                        f"{part}: expected columns of text, got {table.schema.types} ({error})"
+                    ) from error
             for column in schema.names:
                 if getattr(self, part).column(column).null_count:
-                    raise InputError(f"{part}: column {column} has empty values; every row needs one")
+                    raise InputError(
+                        f"{part}: column {column} has empty values; every row needs one"
+                    )
         if len(pc.unique(self.entities["id"])) != len(self.entities):
             counts = pc.value_counts(self.entities["id"]).to_pylist()
             twice = next(c["values"] for c in counts if c["counts"] > 1)
@@ -127,8 +149,9 @@ class KnowledgeGraph:
             if known.null_count:
                 row = int(np.flatnonzero(pc.is_null(known).to_numpy(zero_copy_only=False))[0])
                 raise InputError(
-                    f"{part}: row {row}: unknown entity id {getattr(self, part)[column][row].as_py()!r} in {column}; "
-                    "add it to the entities or drop the row"
+                    f"{part}: row {row}: unknown entity id"
+                    f" {getattr(self, part)[column][row].as_py()!r} in {column}; add it to the"
+                    " entities or drop the row"
                 )
 
     @cached_property
@@ -147,13 +170,25 @@ class KnowledgeGraph:
 
     def triple_indices(self) -> np.ndarray:
         """(triples, 3) int64: head index, relation index, tail index."""
-        relation = pc.index_in(self.triples["relation"], value_set=pa.array(self.relations, pa.string()))
-        columns = [self.index_of(self.triples["head"]), relation.to_numpy(), self.index_of(self.triples["tail"])]
+        relation = pc.index_in(
+            self.triples["relation"], value_set=pa.array(self.relations, pa.string())
+        )
+        columns = [
+            self.index_of(self.triples["head"]),
+            relation.to_numpy(),
+            self.index_of(self.triples["tail"]),
+        ]
         return np.stack([c.astype(np.int64) for c in columns], axis=1)
 
     def preferred_first(self) -> pa.Table:
-        """The names by entity, in the table's order, the preferred one of each before its others."""
-        entity = self.names["id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        """The names by entity, in the table's order, the preferred one of each before its
+        others."""
+        entity = (
+            self.names["id"]
+            .combine_chunks()
+            .dictionary_encode()
+            .indices.to_numpy(zero_copy_only=False)
+        )
         other = pc.not_equal(self.names["kind"], "preferred").to_numpy()
         return self.names.take(pa.array(np.lexsort((other, entity))))  # a stable sort
 
@@ -192,13 +227,15 @@ class KnowledgeGraph:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
             files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in parts}
             write_json(
-                partial / "manifest.json", self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files}
+                partial / "manifest.json",
+                self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files},
             )
         return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> KnowledgeGraph:
-        """The graph in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
+        """The graph in `folder`. Raises InputError when a file is missing or is not what the
+        manifest says."""
         folder = Path(folder)
         manifest = _manifest(folder)
         tables = {}
@@ -207,16 +244,24 @@ class KnowledgeGraph:
             if part == "equivalences" and file.name not in manifest["sha256"] and not file.exists():
                 continue  # it has none, or was saved before there were any
             if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
-                raise InputError(f"{file}: missing, or not the file its manifest describes. Build the graph again.")
+                raise InputError(
+                    f"{file}: missing, or not the file its manifest describes. Build the graph"
+                    " again."
+                )
             tables[part] = read_table(file, again="Build the graph again.")
         return cls(**tables, manifest=manifest)
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """An Arrow column of whole numbers without gaps. Its own to_numpy imports pandas, a quarter of the start of `kepl link`."""
+    """An Arrow column of whole numbers without gaps. Its own to_numpy imports pandas, a quarter of
+    the start of `kepl link`."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     dtype = np.dtype(str(whole.type))
-    return np.frombuffer(whole.buffers()[1], dtype, len(whole), dtype.itemsize * whole.offset) if len(whole) else np.empty(0, dtype)
+    return (
+        np.frombuffer(whole.buffers()[1], dtype, len(whole), dtype.itemsize * whole.offset)
+        if len(whole)
+        else np.empty(0, dtype)
+    )
 
 
 def table(part: str, rows: dict[str, Any]) -> pa.Table:
@@ -225,25 +270,31 @@ def table(part: str, rows: dict[str, Any]) -> pa.Table:
 
 
 def fingerprint(folder: str | Path) -> str:
-    """One digest that names a saved graph's content. Raises InputError when there is no graph in the folder."""
+    """One digest that names a saved graph's content. Raises InputError when there is no graph in
+    the folder."""
     return digest(_manifest(Path(folder))["sha256"])
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     if not (folder / "manifest.json").is_file():
         raise InputError(
-            f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m kg.build --help"
+            f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m"
+            " kg.build --help"
         )
     manifest = read_object(folder / "manifest.json")
     for key in ("format", "counts", "sha256"):
         if key not in manifest:
             raise InputError(
-                f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m kg.build --help"
+                f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m"
+                " kg.build --help"
             )
     if not isinstance(manifest["sha256"], dict):
-        raise InputError(f"{folder}/manifest.json: expected an object under sha256. Build the graph again.")
+        raise InputError(
+            f"{folder}/manifest.json: expected an object under sha256. Build the graph again."
+        )
     if manifest["format"] != FORMAT:
         raise InputError(
-            f"{folder}/manifest.json: format {manifest['format']}, expected {FORMAT}. Build the graph again."
+            f"{folder}/manifest.json: format {manifest['format']}, expected {FORMAT}. Build the"
+            " graph again."
         )
     return manifest

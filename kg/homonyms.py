@@ -1,9 +1,10 @@
 """Names that several concepts have, and which of them a text means.
 
-After BELHD (Garda and Leser, Bioinformatics 2024): each concept of such a name gets a string that distinguishes it from the
-others. A concept is described by its type, the names of its parents, the beginning of its definition, its preferred name and
-its shortest other name, of several words if it has one; the strings are the first of these in which all concepts of the name
-differ. A text supports a concept by the share of its string's words that occur in the text.
+After BELHD (Garda and Leser, Bioinformatics 2024): each concept of such a name gets a string that
+distinguishes it from the others. A concept is described by its type, the names of its parents, the
+beginning of its definition, its preferred name and its shortest other name, of several words if it
+has one; the strings are the first of these in which all concepts of the name differ. A text
+supports a concept by the share of its string's words that occur in the text.
 """
 
 from __future__ import annotations
@@ -38,14 +39,18 @@ Describe = Callable[[Collection[str]], Mapping[str, Description]]
 
 
 def distinguishing(name: str, described: Mapping[str, Description]) -> dict[str, str]:
-    """{concept: string} of the concepts that share `name`; at most one string is empty, or all where nothing differs."""
+    """{concept: string} of the concepts that share `name`; at most one string is empty, or all
+    where nothing differs."""
     own = _bare(name)
     rows = []
     for one in described.values():
         others = [other for other in one.names if _bare(other) != own]
         preferred = one.names[0] if one.names and others and one.names[0] == others[0] else ""
-        shortest = min(others, key=lambda other: (" " not in other, len(other), other), default="")  # a short form says little
-        rows.append((one.type, one.parents, " ".join(one.definition.split()[:HEAD]), preferred, shortest))
+        # a short form says little
+        shortest = min(others, key=lambda other: (" " not in other, len(other), other), default="")
+        rows.append(
+            (one.type, one.parents, " ".join(one.definition.split()[:HEAD]), preferred, shortest)
+        )
     for values in zip(*rows, strict=True):
         if len(set(map(_bare, values))) == len(values):
             return dict(zip(described, values, strict=True))
@@ -58,22 +63,27 @@ def _bare(name: str) -> str:
 
 
 def support(string: str, name: str, text_words: Collection[str]) -> float:
-    """The share of a string's words that are in a text, 0 to 1; words of the name itself and single characters do not count."""
+    """The share of a string's words that are in a text, 0 to 1; words of the name itself and single
+    characters do not count."""
     own = {word for word in words(string) if len(word) > 1} - {*words(name)}
     return len(own.intersection(text_words)) / len(own) if own else 0.0
 
 
 class Homonyms:
-    """Which of a name's concepts a text supports. `describe` is called for a shared name that is not kept."""
+    """Which of a name's concepts a text supports. `describe` is called for a shared name that is
+    not kept."""
 
     def __init__(self, describe: Describe) -> None:
         self.describe = describe
-        self._strings: OrderedDict[tuple[str, ...], dict[str, str]] = OrderedDict()  # the one used last is the last
+        # the one used last is the last
+        self._strings: OrderedDict[tuple[str, ...], dict[str, str]] = OrderedDict()
 
     def strings(self, name: str, concepts: Sequence[str]) -> dict[str, str]:
-        """{concept: distinguishing string} of the concepts that share `name`; of KEPT names they are computed once.
+        """{concept: distinguishing string} of the concepts that share `name`; of KEPT names they
+        are computed once.
 
-        Names that differ in case and punctuation alone are one: a text may spell a name in any number of ways.
+        Names that differ in case and punctuation alone are one: a text may spell a name in any
+        number of ways.
         """
         key = (_bare(name), *concepts)
         if key in self._strings:
@@ -86,21 +96,32 @@ class Homonyms:
             self._strings.popitem(last=False)
         return found
 
-    def supports(self, name: str, concepts: Sequence[str], text: str | Collection[str] | None) -> list[float]:
-        """How much of each concept's distinguishing string `text`, or its words, contains; zeros without a text."""
+    def supports(
+        self, name: str, concepts: Sequence[str], text: str | Collection[str] | None
+    ) -> list[float]:
+        """How much of each concept's distinguishing string `text`, or its words, contains; zeros
+        without a text."""
         if not text:
             return [0.0] * len(concepts)
-        strings, present = self.strings(name, concepts), frozenset(words(text)) if isinstance(text, str) else text
+        strings, present = (
+            self.strings(name, concepts),
+            frozenset(words(text)) if isinstance(text, str) else text,
+        )
         return [support(strings[concept], name, present) for concept in concepts]
 
 
 def graph_descriptions(graph: KnowledgeGraph) -> Describe:
-    """Descriptions of a graph's entities; parents are the tails of `is_a`. The first call sorts the tables by entity."""
+    """Descriptions of a graph's entities; parents are the tails of `is_a`. The first call sorts the
+    tables by entity."""
 
     @cache
     def tables() -> tuple[Numbers, _ByEntity, _ByEntity, _ByEntity]:
         is_a = graph.triples.filter(pc.equal(graph.triples["relation"], "is_a"))
-        rows = ((is_a, "head", "tail"), (graph.definitions, "id", "text"), (graph.names, "id", "name"))
+        rows = (
+            (is_a, "head", "tail"),
+            (graph.definitions, "id", "text"),
+            (graph.names, "id", "name"),
+        )
         return Numbers(graph.ids), *(_ByEntity(graph, *one) for one in rows)  # type: ignore[return-value]
 
     def describe(concepts: Collection[str]) -> dict[str, Description]:
@@ -109,10 +130,14 @@ def graph_descriptions(graph: KnowledgeGraph) -> Describe:
         found = dict.fromkeys(concepts, Description())
         for concept, place in zip(concepts, places.positions(list(concepts)).tolist(), strict=True):
             if place >= 0:
-                above = [preferred[i].as_py() for i in places.positions(parents.values(place)).tolist()]
+                above = [
+                    preferred[i].as_py() for i in places.positions(parents.values(place)).tolist()
+                ]
                 own = dict.fromkeys([preferred[place].as_py(), *names.values(place)])
                 definition = next(iter(definitions.values(place)), "")
-                found[concept] = Description(types[place].as_py(), " ".join(sorted(above)), definition, tuple(own))
+                found[concept] = Description(
+                    types[place].as_py(), " ".join(sorted(above)), definition, tuple(own)
+                )
         return found
 
     return describe

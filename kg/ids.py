@@ -1,10 +1,13 @@
-"""Ids as files write them, and the entities of a graph that they mean. Everything that reads ids reads them here.
+"""Ids as files write them, and the entities of a graph that they mean. Everything that reads ids
+reads them here.
 
-    D003924, MESH:D003924, mesh:D003924     an id, with the name of its vocabulary before it or without
+    D003924, MESH:D003924, mesh:D003924     an id, with the name of its vocabulary before it or
+                                            without
     HP_0001250, hp:0001250, http://…/HP_0001250     other spellings of HP:0001250
     D001943|D010051, D001943;D010051, a, b, a+b     several ids: each names an entity of its own
     -, -1, NIL, None, null, CUI-less, Concept-less  no concept
-    D001943                                 an alternative id: `alternatives` {id: [alternative id, …]} in the graph's manifest
+    D001943                                 an alternative id: `alternatives` {id: [alternative id,
+                                            …]} in the graph's manifest
 
 A mention of several ids is a mention of each of the entities, at one place.
 """
@@ -21,15 +24,30 @@ from kg.graph import KnowledgeGraph
 
 #: Vocabularies whose name before an id may be left out: their ids do not look alike.
 BARE = ("MESH", "MSH", "OMIM", "MIM", "UMLS")
-NO_CONCEPT = frozenset({
-    "", "-", "--", "-1", "nil", "none", "null", "cui-less", "cuiless", "cui_less", "concept-less", "conceptless", "concept_less",
-})  # fmt: skip
+NO_CONCEPT = frozenset(
+    {
+        "",
+        "-",
+        "--",
+        "-1",
+        "nil",
+        "none",
+        "null",
+        "cui-less",
+        "cuiless",
+        "cui_less",
+        "concept-less",
+        "conceptless",
+        "concept_less",
+    }
+)
 SEPARATORS = re.compile(r"[|;,+]")
 CURIE = re.compile(r"(?:https?://\S*/)?([A-Za-z][A-Za-z0-9]*)[:_]\s*(\S+)")
 
 
 def bare(identifier: str) -> str:
-    """An id without the name of MeSH, OMIM or UMLS before it: 215600 of OMIM:215600, as BioSyn's files write it."""
+    """An id without the name of MeSH, OMIM or UMLS before it: 215600 of OMIM:215600, as BioSyn's
+    files write it."""
     head, colon, rest = identifier.strip().partition(":")
     return rest.strip() if colon and head.strip().upper() in BARE else identifier.strip()
 
@@ -46,7 +64,8 @@ def split_ids(identifiers: str) -> list[str]:
 
 
 class Resolved(NamedTuple):
-    """The entities that a field of ids means, each once, in order, and the ids that mean none; both empty: no concept."""
+    """The entities that a field of ids means, each once, in order, and the ids that mean none; both
+    empty: no concept."""
 
     entities: list[str]
     unknown: list[str]
@@ -55,11 +74,14 @@ class Resolved(NamedTuple):
 class Ids:
     """The entities of a graph by any id of theirs.
 
-    alternatives: {entity: its other ids}. An id of an entity means that entity, whatever it is an alternative of; an alternative
+    alternatives: {entity: its other ids}. An id of an entity means that entity, whatever it is an
+        alternative of; an alternative
     of several entities means the first of them in the graph's order.
     """
 
-    def __init__(self, ids: Iterable[str], alternatives: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, ids: Iterable[str], alternatives: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self.ids = dict.fromkeys(ids)
         self.alternatives = alternatives or {}
 
@@ -78,7 +100,8 @@ class Ids:
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        """{id as :func:`_folded` makes it: entity}, ids before alternatives; made when an id is not found as it is written."""
+        """{id as :func:`_folded` makes it: entity}, ids before alternatives; made when an id is not
+        found as it is written."""
         found: dict[str, str] = {}
         for entity in self.ids:
             found.setdefault(_folded(entity), entity)
@@ -107,7 +130,8 @@ class Ids:
 
 
 def _folded(identifier: str) -> str:
-    """An id in one spelling: without a vocabulary that may be left out, else VOCABULARY:number; in one case."""
+    """An id in one spelling: without a vocabulary that may be left out, else VOCABULARY:number; in
+    one case."""
     match = CURIE.fullmatch(identifier.strip())
     if match and match[1].upper() in BARE:
         return match[2].upper()
@@ -115,8 +139,12 @@ def _folded(identifier: str) -> str:
 
 
 def alternatives_of(graph: KnowledgeGraph) -> dict[str, list[str]]:
-    """{entity: its other ids} of a graph. Raises InputError for a manifest whose `alternatives` are something else."""
+    """{entity: its other ids} of a graph. Raises InputError for a manifest whose `alternatives` are
+    something else."""
     found = graph.manifest.get("alternatives", {})
     if not isinstance(found, dict) or not all(isinstance(ids, list) for ids in found.values()):
-        raise InputError("manifest.json: expected {entity: [its other ids]} under alternatives. Build the graph again.")
+        raise InputError(
+            "manifest.json: expected {entity: [its other ids]} under alternatives. Build the graph"
+            " again."
+        )
     return found

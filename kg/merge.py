@@ -1,23 +1,28 @@
 """Several graphs as one, by name and alias.   python -m kg.merge GRAPH GRAPH … --out FOLDER
 
-The first graph stays as it is; each of the others is united with what exists by then, in the order given.
+The first graph stays as it is; each of the others is united with what exists by then, in the order
+given.
 
 Which entities are one
     by name   the same preferred name, when only one entity in each of the two has it
-    by alias  a name that only one entity in each of the two has, whatever its rank among preferred, exact and synonym;
-              only for entities that are not joined by name, and only where all such names of the one lead to the
-              same other, and the other way round. Else both stay apart, and are counted as ambiguous.
-    Names are compared in their normal form (kg.linking.normal), lower case and without white space ("Ⅱ型 糖尿病" is
-    "ii型糖尿病"). A short form joins nothing as an alias: "DM" is dermatomyositis and diabetes mellitus. An entity is joined
-    with at most one of another graph, so no graph's own entities ever become one.
+    by alias  a name that only one entity in each of the two has, whatever its rank among preferred,
+    exact and synonym;
+              only for entities that are not joined by name, and only where all such names of the
+              one lead to the same other, and the other way round. Else both stay apart, and are
+              counted as ambiguous.
+    Names are compared in their normal form (kg.linking.normal), lower case and without white space
+    ("Ⅱ型 糖尿病" is "ii型糖尿病"). A short form joins nothing as an alias: "DM" is dermatomyositis and
+    diabetes mellitus. An entity is joined with at most one of another graph, so no graph's own
+    entities ever become one.
 What comes of them
-    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value") is replaced by a
-    later one that does, other types that differ are counted as conflicts. A later entity keeps its id, or gets "<id>#2"
-    where the id is taken by another.
-    Alternative ids are united, too; the id of a joined entity becomes one of the entity that it is.
-    Names, definitions, triples and equivalences are united; rows that exist already are dropped and counted (an
-    equivalence in either direction). The preferred name of a joined entity becomes a synonym if it differs.
-"""
+    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value")
+    is replaced by a later one that does, other types that differ are counted as conflicts. A later
+    entity keeps its id, or gets "<id>#2" where the id is taken by another. Alternative ids are
+    united, too; the id of a joined entity becomes one of the entity that it is. Names, definitions,
+    triples and equivalences are united; rows that exist already are dropped and counted (an
+    equivalence in either direction). The preferred name of a joined entity becomes a synonym if it
+    differs.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -48,7 +53,8 @@ def compared(name: str) -> str:
 
 
 def _is_short_form(name: str) -> bool:
-    """Whether a name of letters that have a case is too short, or in capitals, to be an entity's alone."""
+    """Whether a name of letters that have a case is too short, or in capitals, to be an entity's
+    alone."""
     return name.lower() != name.upper() and needs_exact_case(spaced(normal_text(name)))
 
 
@@ -58,7 +64,8 @@ def _only(names: dict[str, set[str]]) -> dict[str, str]:
 
 
 def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """(preferred name -> ids, any name that may join -> ids), as they are compared, in the graph's order."""
+    """(preferred name -> ids, any name that may join -> ids), as they are compared, in the graph's
+    order."""
     preferred: dict[str, set[str]] = defaultdict(set)
     every: dict[str, set[str]] = defaultdict(set)
     for entity, name in zip(graph.ids.to_pylist(), graph.entities["name"].to_pylist(), strict=True):
@@ -78,7 +85,9 @@ def joined(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[dict[str, str]
     (ours, our_every), (theirs, their_every) = _keys(first), _keys(other)
     one, another = _only(ours), _only(theirs)
     by_name = {entity: one[name] for name, entity in another.items() if name in one}
-    ambiguous_names = sum(name in ours and (name not in one or name not in another) for name in theirs)
+    ambiguous_names = sum(
+        name in ours and (name not in one or name not in another) for name in theirs
+    )
 
     taken = set(by_name.values())
     ahead: dict[str, set[str]] = defaultdict(set)  # id in other -> ids in first
@@ -123,7 +132,9 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
     entities = {row["id"]: (row["name"], row["type"]) for row in first.entities.to_pylist()}
     given = {row["id"]: (row["name"], row["type"]) for row in other.entities.to_pylist()}
     taken = entities.keys() | (given.keys() - same.keys())
-    counts |= dict.fromkeys(("new entities", "new ids", "types given", "conflicts of type (the first is kept)"), 0)
+    counts |= dict.fromkeys(
+        ("new entities", "new ids", "types given", "conflicts of type (the first is kept)"), 0
+    )
     ids: dict[str, str] = {}
     for entity, (name, kind) in given.items():
         if entity in same:
@@ -151,7 +162,13 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
         if (target, row["name"]) in names:
             continue
         kind = "synonym" if row["id"] in same and row["kind"] == "preferred" else row["kind"]
-        names[target, row["name"]] = new = (target, row["name"], kind, row["language"], row["source"])
+        names[target, row["name"]] = new = (
+            target,
+            row["name"],
+            kind,
+            row["language"],
+            row["source"],
+        )
         rows.append(new)
     counts["names added"] = len(rows) - len(before)
 
@@ -163,18 +180,26 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
         twice = 0
         start = len(kept)
         for values in getattr(other, part).to_pylist():
-            row = tuple(ids[values[c]] if c in ("id", "head", "tail") else values[c] for c in columns)
+            row = tuple(
+                ids[values[c]] if c in ("id", "head", "tail") else values[c] for c in columns
+            )
             key = _undirected(row) if part == "equivalences" else row
             if key in there:
                 twice += 1
             else:
                 there.add(key)
                 kept.append(row)
-        counts |= {f"{part} added": len(kept) - start, f"{part} that stand there already, dropped": twice}
+        counts |= {
+            f"{part} added": len(kept) - start,
+            f"{part} that stand there already, dropped": twice,
+        }
         parts[part] = kept
     parts["entities"] = [(entity, *rest) for entity, rest in entities.items()]
     tables = {
-        part: table(part, {c: [row[i] for row in found] for i, c in enumerate(getattr(first, part).column_names)})
+        part: table(
+            part,
+            {c: [row[i] for row in found] for i, c in enumerate(getattr(first, part).column_names)},
+        )
         for part, found in parts.items()
     }
     other_ids: dict[str, dict[str, None]] = defaultdict(dict)
@@ -186,7 +211,10 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
         if entity != target and entity not in entities:
             other_ids[target][entity] = None  # the id that a joined entity had
     alternatives = {entity: list(known) for entity, known in other_ids.items()}
-    return KnowledgeGraph(**tables, manifest={"alternatives": alternatives} if alternatives else {}), counts
+    return (
+        KnowledgeGraph(**tables, manifest={"alternatives": alternatives} if alternatives else {}),
+        counts,
+    )
 
 
 def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
@@ -194,7 +222,8 @@ def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
-    """One graph of all (name, graph), in this order. The manifest has under `merged` what each of them brought.
+    """One graph of all (name, graph), in this order. The manifest has under `merged` what each of
+    them brought.
 
     Raises InputError for fewer than two graphs.
     """
@@ -207,16 +236,25 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
         whole, counts = united(whole, graph)
         report.append({"graph": name, "given": given, **counts})
     manifest = {
-        key: "; ".join(dict.fromkeys(str(graph.manifest.get(key, "not stated")) for _, graph in graphs))
+        key: "; ".join(
+            dict.fromkeys(str(graph.manifest.get(key, "not stated")) for _, graph in graphs)
+        )
         for key in ("source", "version", "licence")
     }
     whole.manifest |= manifest | {"merged": report}
     return whole
 
 
-def merge(folders: Sequence[str | Path], out: str | Path, fresh: bool = False) -> tuple[KnowledgeGraph, bool]:
-    """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises InputError."""
-    recipe = {"reader": "kg.merge", "options": {}, "inputs": [fingerprint(folder) for folder in folders]}
+def merge(
+    folders: Sequence[str | Path], out: str | Path, fresh: bool = False
+) -> tuple[KnowledgeGraph, bool]:
+    """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises
+    InputError."""
+    recipe = {
+        "reader": "kg.merge",
+        "options": {},
+        "inputs": [fingerprint(folder) for folder in folders],
+    }
     kept = load_built_graph(Path(out), recipe)
     if kept is not None and not fresh:
         return kept, True
@@ -232,17 +270,25 @@ def printed(report: Sequence[dict[str, Any]]) -> str:
     for part in report:
         given = ", ".join(f"{count:,} {what}" for what, count in part["given"].items())
         lines.append(f"{part['graph']}: {given}")
-        lines += [f"  {count:,} {what}" for what, count in part.items() if what not in ("graph", "given")]
+        lines += [
+            f"  {count:,} {what}" for what, count in part.items() if what not in ("graph", "given")
+        ]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m kg.merge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m kg.merge",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("graphs", nargs="+", metavar="GRAPH", help="folders of knowledge graphs, the first one wins")
+    parser.add_argument(
+        "graphs", nargs="+", metavar="GRAPH", help="folders of knowledge graphs, the first one wins"
+    )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the graph goes")
-    parser.add_argument("--fresh", action="store_true", help="merge again even if the same graph is there")
+    parser.add_argument(
+        "--fresh", action="store_true", help="merge again even if the same graph is there"
+    )
     given = parser.parse_args(arguments)
     started = time.monotonic()
     try:
@@ -252,7 +298,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if was_there:
-        print(f"{given.out}: this graph is there already, from the same graphs; kept (--fresh merges them again)")
+        print(
+            f"{given.out}: this graph is there already, from the same graphs; kept (--fresh merges"
+            " them again)"
+        )
     else:
         print(f"{given.out}: merged in {time.monotonic() - started:.1f} s")
     print(printed(graph.manifest["merged"]))

@@ -1,6 +1,8 @@
-"""Encoders by name: short names of those whose weights come in a package, and models of the Hugging Face hub.
+"""Encoders by name: short names of those whose weights come in a package, and models of the Hugging
+Face hub.
 
-Everything of transformers is loaded by :func:`load`, which runs no code of a model's. What a model is, :func:`identity` says by
+Everything of transformers is loaded by :func:`load`, which runs no code of a model's. What a model
+is, :func:`identity` says by
 its files: a name on the hub means other weights tomorrow."""
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 def pretrained(name: str) -> str:
     """The folder behind a short name or a hub name; any other name (a folder) as it is.
 
-    Raises InputError as :func:`hub_folder`, and for an export whose files are not those that it was written with.
+    Raises InputError as :func:`hub_folder`, and for an export whose files are not those that it was
+    written with.
     """
     if name in PACKAGED:
         package, folder = PACKAGED[name]
@@ -33,41 +36,52 @@ def pretrained(name: str) -> str:
 
 
 def load(kind: Any, name: str, **options: Any) -> Any:
-    """What the class `kind` of transformers (AutoConfig, AutoTokenizer, BertModel, ...) reads of the model `name`.
+    """What the class `kind` of transformers (AutoConfig, AutoTokenizer, BertModel, ...) reads of
+    the model `name`.
 
-    This is the only call of from_pretrained. It reads the files of one folder, asks no network, and runs no code that comes with
-    a model; of weights in a pickle it reads tensors only. Raises InputError as :func:`pretrained` does and for a model that is
-    nothing without its own code, and OSError or ValueError as transformers does.
+    This is the only call of from_pretrained. It reads the files of one folder, asks no network, and
+    runs no code that comes with a model; of weights in a pickle it reads tensors only. Raises
+    InputError as :func:`pretrained` does and for a model that is nothing without its own code, and
+    OSError or ValueError as transformers does.
     """
     folder = pretrained(name)
     refuse_kernels(folder)
     if not kind.__name__.endswith(("Config", "Tokenizer")):
         options["weights_only"] = True
     try:
-        return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)
+        return kind.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True, **options
+        )
     except ValueError as error:
         if "custom code" not in str(error) and "trust_remote_code" not in str(error):
             raise
         raise InputError(
-            f"model {name!r}: it needs Python code of its own (auto_map in its config.json), which is never run. Expected a "
-            "model of a kind that transformers has itself"
+            f"model {name!r}: it needs Python code of its own (auto_map in its config.json), which"
+            " is never run. Expected a model of a kind that transformers has itself"
         ) from error
 
 
 def refuse_kernels(folder: str) -> None:
-    """Raise InputError for a config.json whose attention is code to fetch from the hub ("owner/name")."""
+    """Raise InputError for a config.json whose attention is code to fetch from the hub
+    ("owner/name")."""
     file = Path(folder) / "config.json"
     if not file.is_file():
         return
     config = read_json(file)
     for key, value in config.items() if isinstance(config, dict) else ():
         if key.endswith("attn_implementation") and "/" in str(value):
-            raise InputError(f"{file}: {key}: {value!r} is code from the hub, which is never run. Remove the key.")
+            raise InputError(
+                f"{file}: {key}: {value!r} is code from the hub, which is never run. Remove the"
+                " key."
+            )
 
 
 def files_identity(folder: str | Path) -> str:
-    """A digest of the files that a model in the usual layout is read from: config, tokenizer and weights."""
-    files = sorted(p for p in Path(folder).glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt"))
+    """A digest of the files that a model in the usual layout is read from: config, tokenizer and
+    weights."""
+    files = sorted(
+        p for p in Path(folder).glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt")
+    )
     if any(p.suffix == ".safetensors" for p in files):
         files = [p for p in files if p.suffix != ".bin"]
     whole = Path(folder).parent / "model.safetensors"
@@ -77,7 +91,8 @@ def files_identity(folder: str | Path) -> str:
 
 
 def identity(name: str) -> str:
-    """What a name or a folder means, the same for the same files: of a package its version, of a hub model commit and checksums.
+    """What a name or a folder means, the same for the same files: of a package its version, of a
+    hub model commit and checksums.
 
     Raises InputError as :func:`hub_folder`.
     """
@@ -97,10 +112,11 @@ def _hub_identity(folder: str) -> str:
 
 @lru_cache
 def hub_folder(name: str) -> str:
-    """The folder of a hub model's files, downloaded or from the cache. Raises InputError when the hub has no such model.
+    """The folder of a hub model's files, downloaded or from the cache. Raises InputError when the
+    hub has no such model.
 
-    The hub is asked for once, without the retries and their log lines that each file of transformers costs. Weights are
-    safetensors where the model has them.
+    The hub is asked for once, without the retries and their log lines that each file of
+    transformers costs. Weights are safetensors where the model has them.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -110,10 +126,12 @@ def hub_folder(name: str) -> str:
         try:
             return snapshot_download(name, local_files_only=True)
         except OSError:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            reason = (
+                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            )
             raise InputError(
-                f"no model {name!r}: neither a folder nor a model that the Hugging Face hub provides. Check the path, or the name "
-                f"and the network. ({reason})"
+                f"no model {name!r}: neither a folder nor a model that the Hugging Face hub"
+                f" provides. Check the path, or the name and the network. ({reason})"
             ) from error
     safe = any(file.rfilename.endswith(".safetensors") for file in found.siblings or [])
     files = ["*.json", "*.txt", "*.safetensors" if safe else "*.bin"]

@@ -1,4 +1,5 @@
-"""Nearest vectors by inner product: one interface over torch and faiss, and an index on disk that is memory-mapped.
+"""Nearest vectors by inner product: one interface over torch and faiss, and an index on disk that
+is memory-mapped.
 
     torch    exact: a matrix product and top-k over blocks of rows, in float32 whatever the storage
     flat     exact: faiss over the same blocks (on a GPU: IndexFlatIP)
@@ -8,19 +9,24 @@
     hnsw     approximate: a graph of neighbours over 8-bit numbers
     auto     one of them by the size of the index: see :func:`backend_for`
 
-faiss runs on the GPU where its GPU build finds one (not for hnsw). Vectors may be stored as float16, which halves memory. All exact
-backends return the same answer: best first, of equal scores the lowest row first. (Equal to the last bit: a score that two
-backends sum in another order may differ in the last digits, so rows that are nearly equal may change places.) Codes of 8 bits and
-product codes only find REFINE candidates for each row that is returned: their scores are computed from the stored vectors.
+faiss runs on the GPU where its GPU build finds one (not for hnsw). Vectors may be stored as
+float16, which halves memory. All exact
+backends return the same answer: best first, of equal scores the lowest row first. (Equal to the
+    last bit: a score that two
+backends sum in another order may differ in the last digits, so rows that are nearly equal may
+change places.) Codes of 8 bits and product codes only find REFINE candidates for each row that is
+returned: their scores are computed from the stored vectors.
 
 A folder holds
 
     vectors.npy     (n, d) float32 or float16, read by memory map: every exact backend searches it
-    BACKEND.faiss   what faiss made of the vectors, for each approximate backend that was built; memory-mapped where faiss can
-    manifest.json   what the vectors are made of, the checksums of the files, and of each approximate backend its recall@20
+    BACKEND.faiss   what faiss made of the vectors, for each approximate backend that was built;
+                    memory-mapped where faiss can
+    manifest.json   what the vectors are made of, the checksums of the files, and of each
+                    approximate backend its recall@20
 
-Rows are written in blocks (:func:`write`), so building needs a block and what faiss keeps. Approximate backends are trained on a
-seeded sample of the rows.
+Rows are written in blocks (:func:`write`), so building needs a block and what faiss keeps.
+Approximate backends are trained on a seeded sample of the rows.
 """
 
 from __future__ import annotations
@@ -53,7 +59,8 @@ BACKENDS = (*EXACT, "ivf", "ivf-sq8", "ivf-pq", "hnsw")
 FORMAT = 2
 VECTORS = "vectors.npy"
 BLOCK = 65_536  #: rows that are read, compared or written at a time
-LEAST, LARGEST = 200_000, 16 << 30  #: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
+# : `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
+LEAST, LARGEST = 200_000, 16 << 30
 REFINE = 4  #: candidates by codes for each row that is returned
 DIMENSIONS = 8  #: numbers of a vector that one byte of a product code encodes
 NEIGHBOURS, BUILDING, SEARCHING = 16, 80, 256  #: hnsw: M, efConstruction, and the least efSearch
@@ -74,7 +81,8 @@ class Found(NamedTuple):
 def backend_for(rows: int, size: int) -> str:
     """What `auto` means for (rows, size) vectors: exact search (torch) up to LEAST rows.
 
-    Above that ivf-sq8 while rows x size is at most LARGEST, as many bytes as its codes have; ivf-pq for more.
+    Above that ivf-sq8 while rows x size is at most LARGEST, as many bytes as its codes have; ivf-pq
+    for more.
     """
     if rows <= LEAST:
         return "torch"
@@ -90,7 +98,8 @@ def _ordered(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
     """The k best columns of (q, n), of equal ones the lowest; columns count from `first`.
 
-    torch.topk returns any of the columns that share the k-th score: lines where more share it than fit are done again.
+    torch.topk returns any of the columns that share the k-th score: lines where more share it than
+    fit are done again.
     """
     k = min(k, scores.shape[1])
     top = scores.topk(k, dim=1)
@@ -104,10 +113,14 @@ def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
     return values, columns + first
 
 
-def top_rows(queries: Tensor, vectors: Tensor, k: int, block: int = BLOCK, lines: int = 256) -> Found:
-    """The k rows of `vectors` (n, d) with the highest inner product with each of `queries` (q, d), exactly.
+def top_rows(
+    queries: Tensor, vectors: Tensor, k: int, block: int = BLOCK, lines: int = 256
+) -> Found:
+    """The k rows of `vectors` (n, d) with the highest inner product with each of `queries` (q, d),
+    exactly.
 
-    `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may be elsewhere, in
+    `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may
+    be elsewhere, in
     float16 too. Memory: block x lines scores, beside one block of vectors.
     """
     k = min(k, len(vectors))
@@ -118,7 +131,9 @@ def top_rows(queries: Tensor, vectors: Tensor, k: int, block: int = BLOCK, lines
         for i, q in enumerate(parts):
             values, rows = _block_top(q @ part.T, k, start)
             if start:  # earlier blocks hold the lower rows, so a stable sort keeps ties in order
-                values, rows = _ordered(torch.cat([best[i][0], values], 1), torch.cat([best[i][1], rows], 1), k)
+                values, rows = _ordered(
+                    torch.cat([best[i][0], values], 1), torch.cat([best[i][1], rows], 1), k
+                )
                 best[i] = values, rows
             else:
                 best.append((values, rows))
@@ -132,13 +147,15 @@ def _faiss() -> Any:
         import faiss
     except ImportError as error:
         raise InputError(
-            "a search backend other than torch needs faiss, which is not installed: make setup ACCEL=cpu|gpu, or take torch"
+            "a search backend other than torch needs faiss, which is not installed: make setup"
+            " ACCEL=cpu|gpu, or take torch"
         ) from error
     return faiss
 
 
 def checked_backend(backend: str, rows: int, size: int) -> str:
-    """`backend`, or what `auto` means; exact search where there are too few rows to train an approximate one.
+    """`backend`, or what `auto` means; exact search where there are too few rows to train an
+    approximate one.
 
     Raises InputError for one that does not exist.
     """
@@ -166,23 +183,26 @@ def _described(backend: str, rows: int, size: int, cells: int | None) -> str:
 class Index:
     """Vectors (n, d) to search, float32 or float16.
 
-    made_of  what must be the same where the index is used again: digests of the encoder and of the dictionary, pooling
-    backend  see the module; an approximate one is built from the vectors
+    made_of  what must be the same where the index is used again: digests of the encoder and of the
+    dictionary, pooling backend  see the module; an approximate one is built from the vectors
     recall   of an approximate backend that was saved: recall@20 against exact search
     """
 
     vectors: Tensor
     made_of: dict[str, Any] = field(default_factory=dict)
     backend: str = "torch"
-    cells: int | None = None  # ivf*: sqrt(n) where None: a row is compared with all of them when it is added
+    # ivf*: sqrt(n) where None: a row is compared with all of them when it is added
+    cells: int | None = None
     probes: int = 16
     device: str = "cpu"
     recall: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or self.vectors.dtype not in (torch.float32, torch.float16):
-            raise InputError(f"index: expected float32 or float16 vectors (n, d), got {tuple(self.vectors.shape)} "
-                             f"{self.vectors.dtype}")  # fmt: skip
+            raise InputError(
+                "index: expected float32 or float16 vectors (n, d), got"
+                f" {tuple(self.vectors.shape)} {self.vectors.dtype}"
+            )
         self.backend = checked_backend(self.backend, *self.vectors.shape)
         self._faiss: Any = None
         self._resources: Any = None
@@ -193,7 +213,11 @@ class Index:
             self._add()
 
     def _on_gpu(self, faiss: Any) -> bool:
-        return self.backend != "hnsw" and hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+        return (
+            self.backend != "hnsw"
+            and hasattr(faiss, "StandardGpuResources")
+            and faiss.get_num_gpus() > 0
+        )
 
     def _to_gpu(self, index: Any) -> Any:
         faiss = _faiss()
@@ -209,7 +233,9 @@ class Index:
     def _build(self) -> None:
         """What faiss makes of the vectors, trained on a seeded sample of them."""
         faiss, (rows, size) = _faiss(), self.vectors.shape
-        index = faiss.index_factory(size, _described(self.backend, rows, size, self.cells), faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(
+            size, _described(self.backend, rows, size, self.cells), faiss.METRIC_INNER_PRODUCT
+        )
         if self.backend == "hnsw":
             index.hnsw.efConstruction = BUILDING
         if self.backend == "ivf-pq":
@@ -227,9 +253,12 @@ class Index:
             self._faiss.nprobe = self.probes
 
     def search(self, queries: Tensor, k: int) -> Found:
-        """The k best rows for each of `queries` (q, d); k is cut to the number of vectors. -1: no more were found (approximate)."""
+        """The k best rows for each of `queries` (q, d); k is cut to the number of vectors. -1: no
+        more were found (approximate)."""
         if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:
-            raise InputError(f"search: expected queries (q, {self.vectors.shape[1]}), got {tuple(queries.shape)}")
+            raise InputError(
+                f"search: expected queries (q, {self.vectors.shape[1]}), got {tuple(queries.shape)}"
+            )
         k = min(k, len(self.vectors))
         if self.backend == "torch" or not len(queries) or not k:
             return top_rows(queries.to(self.device), self.vectors, k)
@@ -247,14 +276,17 @@ class Index:
         return Found(scores[:, :k], rows[:, :k].astype(np.int64))
 
     def _flat(self, asked: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it returns any."""
+        """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it returns
+        any."""
         if self._faiss is not None:
             return _sorted(*self._faiss.search(asked, k))
         faiss = _faiss()
         best: tuple[np.ndarray, np.ndarray] | None = None
         for start in range(0, len(self.vectors), BLOCK):
             part = self.vectors[start : start + BLOCK].float().numpy()
-            scores, rows = faiss.knn(asked, part, min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT)
+            scores, rows = faiss.knn(
+                asked, part, min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT
+            )
             found = scores, rows + start
             if best is not None:
                 found = np.hstack([best[0], found[0]]), np.hstack([best[1], found[1]])
@@ -274,32 +306,50 @@ class Index:
                 return found
 
     def _approximate(self, asked: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """(q, k or more) scores and rows, best first; candidates that codes have found are scored by their vectors."""
+        """(q, k or more) scores and rows, best first; candidates that codes have found are scored
+        by their vectors."""
         if self.backend == "ivf":
             return _sorted(*self._faiss.search(asked, k))
         wide = min(len(self.vectors), REFINE * k)
-        more = {"params": _faiss().SearchParametersHNSW(efSearch=max(SEARCHING, wide))} if self.backend == "hnsw" else {}
-        rows = np.sort(self._faiss.search(asked, wide, **more)[1], axis=1)  # in order: neighbours on disk are read together
+        more = (
+            {"params": _faiss().SearchParametersHNSW(efSearch=max(SEARCHING, wide))}
+            if self.backend == "hnsw"
+            else {}
+        )
+        # in order: neighbours on disk are read together
+        rows = np.sort(self._faiss.search(asked, wide, **more)[1], axis=1)
         scores = np.empty(rows.shape, np.float32)
         for line, (query, own) in enumerate(zip(asked, rows, strict=True)):
-            scores[line] = np.where(own < 0, -np.inf, self.vectors[torch.from_numpy(own.clip(0))].float().numpy() @ query)
+            scores[line] = np.where(
+                own < 0,
+                -np.inf,
+                self.vectors[torch.from_numpy(own.clip(0))].float().numpy() @ query,
+            )
         return _sorted(scores, rows)
 
     def measured(self, queries: Tensor | None = None) -> float:
-        """Recall@20 of the backend against exact search: the share of the 20 best rows that it finds.
+        """Recall@20 of the backend against exact search: the share of the 20 best rows that it
+        finds.
 
-        queries (q, d): without them QUERIES seeded rows of the index, moved by half their length in a random direction.
+        queries (q, d): without them QUERIES seeded rows of the index, moved by half their length in
+        a random direction.
         """
         if not len(self.vectors):
             return 1.0
         if queries is None:
             random = np.random.default_rng(SEED + 1)
-            own = self.vectors[torch.from_numpy(np.sort(random.permutation(len(self.vectors))[:QUERIES]))].float()
+            own = self.vectors[
+                torch.from_numpy(np.sort(random.permutation(len(self.vectors))[:QUERIES]))
+            ].float()
             noise = torch.from_numpy(random.standard_normal(own.shape, np.float32))
-            queries = own + 0.5 * own.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
+            queries = own + 0.5 * own.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(
+                noise, dim=1
+            )
         k = min(RECALL, len(self.vectors))
         exact, found = top_rows(queries, self.vectors, k).rows, self.search(queries, k).rows
-        return float(np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(exact, found, strict=True)]))
+        return float(
+            np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(exact, found, strict=True)])
+        )
 
     # on disk
 
@@ -307,7 +357,9 @@ class Index:
         """Write the index to `folder`, whole or not at all. Returns the folder."""
         with written_folder(folder) as partial:
             _write_vectors(partial / VECTORS, self.vectors.split(BLOCK), self.vectors)
-            self._seal(partial, {"format": FORMAT, "made_of": self.made_of, "sha256": {}, "backends": {}})
+            self._seal(
+                partial, {"format": FORMAT, "made_of": self.made_of, "sha256": {}, "backends": {}}
+            )
         return Path(folder)
 
     def _seal(self, folder: Path, manifest: dict[str, Any]) -> None:
@@ -318,38 +370,62 @@ class Index:
             faiss, name = _faiss(), f"{self.backend}.faiss"
             with written(folder / name, "wb") as handle:
                 try:
-                    faiss.write_index(self._faiss if self._resources is None else faiss.index_gpu_to_cpu(self._faiss), handle.name)
+                    faiss.write_index(
+                        (
+                            self._faiss
+                            if self._resources is None
+                            else faiss.index_gpu_to_cpu(self._faiss)
+                        ),
+                        handle.name,
+                    )
                 except RuntimeError as error:
                     raise explained(OSError(str(error)), folder / name) from error
             self.recall = self.measured()
             rows, size = self.vectors.shape
-            LOG.info(f"{self.backend} over {rows:,} vectors of {size}: recall@{RECALL} {self.recall:.3f}")
-            own = {self.backend: {"faiss": _described(self.backend, rows, size, self.cells), "recall@20": self.recall}}
+            LOG.info(
+                f"{self.backend} over {rows:,} vectors of {size}: recall@{RECALL} {self.recall:.3f}"
+            )
+            own = {
+                self.backend: {
+                    "faiss": _described(self.backend, rows, size, self.cells),
+                    "recall@20": self.recall,
+                }
+            }
             names.append(name)
         sums = manifest["sha256"] | {name: sha256(folder / name) for name in names}
-        write_json(folder / "manifest.json", manifest | {"sha256": sums, "backends": manifest["backends"] | own})
+        write_json(
+            folder / "manifest.json",
+            manifest | {"sha256": sums, "backends": manifest["backends"] | own},
+        )
 
     @classmethod
     def load(cls, folder: str | Path, made_of: dict[str, Any], **settings: Any) -> Index:
         """The index in `folder`, memory-mapped; `settings` are the other fields (backend, …).
 
-        Raises InputError when it is missing or broken, or lacks the backend, and, naming what differs, when it is not `made_of`
-        the same.
+        Raises InputError when it is missing or broken, or lacks the backend, and, naming what
+        differs, when it is not `made_of` the same.
         """
         folder = Path(folder)
         manifest = _manifest(folder)
         for key in sorted(set(made_of) | set(manifest["made_of"])):
             had, wanted = manifest["made_of"].get(key), made_of.get(key)
             if had != wanted:
-                raise InputError(f"{folder}: this index does not fit: its {key} is {had!r}, expected {wanted!r}. "
-                                 "Build it again, or search with what it was built with.")  # fmt: skip
+                raise InputError(
+                    f"{folder}: this index does not fit: its {key} is {had!r}, expected {wanted!r}."
+                    " Build it again, or search with what it was built with."
+                )
         _check(folder, manifest, VECTORS)
-        index = cls(_read_vectors(folder / VECTORS), manifest["made_of"], **settings | {"backend": "torch"})
+        index = cls(
+            _read_vectors(folder / VECTORS), manifest["made_of"], **settings | {"backend": "torch"}
+        )
         backend = checked_backend(settings.get("backend", "torch"), *index.vectors.shape)
         if backend in EXACT:
             return replace(index, backend=backend)
         if backend not in manifest["backends"]:
-            raise InputError(f"{folder}: this index has no {backend}; it has: {', '.join([*EXACT, *manifest['backends']])}")
+            raise InputError(
+                f"{folder}: this index has no {backend}; it has:"
+                f" {', '.join([*EXACT, *manifest['backends']])}"
+            )
         index.backend, index.recall = backend, manifest["backends"][backend].get("recall@20")
         file = folder / f"{backend}.faiss"
         _check(folder, manifest, file.name)
@@ -364,16 +440,19 @@ def _sorted(scores: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of the index in `folder`. Raises InputError where there is none, or one of another format."""
+    """The manifest of the index in `folder`. Raises InputError where there is none, or one of
+    another format."""
     if not (folder / "manifest.json").is_file():
         raise InputError(f"{folder}: no index here (manifest.json is missing). Build it again.")
     manifest = read_object(folder / "manifest.json")
     if manifest.get("format") == 1:
         raise InputError(
-            f"{folder}: an index of format 1, which is not memory-mapped and has no faiss index. Remove it (rm -r {folder}) "
-            "and run the command again: it builds the index."
+            f"{folder}: an index of format 1, which is not memory-mapped and has no faiss index."
+            f" Remove it (rm -r {folder}) and run the command again: it builds the index."
         )
-    if manifest.get("format") != FORMAT or not all(isinstance(manifest.get(k), dict) for k in ("made_of", "sha256", "backends")):
+    if manifest.get("format") != FORMAT or not all(
+        isinstance(manifest.get(k), dict) for k in ("made_of", "sha256", "backends")
+    ):
         raise InputError(f"{folder}/manifest.json: no index of format {FORMAT}. Build it again.")
     return manifest
 
@@ -383,17 +462,24 @@ def _check(folder: Path, manifest: dict[str, Any], name: str) -> None:
 
 
 def _write_vectors(path: Path, blocks: Iterable[Tensor], like: Tensor) -> None:
-    """Write blocks of rows as an array of the shape and the type of `like`, a block in memory at a time.
+    """Write blocks of rows as an array of the shape and the type of `like`, a block in memory at a
+    time.
 
     Raises ValueError for blocks that are not as many rows of that width.
     """
     rows, dtype = 0, torch.empty(0, dtype=like.dtype).numpy().dtype
     with written(path, "wb") as handle:
-        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(like.shape)}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(dtype),
+            "fortran_order": False,
+            "shape": tuple(like.shape),
+        }
         np.lib.format.write_array_header_1_0(handle, header)
         for block in blocks:
             if block.ndim != 2 or block.shape[1] != like.shape[1]:
-                raise ValueError(f"expected rows of {like.shape[1]} numbers, got {tuple(block.shape)}")
+                raise ValueError(
+                    f"expected rows of {like.shape[1]} numbers, got {tuple(block.shape)}"
+                )
             handle.write(block.to("cpu", like.dtype).contiguous().numpy().data)
             rows += len(block)
         if rows != len(like):
@@ -403,10 +489,13 @@ def _write_vectors(path: Path, blocks: Iterable[Tensor], like: Tensor) -> None:
 def _read_vectors(path: Path) -> Tensor:
     """The vectors in `path`, memory-mapped."""
     try:
-        mapped = np.load(path, mmap_mode="c", allow_pickle=False)  # c: torch wants memory that may be written; the file is not
+        # c: torch wants memory that may be written; the file is not
+        mapped = np.load(path, mmap_mode="c", allow_pickle=False)
         return torch.from_numpy(mapped)
     except (ValueError, OSError, EOFError, TypeError) as error:
-        raise InputError(f"{path}: no array of vectors ({error}). Build the index again.") from error
+        raise InputError(
+            f"{path}: no array of vectors ({error}). Build the index again."
+        ) from error
 
 
 def _read_faiss(path: Path, backend: str, rows: int, size: int) -> Any:
@@ -417,25 +506,36 @@ def _read_faiss(path: Path, backend: str, rows: int, size: int) -> Any:
         index = faiss.read_index(str(path), 0 if on_gpu else _mapping(faiss, backend))
     except (RuntimeError, MemoryError) as error:
         reason = str(error).rpartition(": ")[2][:200]
-        raise InputError(f"{path}: not an index that faiss can read ({reason}). Build the index again.") from error
+        raise InputError(
+            f"{path}: not an index that faiss can read ({reason}). Build the index again."
+        ) from error
     if (index.ntotal, index.d, index.metric_type) != (rows, size, faiss.METRIC_INNER_PRODUCT):
         raise InputError(
-            f"{path}: an index of {index.ntotal:,} vectors of {index.d}, not of these {rows:,} of {size}. Build it again."
+            f"{path}: an index of {index.ntotal:,} vectors of {index.d}, not of these {rows:,} of"
+            f" {size}. Build it again."
         )
     return index
 
 
 def _mapping(faiss: Any, backend: str) -> int:
-    """How faiss reads an index without copying it: inverted lists by one memory map, a graph and codes by another."""
+    """How faiss reads an index without copying it: inverted lists by one memory map, a graph and
+    codes by another."""
     flag: int = getattr(faiss, "IO_FLAG_MMAP_IFC", 0) if backend == "hnsw" else faiss.IO_FLAG_MMAP
     return flag
 
 
 def write(
-    folder: str | Path, blocks: Iterable[Tensor], shape: tuple[int, int], made_of: dict[str, Any], backend: str = "torch", *,
-    half: bool = False, cells: int | None = None,
-) -> Path:  # fmt: skip
-    """Write an index of `shape` (n, d) from blocks of rows to `folder`, whole or not at all. Returns the folder.
+    folder: str | Path,
+    blocks: Iterable[Tensor],
+    shape: tuple[int, int],
+    made_of: dict[str, Any],
+    backend: str = "torch",
+    *,
+    half: bool = False,
+    cells: int | None = None,
+) -> Path:
+    """Write an index of `shape` (n, d) from blocks of rows to `folder`, whole or not at all.
+    Returns the folder.
 
     A block is in memory at a time, beside what faiss keeps. half: store float16.
     """
@@ -448,14 +548,22 @@ def write(
 
 
 def backends_in(folder: str | Path) -> tuple[str, ...]:
-    """The backends that the index in `folder` can be searched with. Raises InputError as :meth:`Index.load`."""
+    """The backends that the index in `folder` can be searched with. Raises InputError as
+    :meth:`Index.load`."""
     return (*EXACT, *_manifest(Path(folder))["backends"])
 
 
-def extend(folder: str | Path, made_of: dict[str, Any], backend: str, cells: int | None = None) -> None:
-    """Build another approximate backend from the vectors of the index in `folder`, and add it. Raises InputError as `load`."""
+def extend(
+    folder: str | Path, made_of: dict[str, Any], backend: str, cells: int | None = None
+) -> None:
+    """Build another approximate backend from the vectors of the index in `folder`, and add it.
+    Raises InputError as `load`."""
     folder = Path(folder)
     _manifest(folder)  # of an existing folder
-    with locked(folder / ".lock", "w", f"{folder}: another process is writing it. Wait, and run the command again."):
+    with locked(
+        folder / ".lock",
+        "w",
+        f"{folder}: another process is writing it. Wait, and run the command again.",
+    ):
         index = Index.load(folder, made_of)
         replace(index, backend=backend, cells=cells)._seal(folder, _manifest(folder))

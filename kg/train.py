@@ -2,16 +2,18 @@
 
     python -m kg.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
 
-TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3, batches of 2,048 and 30
-epochs. It does not state margin, negative sampling or normalisation: a margin of 1, one uniformly corrupted head or tail per
-triple that is no known triple, and PyKEEN's unit-length entities are used here.
+TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3,
+batches of 2,048 and 30 epochs. It does not state margin, negative sampling or normalisation: a
+margin of 1, one uniformly corrupted head or tail per triple that is no known triple, and PyKEEN's
+unit-length entities are used here.
 
-TransR (Lin et al., AAAI 2015; in Zhang et al., ACL 2021, Section 3.1): -||c(h M_r) + r - c(t M_r)||, where c shortens to
-length 1 what is longer. Entities and relations are not longer than 1 either. SMedBERT states d = 200 and nothing else: margin
-and negatives are TransE's. As in Lin et al., entities and relations start from TransE, M_r from the identity.
+TransR (Lin et al., AAAI 2015; in Zhang et al., ACL 2021, Section 3.1): -||c(h M_r) + r - c(t
+M_r)||, where c shortens to length 1 what is longer. Entities and relations are not longer than 1
+either. SMedBERT states d = 200 and nothing else: margin and negatives are TransE's. As in Lin et
+al., entities and relations start from TransE, M_r from the identity.
 
-Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse (UMLS lists every
-relation twice) would otherwise be tested on what it was trained on.
+Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse
+(UMLS lists every relation twice) would otherwise be tested on what it was trained on.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from typing import Any
 
 from core.tracking import ROOT, commit, environment
 
-os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))  # PyKEEN otherwise makes folders in the home
+# PyKEEN otherwise makes folders in the home
+os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))
 
 import numpy as np
 import torch
@@ -59,7 +62,8 @@ from kg.graph import KnowledgeGraph, fingerprint
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
 LOSSES = ("margin", "self-adversarial")
-SCORES = 1 << 28  #: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
+# : numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
+SCORES = 1 << 28
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",
     "hits_at_1": "both.realistic.hits_at_1",
@@ -69,9 +73,11 @@ METRICS = {
 
 
 class TransE(PyKEENTransE):
-    """PyKEEN's TransE whose L2 scores against all entities come from one matrix product instead of all differences.
+    """PyKEEN's TransE whose L2 scores against all entities come from one matrix product instead of
+    all differences.
 
-    sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is not in the batch, being of
+    sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is
+    not in the batch, being of
             length 1 already, is not shortened again
     unit    whether entities have length 1; otherwise they are as long as training makes them
     """
@@ -79,7 +85,9 @@ class TransE(PyKEENTransE):
     norm: int
     sparse = False
 
-    def __init__(self, *, scoring_fct_norm: int = 2, sparse: bool = False, unit: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, *, scoring_fct_norm: int = 2, sparse: bool = False, unit: bool = True, **kwargs: Any
+    ) -> None:
         if not unit:
             kwargs["entity_constrainer"] = None
         super().__init__(scoring_fct_norm=scoring_fct_norm, **kwargs)
@@ -88,7 +96,11 @@ class TransE(PyKEENTransE):
             part._embeddings.sparse = sparse
 
     def _tables(self) -> list[Embedding]:
-        return [part for part in (*self.entity_representations, *self.relation_representations) if isinstance(part, Embedding)]
+        return [
+            part
+            for part in (*self.entity_representations, *self.relation_representations)
+            if isinstance(part, Embedding)
+        ]
 
     def post_parameter_update(self) -> None:
         """Constrain what a step has changed."""
@@ -101,7 +113,12 @@ class TransE(PyKEENTransE):
                 weight.data[changed] = part.constrainer(weight.data[changed])
 
     def score_t(
-        self, hr_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, tails: Tensor | None = None
+        self,
+        hr_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        tails: Tensor | None = None,
     ) -> Tensor:
         """-||h + r - t|| for every t. (batch, 2) indices -> (batch, entities)."""
         if self.norm != 2 or tails is not None:
@@ -110,7 +127,12 @@ class TransE(PyKEENTransE):
         return -torch.cdist(entity[hr_batch[:, 0]] + relation[hr_batch[:, 1]], entity)
 
     def score_h(
-        self, rt_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, heads: Tensor | None = None
+        self,
+        rt_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        heads: Tensor | None = None,
     ) -> Tensor:
         """-||h + r - t|| for every h. (batch, 2) indices -> (batch, entities)."""
         if self.norm != 2 or heads is not None:
@@ -148,11 +170,16 @@ class GroupedProduct(torch.autograd.Function):
 def _spans(sizes: list[int]) -> list[tuple[int, slice]]:
     """(relation, its rows) of each relation that has some."""
     ends = np.cumsum(sizes)
-    return [(r, slice(end - size, end)) for r, (size, end) in enumerate(zip(sizes, ends.tolist(), strict=True)) if size]
+    return [
+        (r, slice(end - size, end))
+        for r, (size, end) in enumerate(zip(sizes, ends.tolist(), strict=True))
+        if size
+    ]
 
 
 def shortened(x: Tensor, maxnorm: float, p: int = 2, dim: int = -1) -> Tensor:
-    """x with the vectors that are longer than `maxnorm` shortened to it, in place: PyKEEN's clamp_norm of parameters."""
+    """x with the vectors that are longer than `maxnorm` shortened to it, in place: PyKEEN's
+    clamp_norm of parameters."""
     values = x.detach()
     norm = torch.linalg.vector_norm(values, ord=p, dim=dim, keepdim=True)
     if (norm >= maxnorm).any():
@@ -196,17 +223,25 @@ class TransR(PyKEENTransR):
         return -(both[:n] + r - both[n:]).norm(p=self.norm, dim=-1, keepdim=True)
 
     def _against_all(self, entity: Tensor, relation: Tensor, sign: int) -> Tensor:
-        """-||c(e M_r) + sign r - c(x M_r)|| for every entity x, all projected once per relation. (n,), (n,) -> (n, entities)."""
+        """-||c(e M_r) + sign r - c(x M_r)|| for every entity x, all projected once per relation.
+        (n,), (n,) -> (n, entities)."""
         entities, relations = self.entity_representations[0](), self.relation_representations[0]()
         scores = entities.new_empty(len(entity), len(entities))
         for r in relation.unique().tolist():
             rows = relation == r
             every = self.projected(entities, r)
-            scores[rows] = -torch.cdist(every[entity[rows]] + sign * relations[r], every, p=self.norm)
+            scores[rows] = -torch.cdist(
+                every[entity[rows]] + sign * relations[r], every, p=self.norm
+            )
         return scores
 
     def score_t(
-        self, hr_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, tails: Tensor | None = None
+        self,
+        hr_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        tails: Tensor | None = None,
     ) -> Tensor:
         """Scores of every t. (n, 2) indices -> (n, entities)."""
         if tails is not None:
@@ -214,7 +249,12 @@ class TransR(PyKEENTransR):
         return self._against_all(hr_batch[:, 0], hr_batch[:, 1], 1)
 
     def score_h(
-        self, rt_batch: Tensor, *, slice_size: int | None = None, mode: Any = None, heads: Tensor | None = None
+        self,
+        rt_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        heads: Tensor | None = None,
     ) -> Tensor:
         """Scores of every h. (n, 2) indices -> (n, entities)."""
         if heads is not None:
@@ -223,10 +263,11 @@ class TransR(PyKEENTransR):
 
 
 def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(train, test) rows of `triples` (n, 3): about `held_out` triples, at most a tenth, go to test.
+    """(train, test) rows of `triples` (n, 3): about `held_out` triples, at most a tenth, go to
+    test.
 
-    All triples between the same two entities, in either direction, stay on one side, and every entity of a test triple
-    keeps a training triple.
+    All triples between the same two entities, in either direction, stay on one side, and every
+    entity of a test triple keeps a training triple.
     """
     pairs, group = np.unique(np.sort(triples[:, [0, 2]], axis=1), axis=0, return_inverse=True)
     group = group.reshape(-1)
@@ -243,17 +284,21 @@ def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np
     return triples[~test[group]], triples[test[group]]
 
 
-def link_prediction(model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128) -> dict[str, float]:
+def link_prediction(
+    model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128
+) -> dict[str, float]:
     """Filtered MRR and Hits@1/3/10 (heads and tails together, realistic ranks) of `test` (n, 3)."""
     evaluator = RankBasedEvaluator(filtered=True)
-    # PyKEEN compares every known triple with every one of a batch: only those can count that share two parts with a test triple.
+    # PyKEEN compares every known triple with every one of a batch: only those can count that share
+    # two parts with a test triple.
     pairs = ((0, 1), (1, 2))
     near = [np.isin(*(rows[:, a] << 32 | rows[:, b] for rows in (known, test))) for a, b in pairs]
     known = known[near[0] | near[1]]
     batch_size = max(1, min(batch_size, SCORES // model.num_entities))
     result = evaluator.evaluate(
         model,
-        torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),  # TransR projects once per relation of a batch
+        # TransR projects once per relation of a batch
+        torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),
         batch_size=batch_size,
         use_tqdm=False,
         additional_filter_triples=[torch.from_numpy(known)],
@@ -261,34 +306,50 @@ def link_prediction(model: ERModel, test: np.ndarray, known: np.ndarray, batch_s
     return {name: float(result.get_metric(metric)) for name, metric in METRICS.items()}
 
 
-def network(model: str, factory: CoreTriplesFactory, dim: int, relation_dim: int, norm: int, **kwargs: Any) -> ERModel:
+def network(
+    model: str, factory: CoreTriplesFactory, dim: int, relation_dim: int, norm: int, **kwargs: Any
+) -> ERModel:
     """The untrained model."""
     if model == "TransE":
         return TransE(triples_factory=factory, embedding_dim=dim, scoring_fct_norm=norm, **kwargs)
     return TransR(
-        triples_factory=factory, embedding_dim=dim, relation_dim=relation_dim, scoring_fct_norm=norm, **kwargs
+        triples_factory=factory,
+        embedding_dim=dim,
+        relation_dim=relation_dim,
+        scoring_fct_norm=norm,
+        **kwargs,
     )
 
 
 def table_of(model: ERModel, graph: KnowledgeGraph, manifest: dict[str, Any]) -> EmbeddingTable:
     """The vectors of a trained model, with M_r if it has them."""
     with torch.no_grad():
-        parts = [model.entity_representations[0](), *(part() for part in model.relation_representations)]
+        parts = [
+            model.entity_representations[0](),
+            *(part() for part in model.relation_representations),
+        ]
     entity, relation, *projection = (part.detach().cpu() for part in parts)
     return EmbeddingTable(
-        entity, graph.ids.to_pylist(), relation, graph.relations, projection[0] if projection else None, manifest
+        entity,
+        graph.ids.to_pylist(),
+        relation,
+        graph.relations,
+        projection[0] if projection else None,
+        manifest,
     )
 
 
 class _Given(PretrainedInitializer):
-    """Initialises with a copy: PyKEEN also lets torch initialise the weights in place, which would change the tensor."""
+    """Initialises with a copy: PyKEEN also lets torch initialise the weights in place, which would
+    change the tensor."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x).clone()
 
 
 def started_from(entity: Tensor, relation: Tensor) -> dict[str, Any]:
-    """Arguments of a TransR that starts as the TransE with these vectors: they are its own, and every M_r is the identity.
+    """Arguments of a TransR that starts as the TransE with these vectors: they are its own, and
+    every M_r is the identity.
 
     They must come as initialisers: PyKEEN's training begins with another initialisation.
     """
@@ -299,7 +360,8 @@ def started_from(entity: Tensor, relation: Tensor) -> dict[str, Any]:
 
 
 class Checkpoint:
-    """The state of a training in a file: parameters, Adam's moments, random numbers, and the epoch that is done.
+    """The state of a training in a file: parameters, Adam's moments, random numbers, and the epoch
+    that is done.
 
     PyKEEN's own checkpoints are pickles, which run code when they are loaded; these are tensors.
 
@@ -323,8 +385,11 @@ class Checkpoint:
         """The model whose training the state is of; "" without one."""
         return str(self.facts.get("stage", ""))
 
-    def save(self, stage: str, epoch: int, loop: TrainingLoop[Any], more: Mapping[str, Any]) -> None:
-        """Write the state after `epoch`, if the last one is old enough. more: what the rest of the command needs to know."""
+    def save(
+        self, stage: str, epoch: int, loop: TrainingLoop[Any], more: Mapping[str, Any]
+    ) -> None:
+        """Write the state after `epoch`, if the last one is old enough. more: what the rest of the
+        command needs to know."""
         if time.monotonic() - self._saved < self.seconds:
             return
         tensors = {f"model.{k}": v for k, v in loop.model.state_dict().items()}
@@ -333,27 +398,45 @@ class Checkpoint:
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
-        with written(self.file, "wb") as handle:  # by its name: what safetensors writes to a handle is in memory first
+        # by its name: what safetensors writes to a handle is in memory first
+        with written(self.file, "wb") as handle:
             save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, handle.name)
-        facts = {"settings": self.settings, "stage": stage, "epoch": epoch, "sha256": sha256(self.file), "more": dict(more)}
+        facts = {
+            "settings": self.settings,
+            "stage": stage,
+            "epoch": epoch,
+            "sha256": sha256(self.file),
+            "more": dict(more),
+        }
         write_json(self.file.with_suffix(".json"), facts)
         self._saved = time.monotonic()
 
     def load(self, loop: TrainingLoop[Any]) -> tuple[int, dict[str, Tensor]]:
-        """Put the state into the loop's model and optimizer. Returns (epochs done, states of the random numbers)."""
+        """Put the state into the loop's model and optimizer. Returns (epochs done, states of the
+        random numbers)."""
         tensors = load_file(self.file)
-        loop.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        loop.model.load_state_dict(
+            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        )
         moments: dict[int, dict[str, Any]] = {}
         for key, value in tensors.items():
             if key.startswith("adam."):
                 _, number, name = key.split(".")
-                moments.setdefault(int(number), {})[name] = value if value.is_floating_point() else int(value)  # sparse Adam's step
-        loop.optimizer.load_state_dict({"state": moments, "param_groups": loop.optimizer.state_dict()["param_groups"]})
-        return int(self.facts["epoch"]), {k: v for k, v in tensors.items() if k.startswith("random.")}
+                # sparse Adam's step
+                moments.setdefault(int(number), {})[name] = (
+                    value if value.is_floating_point() else int(value)
+                )
+        loop.optimizer.load_state_dict(
+            {"state": moments, "param_groups": loop.optimizer.state_dict()["param_groups"]}
+        )
+        return int(self.facts["epoch"]), {
+            k: v for k, v in tensors.items() if k.startswith("random.")
+        }
 
 
 class _Loop(SLCWATrainingLoop):
-    """PyKEEN's loop, whose first epoch after a resume begins with the random numbers of the state."""
+    """PyKEEN's loop, whose first epoch after a resume begins with the random numbers of the
+    state."""
 
     random: dict[str, Tensor] | None = None
 
@@ -367,10 +450,17 @@ class _Loop(SLCWATrainingLoop):
 
 
 class _Epochs(TrainingCallback):
-    """Records the loss of every epoch, and the state at intervals. Raises InputError for a loss that is no longer finite."""
+    """Records the loss of every epoch, and the state at intervals. Raises InputError for a loss
+    that is no longer finite."""
 
     def __init__(
-        self, name: str, first_step: int, bar: tqdm[Any], journal: Journal, checkpoint: Checkpoint, more: Mapping[str, Any]
+        self,
+        name: str,
+        first_step: int,
+        bar: tqdm[Any],
+        journal: Journal,
+        checkpoint: Checkpoint,
+        more: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.name, self.first_step, self.bar, self.journal = name, first_step, bar, journal
@@ -378,7 +468,9 @@ class _Epochs(TrainingCallback):
 
     def post_epoch(self, epoch: int, epoch_loss: float, **kwargs: Any) -> None:
         if not np.isfinite(epoch_loss):
-            raise InputError(f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr")
+            raise InputError(
+                f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr"
+            )
         self.journal.metric("train/loss", epoch_loss, self.first_step + epoch)
         self.bar.set_postfix(loss=f"{epoch_loss:.4f}")
         self.bar.update()
@@ -399,14 +491,17 @@ def fitted(
     first_step: int = 0,
     more: Mapping[str, Any] = {},
 ) -> None:
-    """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of every epoch is recorded as
-    train/loss from step `first_step` + 1 on. Adam is torch's sparse one where a step changes the rows of its batch alone.
+    """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of
+    every epoch is recorded as train/loss from step `first_step` + 1 on. Adam is torch's sparse one
+    where a step changes the rows of its batch alone.
 
     Raises InputError for a loss that is no longer finite.
     """
     sparse = isinstance(model, TransE) and model.sparse
     optimizer: torch.optim.Optimizer = (
-        torch.optim.SparseAdam(model.parameters(), lr=lr) if sparse else torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+        torch.optim.SparseAdam(model.parameters(), lr=lr)
+        if sparse
+        else torch.optim.Adam(model.parameters(), lr=lr, fused=True)
     )
     loop = _Loop(
         model=model,
@@ -422,7 +517,8 @@ def fitted(
         LOG.info(f"{name}: resuming after epoch {done} of {epochs}")
     if done == epochs:
         return
-    gc.freeze()  # PyKEEN collects garbage after every epoch, and would look through all that the libraries hold
+    # PyKEEN collects garbage after every epoch, and would look through all that the libraries hold
+    gc.freeze()
     try:
         with tqdm(total=epochs, initial=done, desc=f"{name}, epochs", dynamic_ncols=True) as bar:
             loop.train(
@@ -466,20 +562,26 @@ def train(
     fresh: bool = False,
     checkpoint_seconds: float = 60.0,
 ) -> EmbeddingTable:
-    """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to folder `out`.
+    """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to
+    folder `out`.
 
-    TransR starts from the TransE table in folder `warm`, or from one trained first for `warm_epochs` at `warm_lr` (`lr`
-    if not given) on the same triples, or from random vectors. A table in `warm` must be of the same graph and have held
-    out the same triples. A complete table in `out` with the same settings is kept; `fresh` trains it again.
+    TransR starts from the TransE table in folder `warm`, or from one trained first for
+    `warm_epochs` at `warm_lr` (`lr` if not given) on the same triples, or from random vectors. A
+    table in `warm` must be of the same graph and have held out the same triples. A complete table
+    in `out` with the same settings is kept; `fresh` trains it again.
 
-    With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations alone, not all that still have
-    momentum: other vectors, and with millions of entities the only ones in reach of a day. `loss`: "margin", or "self-adversarial"
-    (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted by a softmax over their scores
-    at temperature 1). `unit`: whether TransE's entities have length 1; a margin above 2 needs longer ones.
+    With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations
+    alone, not all that still have
+    momentum: other vectors, and with millions of entities the only ones in reach of a day. `loss`:
+        "margin", or "self-adversarial"
+    (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted
+    by a softmax over their scores at temperature 1). `unit`: whether TransE's entities have length
+    1; a margin above 2 needs longer ones.
 
-    A killed training resumes, to the same vectors, from the state that it saved in `out`.training every `checkpoint_seconds`.
-    Settings, losses and scores are recorded there for the MLflow experiment ``kg``. Raises InputError for a graph without triples,
-    an unknown model, a start that does not fit, or a loss that is no longer finite.
+    A killed training resumes, to the same vectors, from the state that it saved in `out`.training
+    every `checkpoint_seconds`. Settings, losses and scores are recorded there for the MLflow
+    experiment ``kg``. Raises InputError for a graph without triples, an unknown model, a start that
+    does not fit, or a loss that is no longer finite.
     """
     if model not in MODELS:
         raise InputError(f"model: no graph embedding {model!r}; choose from: {', '.join(MODELS)}")
@@ -500,7 +602,8 @@ def train(
     relation_dim = relation_dim or dim
     if loss not in LOSSES:
         raise InputError(f"loss: no loss {loss!r}; choose from: {', '.join(LOSSES)}")
-    own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})  # TransE's
+    # TransE's
+    own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})
     settings |= own | ({} if loss == "margin" else {"loss": loss})
     if model == "TransR":
         start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
@@ -509,10 +612,13 @@ def train(
         if own:
             raise InputError(f"model TransR: {' and '.join(own)}: TransE's alone; drop it")
     elif warm or warm_epochs or relation_dim != dim:
-        raise InputError(f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them")
+        raise InputError(
+            f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them"
+        )
     if (warm or warm_epochs) and relation_dim != dim:
         raise InputError(
-            f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it or take {dim}"
+            f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it"
+            f" or take {dim}"
         )
     manifest, work = Path(out) / "manifest.json", Path(f"{out}.training")
     name = f"{model}-{Path(graph).name}-seed{seed}"
@@ -522,20 +628,30 @@ def train(
             _leave(work, Journal(work, "kg", name))
         return EmbeddingTable.load(out)
     if Path(out).exists() and not Path(out).is_dir():
-        raise InputError(f"{out}: a file is in the way; expected a folder for the table. Choose another --out.")
+        raise InputError(
+            f"{out}: a file is in the way; expected a folder for the table. Choose another --out."
+        )
     loaded = KnowledgeGraph.load(graph)
     if len(loaded.triples) < 10:
         raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
     training, test = split(loaded.triple_indices(), held_out, seed)
-    factory = CoreTriplesFactory(training, num_entities=len(loaded.entities), num_relations=len(loaded.relations))
+    factory = CoreTriplesFactory(
+        training, num_entities=len(loaded.entities), num_relations=len(loaded.relations)
+    )
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def build_model(name: str, **kwargs: Any) -> ERModel:
         lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
-        return network(name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs).to(where)
+        return network(
+            name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs
+        ).to(where)
 
     kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
-    sampling: dict[str, Any] = {"batch_size": batch_size, "negatives": negatives, "filtered": filtered}
+    sampling: dict[str, Any] = {
+        "batch_size": batch_size,
+        "negatives": negatives,
+        "filtered": filtered,
+    }
     started = time.perf_counter()
     with ExitStack() as stack:
         busy = f"{work}: another process is training this table. Wait for it, or stop it first."
@@ -556,16 +672,33 @@ def train(
             before = checkpoint.facts["more"]["before"]
         elif settings.get("warm_epochs"):
             first = build_model("TransE")
-            fitted(first, factory, warm_lr or lr, epochs=warm_epochs, name="TransE", **sampling, **recorded)
+            fitted(
+                first,
+                factory,
+                warm_lr or lr,
+                epochs=warm_epochs,
+                name="TransE",
+                **sampling,
+                **recorded,
+            )
             before = link_prediction(first, test, training) if len(test) else {}
             journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
-            kwargs = started_from(first.entity_representations[0](), first.relation_representations[0]())
+            kwargs = started_from(
+                first.entity_representations[0](), first.relation_representations[0]()
+            )
             del first
         embedding = build_model(model, **kwargs, **own)
         fitted(
-            embedding, factory, lr, epochs=epochs, name=model, first_step=settings.get("warm_epochs", 0), more={"before": before},
-            **sampling, **recorded,
-        )  # fmt: skip
+            embedding,
+            factory,
+            lr,
+            epochs=epochs,
+            name=model,
+            first_step=settings.get("warm_epochs", 0),
+            more={"before": before},
+            **sampling,
+            **recorded,
+        )
         seconds = time.perf_counter() - started
         scores = link_prediction(embedding, test, training) if len(test) else {}
         journal.metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
@@ -601,20 +734,30 @@ def _leave(work: Path, journal: Journal) -> None:
 def start_table(
     folder: str, graph: KnowledgeGraph, name: str, dim: int, held_out: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """(entity, relation) vectors of the TransE table in `folder`, which must fit. Raises InputError that says what does not."""
+    """(entity, relation) vectors of the TransE table in `folder`, which must fit. Raises InputError
+    that says what does not."""
     table = EmbeddingTable.load(folder)
     table.check_graph(graph.ids, name)
-    if table.relation is None or table.projection is not None or table.relation_ids != graph.relations:
+    if (
+        table.relation is None
+        or table.projection is not None
+        or table.relation_ids != graph.relations
+    ):
         raise InputError(
-            f"{folder}: expected a TransE table with the relations of {name}; train one: python -m kg.train --help"
+            f"{folder}: expected a TransE table with the relations of {name}; train one: python -m"
+            " kg.train --help"
         )
     if table.entity.shape[1] != dim:
-        raise InputError(f"{folder}: vectors of {table.entity.shape[1]}, expected dim {dim}; give --dim or another table")
+        raise InputError(
+            f"{folder}: vectors of {table.entity.shape[1]}, expected dim {dim}; give --dim or"
+            " another table"
+        )
     made = table.manifest.get("settings", {})
     if (made.get("held_out"), made.get("seed")) != (held_out, seed):
         raise InputError(
-            f"{folder}: trained with held_out {made.get('held_out')} and seed {made.get('seed')}, here {held_out} and {seed}: "
-            "it has seen triples that TransR is scored on. Give the same ones."
+            f"{folder}: trained with held_out {made.get('held_out')} and seed {made.get('seed')},"
+            f" here {held_out} and {seed}: it has seen triples that TransR is scored on. Give the"
+            " same ones."
         )
     return table.entity, table.relation
 
@@ -623,7 +766,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     configs = [a for a in arguments if a.endswith((".yaml", ".yml"))]
     parser = ArgumentParser(prog="python -m kg.train", description=f"{__doc__}", default_env=False)
-    parser.add_argument("--config", action="config", help="a YAML file with these options; also without the flag")
+    parser.add_argument(
+        "--config", action="config", help="a YAML file with these options; also without the flag"
+    )
     parser.add_function_arguments(train)
     options = parser.parse_args(
         [x for c in configs for x in ("--config", c)] + [a for a in arguments if a not in configs]

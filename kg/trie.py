@@ -1,20 +1,24 @@
-"""Names as token sequences in a prefix tree, held as flat arrays: built from millions of names, memory-mapped when loaded.
+"""Names as token sequences in a prefix tree, held as flat arrays: built from millions of names,
+memory-mapped when loaded.
 
-Nodes are numbered level by level and, within a level, by parent and then by token. The children of a node are therefore
-consecutive, and two arrays say everything:
+Nodes are numbered level by level and, within a level, by parent and then by token. The children of
+a node are therefore consecutive, and two arrays say everything:
 
-    tokens      (nodes,)      the token that leads into a node; uint16 where the vocabulary allows it, else uint32
-    starts      (nodes + 1,)  uint32: the children of node i are nodes starts[i] to starts[i + 1] - 1
+    tokens      (nodes,)      the token that leads into a node; uint16 where the vocabulary allows
+                              it, else uint32
+    starts      (nodes + 1,)  uint32: the children of node i are nodes starts[i] to starts[i + 1] -
+                1
 
-A node in which a name ends is a *leaf*. It may have children ("renal" in "renal failure"). Leaves are numbered in node
-order:
+A node in which a name ends is a *leaf*. It may have children ("renal" in "renal failure"). Leaves
+are numbered in node order:
 
     leaf_nodes  (leaves,)     uint32, ascending
     concepts    (leaves,)     uint32: the concept of the leaf; of several the lowest
     others      (m, 2)        uint32: (leaf, concept) of all further ones, ascending
 
-A trie has one root, or one for each group of names (a forest). Neither the prompt before a name nor the token that closes
-it is stored. A name of six pieces that shares none with another costs 6 * (2 + 4) + 4 + 4 = 44 bytes.
+A trie has one root, or one for each group of names (a forest). Neither the prompt before a name nor
+the token that closes it is stored. A name of six pieces that shares none with another costs 6 * (2
++ 4) + 4 + 4 = 44 bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ class Ragged(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """A trie on a device, for a search. A node's token is ``tokens[node].long() & mask``, as torch lacks most of uint16."""
+    """A trie on a device, for a search. A node's token is ``tokens[node].long() & mask``, as torch
+    lacks most of uint16."""
 
     tokens: Tensor  # (nodes,) int16 or int32
     starts: Tensor  # (nodes + 1,) int32
@@ -64,10 +69,14 @@ class Tensors(NamedTuple):
     mask: int
 
 
-def _level_order(names: Ragged, root: np.ndarray, roots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(token of each node, number of its children, node in which each name ends), nodes in level order.
+def _level_order(
+    names: Ragged, root: np.ndarray, roots: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(token of each node, number of its children, node in which each name ends), nodes in level
+    order.
 
-    Rows stay sorted by their node from level to level, so that only rows which share a node need sorting.
+    Rows stay sorted by their node from level to level, so that only rows which share a node need
+    sorting.
     """
     offsets, lengths = names.offsets[:-1], np.diff(names.offsets)
     rows = np.argsort(root, kind="stable")
@@ -81,7 +90,11 @@ def _level_order(names: Ragged, root: np.ndarray, roots: int) -> tuple[np.ndarra
         rows, node = rows[~done], node[~done]
         key = node << 32 | names.tokens[offsets[rows] + depth].astype(np.int64)
         as_next = node[1:] == node[:-1]
-        shared = np.flatnonzero(np.append(as_next, False) | np.append(False, as_next)) if len(rows) else rows
+        shared = (
+            np.flatnonzero(np.append(as_next, False) | np.append(False, as_next))
+            if len(rows)
+            else rows
+        )
         order = shared[np.argsort(key[shared], kind="stable")]
         rows[shared], key[shared] = rows[order], key[order]
         new = np.append(True, key[1:] != key[:-1])[: len(key)]
@@ -90,7 +103,10 @@ def _level_order(names: Ragged, root: np.ndarray, roots: int) -> tuple[np.ndarra
         node = np.cumsum(new) - 1
         first, size, depth = first + size, int(new.sum()), depth + 1
         if first + size >= _NODES:
-            raise InputError(f"trie: more than {_NODES:,} nodes at level {depth}. Split the names into several tries.")
+            raise InputError(
+                f"trie: more than {_NODES:,} nodes at level {depth}. Split the names into several"
+                " tries."
+            )
     return np.concatenate(tokens), np.concatenate([*counts, np.zeros(0, np.int64)]), ends
 
 
@@ -99,8 +115,15 @@ def _checked(
 ) -> np.ndarray:
     """The rows of `names` that a trie can hold. Raises InputError as :meth:`Trie.build` says."""
     offsets, lengths = np.asarray(names.offsets), np.diff(names.offsets)
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(names.tokens) or (lengths < 0).any():
-        raise InputError(f"trie: offsets must rise from 0 to the number of tokens, {len(names.tokens)}")
+    if (
+        len(offsets) < 1
+        or offsets[0] != 0
+        or offsets[-1] != len(names.tokens)
+        or (lengths < 0).any()
+    ):
+        raise InputError(
+            f"trie: offsets must rise from 0 to the number of tokens, {len(names.tokens)}"
+        )
 
     def called(row: int) -> str:
         return f"name {row}" + (f" ({texts[row]!r})" if texts is not None else "")
@@ -109,20 +132,30 @@ def _checked(
     if strange.any():
         at = int(strange.argmax())
         row = int(np.searchsorted(offsets, at, "right")) - 1
-        raise InputError(f"trie: {called(row)} has token {names.tokens[at]}; expected 0 to {vocabulary - 1}")
+        raise InputError(
+            f"trie: {called(row)} has token {names.tokens[at]}; expected 0 to {vocabulary - 1}"
+        )
     usable = lengths > 0
     if max_length is not None:
         usable &= lengths <= max_length
     if not skip and not usable.all():
         row = int(usable.argmin())
-        what = f"has {lengths[row]} tokens, more than {max_length}" if lengths[row] else "tokenises to nothing"
-        raise InputError(f"trie: {called(row)} {what}. Leave such names out of the dictionary, or have them skipped.")
+        what = (
+            f"has {lengths[row]} tokens, more than {max_length}"
+            if lengths[row]
+            else "tokenises to nothing"
+        )
+        raise InputError(
+            f"trie: {called(row)} {what}. Leave such names out of the dictionary, or have them"
+            " skipped."
+        )
     return np.flatnonzero(usable)
 
 
 @dataclass(eq=False)
 class Trie:
-    """A prefix tree of names; the fields are explained above. Made by :meth:`build`, :meth:`load` or :meth:`forest`.
+    """A prefix tree of names; the fields are explained above. Made by :meth:`build`, :meth:`load`
+    or :meth:`forest`.
 
     vocabulary  number of tokens;  identity  what tokenised the names, whatever the caller calls it
     skipped     names that were left out when it was built
@@ -152,36 +185,52 @@ class Trie:
         max_length: int | None = None,
         texts: Sequence[str] | None = None,
     ) -> Trie:
-        """The trie of `names`; ``concepts`` (names,) are their concepts' numbers, the names' own numbers where None.
+        """The trie of `names`; ``concepts`` (names,) are their concepts' numbers, the names' own
+        numbers where None.
 
-        A name of several concepts is in `names` once for each; equal sequences share a leaf and their concepts.
+        A name of several concepts is in `names` once for each; equal sequences share a leaf and
+        their concepts.
 
-        Raises InputError for a name without tokens or with more than `max_length` (with `skip` it is left out and counted
-        in `skipped`), for a token outside 0 … vocabulary - 1, for a concept that is no uint32, and when no name is left.
-        `texts` (names,) lets the message name the name.
+        Raises InputError for a name without tokens or with more than `max_length` (with `skip` it
+        is left out and counted in `skipped`), for a token outside 0 … vocabulary - 1, for a concept
+        that is no uint32, and when no name is left. `texts` (names,) lets the message name the
+        name.
         """
         count = len(names.offsets) - 1
         concepts = np.arange(count) if concepts is None else np.asarray(concepts)
         if len(concepts) != count:
             raise InputError(f"trie: {count} names but {len(concepts)} concepts; give one for each")
         if count and not 0 <= concepts.min() <= concepts.max() < 2**32:
-            raise InputError(f"trie: concepts run from {concepts.min()} to {concepts.max()}; expected 0 to 2**32 - 1")
+            raise InputError(
+                f"trie: concepts run from {concepts.min()} to {concepts.max()}; expected 0 to"
+                " 2**32 - 1"
+            )
         rows = _checked(names, vocabulary, skip, max_length, texts)
         if not len(rows):
-            raise InputError(f"trie: no name to build it from ({count} given, {count - len(rows)} unusable)")
+            raise InputError(
+                f"trie: no name to build it from ({count} given, {count - len(rows)} unusable)"
+            )
         if len(rows) < count:
             kept = np.zeros(count, bool)
             kept[rows] = True
             lengths = np.diff(names.offsets)
             tokens = np.asarray(names.tokens)[np.repeat(kept, lengths)]
             names = Ragged(tokens, np.concatenate([[0], lengths[rows].cumsum()]))
-        trie = cls._from_names(names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity)
+        trie = cls._from_names(
+            names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity
+        )
         trie.skipped = count - len(rows)
         return trie
 
     @classmethod
     def _from_names(
-        cls, names: Ragged, root: np.ndarray, roots: int, concepts: np.ndarray, vocabulary: int, identity: str
+        cls,
+        names: Ragged,
+        root: np.ndarray,
+        roots: int,
+        concepts: np.ndarray,
+        vocabulary: int,
+        identity: str,
     ) -> Trie:
         tokens, counts, ends = _level_order(names, root, roots)
         starts = np.full(len(tokens) + 1, len(tokens), np.uint32)
@@ -216,7 +265,8 @@ class Trie:
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """(depth + 2,) int64: level d is nodes levels[d] to levels[d + 1] - 1; level 0 holds the roots."""
+        """(depth + 2,) int64: level d is nodes levels[d] to levels[d + 1] - 1; level 0 holds the
+        roots."""
         bounds = [0, self.roots]
         while bounds[-1] < len(self.tokens):
             bounds.append(int(self.starts[bounds[-1]]))
@@ -246,7 +296,8 @@ class Trie:
         return heights
 
     def tensors(self, device: torch.device) -> Tensors:
-        """The trie on `device`; kept, so that a second search finds it there. On the CPU it shares the arrays' memory."""
+        """The trie on `device`; kept, so that a second search finds it there. On the CPU it shares
+        the arrays' memory."""
         if device not in self._tensors:
             wide = self.tokens.dtype == np.uint32
             arrays = [
@@ -256,7 +307,9 @@ class Trie:
             tokens, starts, leaf_nodes, heights = (
                 torch.from_numpy(np.asarray(array)).to(device) for array in (*arrays, self.heights)
             )
-            self._tensors[device] = Tensors(tokens, starts, leaf_nodes, heights, 0xFFFFFFFF if wide else 0xFFFF)
+            self._tensors[device] = Tensors(
+                tokens, starts, leaf_nodes, heights, 0xFFFFFFFF if wide else 0xFFFF
+            )
         return self._tensors[device]
 
     def children(self, node: int) -> tuple[np.ndarray, np.ndarray]:
@@ -289,7 +342,9 @@ class Trie:
             node[rows] = np.where(found, low, -1)
         if not len(self):  # a forest of empty lists
             return np.full(len(lengths), -1)
-        at = np.searchsorted(self.leaf_nodes, node.clip(0).astype(np.uint32)).clip(max=len(self) - 1)
+        at = np.searchsorted(self.leaf_nodes, node.clip(0).astype(np.uint32)).clip(
+            max=len(self) - 1
+        )
         return np.where((node >= 0) & (self.leaf_nodes[at] == node), at, -1)
 
     def sequences(self, leaves: np.ndarray) -> Ragged:
@@ -301,7 +356,8 @@ class Trie:
         for back in range(1, int(lengths.max(initial=0)) + 1):
             rows = np.flatnonzero(lengths >= back)
             tokens[offsets[1:][rows] - back] = self.tokens[node[rows]]
-            # The parent is the last node whose children start at or before this one; of uint32, or numpy copies all starts.
+            # The parent is the last node whose children start at or before this one; of uint32, or
+            # numpy copies all starts.
             node[rows] = np.searchsorted(self.starts, node[rows].astype(np.uint32), "right") - 1
         return Ragged(tokens, offsets)
 
@@ -311,26 +367,34 @@ class Trie:
             yield from self.sequences(np.arange(first, min(first + block, len(self)))).rows()
 
     def forest(self, candidates: Sequence[Sequence[int] | np.ndarray]) -> Trie:
-        """A small trie for each of `candidates`, lists of leaves of this one: root i holds the names of ``candidates[i]``.
+        """A small trie for each of `candidates`, lists of leaves of this one: root i holds the
+        names of ``candidates[i]``.
 
-        The concepts of its leaves are the leaves of this trie. A list may be empty and may repeat a leaf.
-        Raises InputError for a number that is no leaf.
+        The concepts of its leaves are the leaves of this trie. A list may be empty and may repeat a
+        leaf. Raises InputError for a number that is no leaf.
         """
         lists = [np.asarray(leaves, np.int64).reshape(-1) for leaves in candidates]
         leaves = np.concatenate([np.zeros(0, np.int64), *lists])
         if len(leaves) and not 0 <= leaves.min() <= leaves.max() < len(self):
             raise InputError(
-                f"candidates: leaves run from {leaves.min()} to {leaves.max()}; expected 0 to {len(self) - 1}"
+                f"candidates: leaves run from {leaves.min()} to {leaves.max()}; expected 0 to"
+                f" {len(self) - 1}"
             )
         root = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-        return Trie._from_names(self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity)
+        return Trie._from_names(
+            self.sequences(leaves), root, len(lists), leaves, self.vocabulary, self.identity
+        )
 
     def save(self, folder: str | Path) -> Path:
-        """Write the arrays (.npy) and a manifest to `folder`, whole or not at all. Returns the folder."""
+        """Write the arrays (.npy) and a manifest to `folder`, whole or not at all. Returns the
+        folder."""
         with written_folder(folder) as partial:
             for name in ARRAYS:
                 np.save(partial / f"{name}.npy", getattr(self, name), allow_pickle=False)
-            facts = {key: getattr(self, key) for key in ("vocabulary", "identity", "skipped", "roots", "depth")}
+            facts = {
+                key: getattr(self, key)
+                for key in ("vocabulary", "identity", "skipped", "roots", "depth")
+            }
             facts |= {
                 "format": FORMAT,
                 "nodes": len(self.tokens),
@@ -345,7 +409,8 @@ class Trie:
     def load(cls, folder: str | Path, identity: str) -> Trie:
         """The trie in `folder`, memory-mapped.
 
-        Raises InputError when it is missing, cut or inconsistent, or was made by another tokenizer than `identity`.
+        Raises InputError when it is missing, cut or inconsistent, or was made by another tokenizer
+        than `identity`.
         """
         folder = Path(folder)
         if not (folder / "manifest.json").is_file():
@@ -354,8 +419,10 @@ class Trie:
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise InputError(f"{folder}/manifest.json: no trie of format {FORMAT}. Build it again.")
         if manifest.get("identity") != identity:
-            raise InputError(f"{folder}: this trie does not fit: it was made with {manifest.get('identity')!r}, "
-                             f"expected {identity!r}. Build it again with this tokenizer.")  # fmt: skip
+            raise InputError(
+                f"{folder}: this trie does not fit: it was made with {manifest.get('identity')!r}, "
+                f"expected {identity!r}. Build it again with this tokenizer."
+            )
         arrays = [cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS]
         try:
             tokens, starts, leaf_nodes, concepts, others = arrays
@@ -363,23 +430,30 @@ class Trie:
             trie = cls(tokens, starts, leaf_nodes, concepts, others, *facts)
             trie._check(manifest)
         except (KeyError, IndexError, TypeError) as error:
-            raise InputError(f"{folder}: its files do not make up a trie ({error!r}). Build it again.") from error
+            raise InputError(
+                f"{folder}: its files do not make up a trie ({error!r}). Build it again."
+            ) from error
         return trie
 
     @staticmethod
     def _array(file: Path, manifest: dict[str, Any]) -> np.ndarray:
         sums = manifest.get("sha256")
         if not file.is_file() or not isinstance(sums, dict) or sha256(file) != sums.get(file.stem):
-            raise InputError(f"{file}: missing, or not the file its manifest describes. Build the trie again.")
+            raise InputError(
+                f"{file}: missing, or not the file its manifest describes. Build the trie again."
+            )
         try:
             # Copy on write: torch asks for writable memory, though nothing here writes to it.
             array: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
-            raise InputError(f"{file}: no array in NumPy's format ({error}). Build the trie again.") from error
+            raise InputError(
+                f"{file}: no array in NumPy's format ({error}). Build the trie again."
+            ) from error
         return array
 
     def _check(self, manifest: dict[str, Any]) -> None:
-        """Raise InputError unless shapes and types are those of a trie of the size in the manifest."""
+        """Raise InputError unless shapes and types are those of a trie of the size in the
+        manifest."""
         nodes, leaves = manifest["nodes"], manifest["leaves"]
         token = np.dtype(np.uint16 if self.vocabulary <= 2**16 else np.uint32)
         wanted: dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -390,12 +464,19 @@ class Trie:
             array = getattr(self, name)
             if array.dtype != dtype or array.shape != shape:
                 raise InputError(
-                    f"trie: {name} is {array.dtype} {array.shape}, expected {dtype} {shape}. Build it again."
+                    f"trie: {name} is {array.dtype} {array.shape}, expected {dtype} {shape}. Build"
+                    " it again."
                 )
         rising = bool(
-            (self.starts[1:] >= self.starts[:-1]).all() and (self.leaf_nodes[1:] > self.leaf_nodes[:-1]).all()
+            (self.starts[1:] >= self.starts[:-1]).all()
+            and (self.leaf_nodes[1:] > self.leaf_nodes[:-1]).all()
         )
-        inside = self.starts[-1] == nodes and self.starts[0] == manifest["roots"] and self.leaf_nodes[-1] < nodes
-        forward = bool((self.starts[:-1] > np.arange(nodes)).all())  # children follow their parents, so levels end
+        inside = (
+            self.starts[-1] == nodes
+            and self.starts[0] == manifest["roots"]
+            and self.leaf_nodes[-1] < nodes
+        )
+        # children follow their parents, so levels end
+        forward = bool((self.starts[:-1] > np.arange(nodes)).all())
         if not (rising and inside and forward):
             raise InputError("trie: its nodes do not form a tree. Build it again.")

@@ -1,30 +1,39 @@
 """Batched beam search over the names of a trie, for BART.
 
-    kg.trie.Trie            the names, as arrays: children of all beams of all mentions are looked up at once
+    kg.trie.Trie            the names, as arrays: children of all beams of all mentions are looked
+                            up at once
     constrained_search      a ranking of leaves for each mention of a batch
 
-The decoder reads a prompt (one a mention, of any length) in one pass, and then one token of each beam a step. The beams of
-a mention are handed to the decoder as positions of one sequence, not as rows of a batch: each sees the prompt and its own
-ancestors through the attention mask. So nothing in the key-value cache is ever reordered or repeated, and the context's
-keys and values exist once a mention instead of once a beam. Positions are counted from each prompt's own end and padding
-is masked, hence a mention's result does not depend on the others in its batch.
+The decoder reads a prompt (one a mention, of any length) in one pass, and then one token of each
+beam a step. The beams of a mention are handed to the decoder as positions of one sequence, not as
+rows of a batch: each sees the prompt and its own ancestors through the attention mask. So nothing
+in the key-value cache is ever reordered or repeated, and the context's keys and values exist once a
+mention instead of once a beam. Positions are counted from each prompt's own end and padding is
+masked, hence a mention's result does not depend on the others in its batch.
 
-Log-probabilities are those of the full vocabulary; the trie says which of them may be taken. A name that ends is closed by
-</s>. The beams that remain are the best by the sum of log-probabilities of the name so far.
+Log-probabilities are those of the full vocabulary; the trie says which of them may be taken. A name
+that ends is closed by </s>. The beams that remain are the best by the sum of log-probabilities of
+the name so far.
 
 Finish rules, that is which names end up in the ranking (at most `beams`):
-    best          every name that a beam completes is a candidate; the best by the final score are kept, and the search
+    best          every name that a beam completes is a candidate; the best by the final score are
+                  kept, and the search
                   stops when nothing that still runs can score higher than these
-    transformers  the same, but a completed name must be among the best `beams` of its step, running ones included:
+    transformers  the same, but a completed name must be among the best `beams` of its step, running
+    ones included:
                   the rule of transformers' generate(early_stopping="never")
-    fairseq       the rule of GenBioEL's released search: of each step only the best `beams` continuations are looked at,
-                  completed or not; after n names have been completed, one counts only at a rank below beams - n, else it is
-                  dropped; stops at `beams` names, so a better one that is longer may be missed
+    fairseq       the rule of GenBioEL's released search: of each step only the best `beams`
+                  continuations are looked at,
+                  completed or not; after n names have been completed, one counts only at a rank
+                  below beams - n, else it is dropped; stops at `beams` names, so a better one that
+                  is longer may be missed
 Final scores:
     sum           log-probability of the name and its </s>, given prompt and context
     name          its mean over these tokens
-    mean          the mean over everything behind the first occurrence of the prompt's last token, as in GenBioEL's released
-                  search; when a mention contains that token (" is"), the rest of the prompt is in the mean, by mistake
+    mean          the mean over everything behind the first occurrence of the prompt's last token,
+                  as in GenBioEL's released
+                  search; when a mention contains that token (" is"), the rest of the prompt is in
+                  the mean, by mistake
 """
 
 from __future__ import annotations
@@ -52,7 +61,8 @@ Ranking = list[tuple[int, float]]
 
 
 def _looks(device: torch.device) -> bool:
-    """Whether reading a value is free, so that work can be cut to what lives. An accelerator would have to be waited for."""
+    """Whether reading a value is free, so that work can be cut to what lives. An accelerator would
+    have to be waited for."""
     return device.type == "cpu"
 
 
@@ -67,51 +77,71 @@ class _Beams(NamedTuple):
     leaf: Tensor  # (M, R)
     mention: Tensor  # (M,) which mention of the call a row is
     prompt: Tensor  # (M,) length of its prompt
-    extra: Tensor  # (M, 2) log-probability and number of the prompt's tokens that belong to the score "mean"
+    # (M, 2) log-probability and number of the prompt's tokens that belong to the score "mean"
+    extra: Tensor
 
 
 class Decoder:
     """BART's decoder over a batch of contexts, which reads prompts and then the beams' tokens.
 
-    Its cache holds every token that any beam has read, also of beams that are gone; a mask shows a beam its own only.
+    Its cache holds every token that any beam has read, also of beams that are gone; a mask shows a
+    beam its own only.
     """
 
-    def __init__(self, model: BartForConditionalGeneration, input_ids: Tensor, attention_mask: Tensor) -> None:
+    def __init__(
+        self, model: BartForConditionalGeneration, input_ids: Tensor, attention_mask: Tensor
+    ) -> None:
         self.model, self.decoder = model, model.model.decoder
-        self.encoded = model.model.encoder(input_ids, attention_mask=attention_mask).last_hidden_state
+        self.encoded = model.model.encoder(
+            input_ids, attention_mask=attention_mask
+        ).last_hidden_state
         self.context = self._additive(attention_mask[:, None, None].bool())  # (M, 1, 1, L)
         self.biased = bool(model.final_logits_bias.any())  # in BART's own weights it is zero
         caches = (DynamicCache(config=model.config), DynamicCache(config=model.config))
         self.cache = EncoderDecoderCache(*caches)
 
     def _additive(self, visible: Tensor) -> Tensor:
-        """0 where visible, the lowest number elsewhere: what eager and SDPA attention both accept."""
+        """0 where visible, the lowest number elsewhere: what eager and SDPA attention both
+        accept."""
         zero = self.encoded.new_zeros(())
         return torch.where(visible, zero, torch.finfo(zero.dtype).min)
 
     def _read(self, ids: Tensor, positions: Tensor, visible: Tensor) -> Tensor:
-        """(M, T) tokens at `positions` (M, T), which see `visible` (M, 1, T, cached + T) -> states (M, T, hidden)."""
-        states = self.decoder.embed_tokens(ids) + self.decoder.embed_positions(ids, position_ids=positions)[0]
+        """(M, T) tokens at `positions` (M, T), which see `visible` (M, 1, T, cached + T) -> states
+        (M, T, hidden)."""
+        states = (
+            self.decoder.embed_tokens(ids)
+            + self.decoder.embed_positions(ids, position_ids=positions)[0]
+        )
         states = self.decoder.layernorm_embedding(states)
         mask = self._additive(visible)
         for layer in self.decoder.layers:
-            states = layer(states, mask, self.encoded, self.context, past_key_values=self.cache, use_cache=True)
+            states = layer(
+                states, mask, self.encoded, self.context, past_key_values=self.cache, use_cache=True
+            )
         return states
 
     def read_prompts(self, prompts: Tensor, lengths: Tensor) -> Tensor:
         """(M, P) prompts, padded on the right to any token -> states (M, P, hidden)."""
         at = torch.arange(prompts.shape[1], device=prompts.device)
         self.prompt = (at < lengths[:, None])[:, None, None]  # (M, 1, 1, P): padding is never seen
-        return self._read(prompts, at.expand_as(prompts), (at[:, None] >= at).expand(len(prompts), 1, -1, -1))
+        return self._read(
+            prompts, at.expand_as(prompts), (at[:, None] >= at).expand(len(prompts), 1, -1, -1)
+        )
 
     def read_beams(self, tokens: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
-        """(M, K) tokens of the beams, all at `positions` (M,), with ancestors `seen` (M, K, S) -> (M, K, hidden)."""
+        """(M, K) tokens of the beams, all at `positions` (M,), with ancestors `seen` (M, K, S) ->
+        (M, K, hidden)."""
         prompt = self.prompt.expand(-1, -1, seen.shape[1], -1)
-        return self._read(tokens, positions[:, None].expand_as(tokens), torch.cat([prompt, seen[:, None]], dim=3))
+        return self._read(
+            tokens, positions[:, None].expand_as(tokens), torch.cat([prompt, seen[:, None]], dim=3)
+        )
 
     def keep(self, rows: Tensor) -> None:
         """Continue with these mentions (n,) only."""
-        self.encoded, self.context, self.prompt = (x[rows] for x in (self.encoded, self.context, self.prompt))
+        self.encoded, self.context, self.prompt = (
+            x[rows] for x in (self.encoded, self.context, self.prompt)
+        )
         self.cache.batch_select_indices(rows)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -121,7 +151,8 @@ class Decoder:
             return functional.linear(states, weight, bias).float()
         states = states.to(weight.dtype)  # under autocast they differ
         found = states.new_empty(len(states), len(weight))
-        for first in range(0, len(weight), BLOCK):  # a block's product stays in the cache: up to twice as fast
+        # a block's product stays in the cache: up to twice as fast
+        for first in range(0, len(weight), BLOCK):
             part = slice(first, first + BLOCK)
             torch.mm(states, weight[part].T, out=found[:, part])
             if self.biased:
@@ -130,8 +161,8 @@ class Decoder:
 
 
 def _prompt_scores(decoder: Decoder, prompts: Sequence[Sequence[int]], states: Tensor) -> Tensor:
-    """(M, 2) what the score "mean" counts of the prompts: log-probability and number of the tokens behind the first
-    occurrence of the last token. (0, 0) where that token is only at the end."""
+    """(M, 2) what the score "mean" counts of the prompts: log-probability and number of the tokens
+    behind the first occurrence of the last token. (0, 0) where that token is only at the end."""
     extra = torch.zeros(len(prompts), 2)
     for row, prompt in enumerate(prompts):
         first = list(prompt).index(prompt[-1])
@@ -143,7 +174,8 @@ def _prompt_scores(decoder: Decoder, prompts: Sequence[Sequence[int]], states: T
 
 
 class _Step(NamedTuple):
-    """What M x K beams can do next: complete their name, or continue with one of the best K children of all."""
+    """What M x K beams can do next: complete their name, or continue with one of the best K
+    children of all."""
 
     closed: Tensor  # (M, K) total with </s>; -inf where no name ends
     leaf: Tensor  # (M, K)
@@ -154,21 +186,37 @@ class _Step(NamedTuple):
 
 
 def _next(
-    decoder: Decoder, state: _Beams, trie: Tensors, width: int | None, beams: int, eos: int, renormalised: bool
+    decoder: Decoder,
+    state: _Beams,
+    trie: Tensors,
+    width: int | None,
+    beams: int,
+    eos: int,
+    renormalised: bool,
 ) -> _Step:
-    """Score the children of every beam. `width` is the most children that a node of this level has; None: ask the device."""
+    """Score the children of every beam. `width` is the most children that a node of this level has;
+    None: ask the device."""
     mentions, now = state.node.shape
     node, before = state.node.flatten(), state.total.flatten()
-    live = torch.arange(len(node), device=node.device) if width is not None else (before > NEVER).nonzero().flatten()
+    live = (
+        torch.arange(len(node), device=node.device)
+        if width is not None
+        else (before > NEVER).nonzero().flatten()
+    )
     node, before = node[live], before[live]
     start = trie.starts[node].long()  # (n,)
     count = trie.starts[node + 1].long() - start
     width = int(count.max()) if width is None else width
     width = max(width, -(-beams // now))  # so that there are `beams` to choose from
     offset = torch.arange(width, device=node.device)
-    token = trie.tokens[(start[:, None] + offset).clamp(max=len(trie.tokens) - 1)].long() & trie.mask  # (n, width)
+    # (n, width)
+    token = (
+        trie.tokens[(start[:, None] + offset).clamp(max=len(trie.tokens) - 1)].long() & trie.mask
+    )
 
-    at = torch.searchsorted(trie.leaf_nodes, node.to(trie.leaf_nodes.dtype)).clamp(max=len(trie.leaf_nodes) - 1)
+    at = torch.searchsorted(trie.leaf_nodes, node.to(trie.leaf_nodes.dtype)).clamp(
+        max=len(trie.leaf_nodes) - 1
+    )
     logp = decoder.logits(state.states.flatten(0, 1)[live])  # (n, vocabulary)
     if not renormalised:
         torch.log_softmax(logp, -1, out=logp)
@@ -181,18 +229,28 @@ def _next(
 
     def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""
-        every = values.new_full((mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0)
+        every = values.new_full(
+            (mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0
+        )
         return every.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
 
     total, best = scatter_live(into + before[:, None]).flatten(1).topk(beams, dim=1)
     parent = best // width
     node = trie.starts[state.node.gather(1, parent)].long() + best % width
     node = node.clamp(max=len(trie.tokens) - 1)  # where there is no child
-    return _Step(scatter_live(close + before), scatter_live(at), total, parent, node, trie.tokens[node].long() & trie.mask)
+    return _Step(
+        scatter_live(close + before),
+        scatter_live(at),
+        total,
+        parent,
+        node,
+        trie.tokens[node].long() & trie.mask,
+    )
 
 
 def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
-    """(which completed names count (M, K), which continuations run on (M, beams)) by the finish rule."""
+    """(which completed names count (M, K), which continuations run on (M, beams)) by the finish
+    rule."""
     beams = step.total.shape[1]
     ends, runs = step.closed > NEVER, step.total > NEVER
     if rule == "best":
@@ -216,26 +274,37 @@ def _rows(of: T, rows: Tensor) -> T:
 
 
 def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Tensor:
-    """(M, K) final score of names with log-probabilities `total` (M, K), of `length` tokens with </s>."""
+    """(M, K) final score of names with log-probabilities `total` (M, K), of `length` tokens with
+    </s>."""
     if score == "sum":
         return total
     return (total + state.extra[:, :1]) / (length + state.extra[:, 1:])
 
 
 def _advanced(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth: int) -> _Beams:
-    """The state in which the beams have read their new token, the `depth`-th of the name. `total` (M, K) says which live."""
+    """The state in which the beams have read their new token, the `depth`-th of the name. `total`
+    (M, K) says which live."""
     beams = total.shape[1]
     if _looks(total.device):  # leave out beams that are dead in every mention
         beams = 1 + int((total > NEVER).any(0).nonzero().max())
     parent = step.parent[:, :beams]
     own = torch.eye(beams, dtype=torch.bool, device=total.device).expand(len(total), -1, -1)
-    seen = torch.cat([state.seen.gather(1, parent[..., None].expand(-1, -1, state.seen.shape[2])), own], dim=2)
+    seen = torch.cat(
+        [state.seen.gather(1, parent[..., None].expand(-1, -1, state.seen.shape[2])), own], dim=2
+    )
     states = decoder.read_beams(step.token[:, :beams], state.prompt + depth - 1, seen)
-    return state._replace(node=step.node[:, :beams], total=total[:, :beams], seen=seen, states=states)
+    return state._replace(
+        node=step.node[:, :beams], total=total[:, :beams], seen=seen, states=states
+    )
 
 
 def _start(
-    decoder: Decoder, prompts: Sequence[Sequence[int]], roots: int, ranking: int, score: str, device: torch.device
+    decoder: Decoder,
+    prompts: Sequence[Sequence[int]],
+    roots: int,
+    ranking: int,
+    score: str,
+    device: torch.device,
 ) -> _Beams:
     """The state in which every mention has one beam, at its root, and the prompt has been read."""
     count = len(prompts)
@@ -259,8 +328,16 @@ def _start(
     )
 
 
-def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, attention_mask: Tensor,
-            prompts: Sequence[Sequence[int]], rule: str, score: str, beams: int) -> None:  # fmt: skip
+def _refuse(
+    model: BartForConditionalGeneration,
+    trie: Trie,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    prompts: Sequence[Sequence[int]],
+    rule: str,
+    score: str,
+    beams: int,
+) -> None:
     """Raise InputError for what cannot be searched."""
     if rule not in RULES:
         raise InputError(f"search: no finish rule {rule!r}; choose from: {', '.join(RULES)}")
@@ -270,27 +347,42 @@ def _refuse(model: BartForConditionalGeneration, trie: Trie, input_ids: Tensor, 
         raise InputError(f"search: expected 1 beam or more, got {beams}")
     if model.training:
         raise InputError(
-            "search: the model is in training mode, where dropout falsifies scores; call model.eval() first"
+            "search: the model is in training mode, where dropout falsifies scores; call"
+            " model.eval() first"
         )
     attention = model.config._attn_implementation
     if attention not in ("eager", "sdpa"):
         raise InputError(
-            f"search: attention {attention!r} supports no mask of the beams; load the model with sdpa or eager"
+            f"search: attention {attention!r} supports no mask of the beams; load the model with"
+            " sdpa or eager"
         )
     if trie.vocabulary > model.lm_head.out_features:
-        raise InputError(f"search: the trie's vocabulary has {trie.vocabulary} tokens, the model's "
-                         f"{model.lm_head.out_features}; expected the same tokenizer")  # fmt: skip
+        raise InputError(
+            f"search: the trie's vocabulary has {trie.vocabulary} tokens, the model's "
+            f"{model.lm_head.out_features}; expected the same tokenizer"
+        )
     longest = model.config.max_position_embeddings
-    if input_ids.shape != attention_mask.shape or input_ids.ndim != 2 or len(prompts) != len(input_ids):
-        raise InputError(f"search: expected contexts and masks (mentions, length) and a prompt each, got "
-                         f"{tuple(input_ids.shape)}, {tuple(attention_mask.shape)} and {len(prompts)} prompts")  # fmt: skip
+    if (
+        input_ids.shape != attention_mask.shape
+        or input_ids.ndim != 2
+        or len(prompts) != len(input_ids)
+    ):
+        raise InputError(
+            "search: expected contexts and masks (mentions, length) and a prompt each, got "
+            f"{tuple(input_ids.shape)}, {tuple(attention_mask.shape)} and {len(prompts)} prompts"
+        )
     if input_ids.shape[1] > longest:
-        raise InputError(f"search: a context of {input_ids.shape[1]} tokens; the encoder accepts {longest}. Cut it.")
+        raise InputError(
+            f"search: a context of {input_ids.shape[1]} tokens; the encoder accepts {longest}."
+            " Cut it."
+        )
     if len(prompts) and not bool(attention_mask.any(dim=1).all()):
         raise InputError("search: a context without tokens; give at least <s> and </s>")
     for row, prompt in enumerate(prompts):
         if not 1 <= len(prompt) < longest:
-            raise InputError(f"search: prompt {row} has {len(prompt)} tokens; expected 1 to {longest - 1}")
+            raise InputError(
+                f"search: prompt {row} has {len(prompt)} tokens; expected 1 to {longest - 1}"
+            )
 
 
 @torch.inference_mode()
@@ -307,24 +399,34 @@ def constrained_search(
     score: str | None = None,
     renormalised: bool = False,
 ) -> list[Ranking]:
-    """For each mention its best names, best first: at most `beams` pairs (leaf of the trie, final score).
+    """For each mention its best names, best first: at most `beams` pairs (leaf of the trie, final
+    score).
 
-    input_ids, attention_mask  (M, L) contexts, on the model's device, padded on the right (BART counts positions from the left)
-    prompts                    M lists of tokens that the decoder has read before the name, the first being its start
+    input_ids, attention_mask  (M, L) contexts, on the model's device, padded on the right (BART
+    counts positions from the left)
+    prompts                    M lists of tokens that the decoder has read before the name, the
+                               first being its start
                                token; of any length, not empty
-    candidates                 M lists of leaves to which a mention's names are restricted; an empty list has an empty
+    candidates                 M lists of leaves to which a mention's names are restricted; an empty
+                               list has an empty
                                ranking
-    finish_rule, score         as explained above; score None: "mean" with the fairseq rule, else "name"
-    renormalised               probabilities over what the trie allows at each step, not over the vocabulary (an ablation)
+    finish_rule, score         as explained above; score None: "mean" with the fairseq rule, else
+                               "name"
+    renormalised               probabilities over what the trie allows at each step, not over the
+                               vocabulary (an ablation)
 
-    Rankings are shorter than `beams` where fewer names can be reached. A name that would go beyond the decoder's positions
-    (prompt and name together more than max_position_embeddings) cannot.
-    Raises InputError for shapes, rules or a model that it cannot use, and for a candidate that is no leaf.
+    Rankings are shorter than `beams` where fewer names can be reached. A name that would go beyond
+    the decoder's positions (prompt and name together more than max_position_embeddings) cannot.
+    Raises InputError for shapes, rules or a model that it cannot use, and for a candidate that is
+    no leaf.
     """
     score = score or ("mean" if finish_rule == "fairseq" else "name")
     _refuse(model, trie, input_ids, attention_mask, prompts, finish_rule, score, beams)
     if candidates is not None and len(candidates) != len(prompts):
-        raise InputError(f"search: {len(prompts)} mentions but {len(candidates)} lists of candidates; expected one each")
+        raise InputError(
+            f"search: {len(prompts)} mentions but {len(candidates)} lists of candidates; expected"
+            " one each"
+        )
     if not len(prompts):
         return []
     names = trie if candidates is None else trie.forest(candidates)
@@ -335,21 +437,35 @@ def constrained_search(
     eos = int(model.config.eos_token_id)  # type: ignore[arg-type]
 
     decoder = Decoder(model, input_ids, attention_mask)
-    state = _start(decoder, prompts, names.roots if candidates is not None else 1, beams, score, device)
+    state = _start(
+        decoder, prompts, names.roots if candidates is not None else 1, beams, score, device
+    )
     scores = torch.full((len(prompts), beams), NEVER, device=device)
     leaves = torch.zeros((len(prompts), beams), dtype=torch.long, device=device)
     for depth in range(names.depth + 1):  # of the nodes that the beams are at
-        step = _next(decoder, state, nodes, None if _looks(device) else names.widths[depth], beams, eos, renormalised)
+        step = _next(
+            decoder,
+            state,
+            nodes,
+            None if _looks(device) else names.widths[depth],
+            beams,
+            eos,
+            renormalised,
+        )
         ends, runs = _finished(step, state, finish_rule)
         found = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
         best, at = torch.cat([state.score, found], dim=1).topk(beams, dim=1)
-        state = state._replace(score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at))
+        state = state._replace(
+            score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at)
+        )
 
         total = step.total.masked_fill(~runs | (state.prompt + depth + 1 > longest)[:, None], NEVER)
         over = best[:, -1:] > NEVER  # the ranking is full
         if finish_rule != "fairseq":
-            # At best, every further token of a beam is certain, and a mean is over as many of them as there can be. (Nor could
-            # a beam that is given up outrank, by the transformers rule, a name that enters the ranking.)
+            # At best, every further token of a beam is certain, and a mean is over as many of them
+            # as there can be. (Nor could
+            # a beam that is given up outrank, by the transformers rule, a name that enters the
+            # ranking.)
             most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
             over = over & (most <= best[:, -1:])
         total = total.masked_fill(over, NEVER)
@@ -364,7 +480,10 @@ def constrained_search(
                 state, step, total = _rows(state, rows), _rows(step, rows), total[rows]
         state = _advanced(decoder, state, step, total, depth + 1)
     return [
-        [(leaf if candidates is None else int(names.concepts[leaf]), value) for value, leaf in zip(*row, strict=True)
-         if value > NEVER]
+        [
+            (leaf if candidates is None else int(names.concepts[leaf]), value)
+            for value, leaf in zip(*row, strict=True)
+            if value > NEVER
+        ]
         for row in zip(scores.tolist(), leaves.tolist(), strict=True)
-    ]  # fmt: skip
+    ]

@@ -10,18 +10,23 @@ Cai, Zhang, Wang and He, APWeb-WAIM 2021. https://doi.org/10.1007/978-3-030-8589
     Entity processing, Appendix                            kg.segment, kg.thesaurus
 
 Deviations from the printed paper, each pinned by a test:
-    D1  Eq. (3) and (5) multiply log p by a label of 0 or 1, so that the class 0 would cost nothing: both are cross-entropies
-        of two classes.
-    D2  Eq. (7) has the position j - s_adj; Eq. (6) has j - s_ato, the position inside the part that is predicted, as in
-        SpanBERT (Joshi et al., TACL 2020), and so has this.
-    D3  Each direction has a head of its own and a bias of its own over the vocabulary (as what survives of the authors'
-        code); the word embeddings are the decoder of both and of the masked LM, in one product over the tokens to predict.
-    D4  Each loss is its sum over the global batch divided by its count there (tokens, pairs, replaced entities); the paper
-        prints sums. `reduction="sum"` sums Eq. (5) and (8) over a sequence and is the mean over sequences.
-    D5  A hidden part is predicted by the masked LM, too, as in SpanBERT, and counts in its 15 %. A part is always [MASK].
-    D6  One direction an occurrence, each half of the time: with both parts hidden there is nothing left to predict from.
-    D7  15 % of the entities that have a synonym are replaced; no number is in the paper. Random names take part in no other
-        objective, synonyms in segmentation and bidirectional masking only.
+    D1  Eq. (3) and (5) multiply log p by a label of 0 or 1, so that the class 0 would cost nothing:
+        both are cross-entropies of two classes.
+    D2  Eq. (7) has the position j - s_adj; Eq. (6) has j - s_ato, the position inside the part that
+        is predicted, as in SpanBERT (Joshi et al., TACL 2020), and so has this.
+    D3  Each direction has a head of its own and a bias of its own over the vocabulary (as what
+        survives of the authors' code); the word embeddings are the decoder of both and of the
+        masked LM, in one product over the tokens to predict.
+    D4  Each loss is its sum over the global batch divided by its count there (tokens, pairs,
+        replaced entities); the paper prints sums. `reduction="sum"` sums Eq. (5) and (8) over a
+        sequence and is the mean over sequences.
+    D5  A hidden part is predicted by the masked LM, too, as in SpanBERT, and counts in its 15 %. A
+        part is always [MASK].
+    D6  One direction an occurrence, each half of the time: with both parts hidden there is nothing
+        left to predict from.
+    D7  15 % of the entities that have a synonym are replaced; no number is in the paper. Random
+        names take part in no other objective, synonyms in segmentation and bidirectional masking
+        only.
 """
 
 from __future__ import annotations
@@ -35,7 +40,14 @@ from torch import Tensor, nn
 from datamodules.embert import EMBERTBatch
 from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import last_states, layout, load_bert, load_mlm_head, save_masked_lm, start_as_bert
+from models.encoders import (
+    last_states,
+    layout,
+    load_bert,
+    load_mlm_head,
+    save_masked_lm,
+    start_as_bert,
+)
 from models.heads import MLMHead
 from models.sums import Sums, prefixed, ratio
 
@@ -44,7 +56,8 @@ SIDES = ("atomic", "adjective")  #: a hidden part's side, 0 and 1
 
 
 class Consistency(nn.Module):
-    """Whether a replaced entity fits its context, from the states before and behind it: Eq. (1-3)."""
+    """Whether a replaced entity fits its context, from the states before and behind it: Eq.
+    (1-3)."""
 
     def __init__(self, hidden: int, eps: float = 1e-12) -> None:
         super().__init__()
@@ -53,8 +66,12 @@ class Consistency(nn.Module):
         self.outer = nn.Linear(hidden, 2, bias=False)  # W_2
 
     def forward(self, states: Tensor, around: Tensor) -> Tensor:
-        """(B, L, H), (R, 3) row, token before, token behind -> (R, 2) logits of inconsistent and consistent."""
-        h = torch.cat([states[around[:, 0], around[:, 1]], states[around[:, 0], around[:, 2]]], dim=-1)  # Eq. (2)
+        """(B, L, H), (R, 3) row, token before, token behind -> (R, 2) logits of inconsistent and
+        consistent."""
+        # Eq. (2)
+        h = torch.cat(
+            [states[around[:, 0], around[:, 1]], states[around[:, 0], around[:, 2]]], dim=-1
+        )
         result: Tensor = self.outer(self.norm(nn.functional.gelu(self.inner(h))))  # Eq. (3)
         return result
 
@@ -71,14 +88,19 @@ class Segmentation(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(N, H) -> (N, 2) logits."""
-        result: Tensor = self.decide(torch.tanh(self.outer(self.norm(nn.functional.gelu(self.inner(states))))))
+        result: Tensor = self.decide(
+            torch.tanh(self.outer(self.norm(nn.functional.gelu(self.inner(states)))))
+        )
         return result
 
 
 class PartPrediction(nn.Module):
-    """The tokens of one part of a long entity from the other's first and last state, up to the word embeddings: Eq. (6-7)."""
+    """The tokens of one part of a long entity from the other's first and last state, up to the word
+    embeddings: Eq. (6-7)."""
 
-    def __init__(self, hidden: int, vocab_size: int, positions: int, size: int, eps: float = 1e-12) -> None:
+    def __init__(
+        self, hidden: int, vocab_size: int, positions: int, size: int, eps: float = 1e-12
+    ) -> None:
         super().__init__()
         self.position = nn.Embedding(positions, size)  # p
         self.first = nn.Linear(2 * hidden + size, hidden, bias=False)  # W_6
@@ -100,7 +122,8 @@ class EMBERT(PaperModule):
     """Pre-training (Section 3.4).
 
     encoder      a BERT: folder or hub name, whose masked-LM head is used where it has one
-    consistency_weight, segmentation_weight, masking_weight  lambda_1, lambda_2 and lambda_3; a term of weight 0 is left out
+    consistency_weight, segmentation_weight, masking_weight  lambda_1, lambda_2 and lambda_3; a term
+    of weight 0 is left out
     positions    of the tokens of a part, at most; the data hides no longer ones (`longest_part`)
     position_size  of their embeddings (the paper's 200)
     reduction    "sum": Eq. (5) and (8) are sums over a sequence, as printed
@@ -126,12 +149,27 @@ class EMBERT(PaperModule):
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
         self.source, self.head_lr = encoder, head_lr or lr
-        self.weights = (1.0, 1.0, consistency_weight, segmentation_weight, masking_weight, masking_weight)
+        self.weights = (
+            1.0,
+            1.0,
+            consistency_weight,
+            segmentation_weight,
+            masking_weight,
+            masking_weight,
+        )
         self.positions, self.position_size, self.reduction = positions, position_size, reduction
         self.attention, self.dropout = attention, dropout
         self.used = tuple(w > 0 for w in self.weights)
-        kinds = {"loss": TERMS, "right": TERMS, "count": TERMS, "unigram": SIDES, "boundaries": ("both", "predicted", "gold")}
-        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "consistent"])
+        kinds = {
+            "loss": TERMS,
+            "right": TERMS,
+            "count": TERMS,
+            "unigram": SIDES,
+            "boundaries": ("both", "predicted", "gold"),
+        }
+        self.sums = Sums(
+            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "consistent"]
+        )
 
     def configure_model(self) -> None:
         """Read the encoder; Lightning calls this before it needs parameters."""
@@ -146,7 +184,8 @@ class EMBERT(PaperModule):
         self.consistency = Consistency(hidden, eps) if consistency else None
         self.segmentation = Segmentation(hidden, eps) if segmentation else None
         sizes = (hidden, config.vocab_size, self.positions, self.position_size, eps)
-        self.parts = nn.ModuleList(PartPrediction(*sizes) for _ in range(2 * masking))  # atomic, adjective
+        # atomic, adjective
+        self.parts = nn.ModuleList(PartPrediction(*sizes) for _ in range(2 * masking))
         new = (self.pair, self.consistency, self.segmentation, self.parts)
         start_as_bert(config.initializer_range, *(part for part in new if part is not None))
         load_mlm_head(self.source, self.head)
@@ -160,9 +199,11 @@ class EMBERT(PaperModule):
         return last_states(self.bert, batch.input_ids, layout(batch), batch.second)
 
     def word_logits(self, states: Tensor, batch: EMBERTBatch) -> tuple[list[Tensor], list[Tensor]]:
-        """(logits (N, V), labels (N,)) of the masked LM and of the atomic and adjective parts: one product with the embeddings.
+        """(logits (N, V), labels (N,)) of the masked LM and of the atomic and adjective parts: one
+        product with the embeddings.
 
-        Only tokens to be predicted take part, so the cost is theirs, not that of padded slots. (Section 5 of the spec)
+        Only tokens to be predicted take part, so the cost is theirs, not that of padded slots.
+        (Section 5 of the spec)
         """
         predicted = places(batch, "predicted")
         vectors, biases = [self.head.transformed(states.flatten(0, 1)[predicted])], [self.head.bias]
@@ -180,9 +221,15 @@ class EMBERT(PaperModule):
         """(logits, labels) of every term of the loss that is used; labels of -100 do not count."""
         states = self.states(batch)
         words, labels = self.word_logits(states, batch)
-        found = {"mlm": (words[0], labels[0]), "pair": (self.pair(states[:, 0]).float(), batch.pair)}
+        found = {
+            "mlm": (words[0], labels[0]),
+            "pair": (self.pair(states[:, 0]).float(), batch.pair),
+        }
         if self.consistency is not None:
-            found["consistency"] = self.consistency(states, batch.replaced).float(), batch.consistent
+            found["consistency"] = (
+                self.consistency(states, batch.replaced).float(),
+                batch.consistent,
+            )
         if self.segmentation is not None:
             long = places(batch, "long")
             own = self.segmentation(states.flatten(0, 1)[long]).float()
@@ -193,10 +240,14 @@ class EMBERT(PaperModule):
     def loss_sums(outputs: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
         """(6,) sums over the batch of the terms' cross-entropies; 0 for a term that is not used."""
         zero = outputs["mlm"][0].new_zeros(())
-        return torch.stack([
-            nn.functional.cross_entropy(*outputs[t], reduction="sum", ignore_index=-100) if t in outputs else zero
-            for t in TERMS
-        ])  # fmt: skip
+        return torch.stack(
+            [
+                nn.functional.cross_entropy(*outputs[t], reduction="sum", ignore_index=-100)
+                if t in outputs
+                else zero
+                for t in TERMS
+            ]
+        )
 
     def divisors(self, counts: Tensor) -> Tensor:
         """(6,) what the sums are divided by, of the batch's `counts` (7,)."""
@@ -206,7 +257,8 @@ class EMBERT(PaperModule):
 
     def training_step(self, batch: EMBERTBatch, batch_idx: int) -> Tensor:
         sums = self.loss_sums(self.outputs(batch))
-        return self.step_mean(sums, self.divisors(batch.counts), batch_idx, TERMS, self.weights)  # Eq. (10)
+        # Eq. (10)
+        return self.step_mean(sums, self.divisors(batch.counts), batch_idx, TERMS, self.weights)
 
     def on_validation_epoch_start(self) -> None:
         self.sums.reset()
@@ -214,17 +266,30 @@ class EMBERT(PaperModule):
     def validation_step(self, batch: EMBERTBatch, batch_idx: int) -> None:
         """Losses and accuracies, and what baselines that always answer alike get right."""
         found = self.outputs(batch)
-        right = {f"right_{t}": (logits.argmax(-1) == labels).sum() for t, (logits, labels) in found.items()}
-        self.sums.update(right | prefixed("loss", TERMS, self.loss_sums(found)) | prefixed("count", TERMS, batch.counts[:6]))
+        right = {
+            f"right_{t}": (logits.argmax(-1) == labels).sum()
+            for t, (logits, labels) in found.items()
+        }
+        self.sums.update(
+            right
+            | prefixed("loss", TERMS, self.loss_sums(found))
+            | prefixed("count", TERMS, batch.counts[:6])
+        )
         common = self.trainer.datamodule.unigrams if self.parts else {}  # type: ignore[attr-defined]
         by_side = [0, 0]
-        for (*_, position, length, side), token in zip(batch.hidden.tolist(), batch.hidden_ids.tolist(), strict=True):
+        for (*_, position, length, side), token in zip(
+            batch.hidden.tolist(), batch.hidden_ids.tolist(), strict=True
+        ):
             by_side[side] += common.get((side, length, position)) == token
-        self.sums.update({f"unigram_{name}": number for name, number in zip(SIDES, by_side, strict=True)})
+        self.sums.update(
+            {f"unigram_{name}": number for name, number in zip(SIDES, by_side, strict=True)}
+        )
         if "segmentation" in found:
             said, there = found["segmentation"][0].argmax(-1) == 1, found["segmentation"][1] == 1
             boundaries = {"both": said & there, "predicted": said, "gold": there}
-            self.sums.update({f"boundaries_{name}": which.sum() for name, which in boundaries.items()})
+            self.sums.update(
+                {f"boundaries_{name}": which.sum() for name, which in boundaries.items()}
+            )
         self.sums.update({"consistent": batch.consistent.sum()})
 
     def on_validation_epoch_end(self) -> None:
@@ -232,10 +297,15 @@ class EMBERT(PaperModule):
         count = {term: sums[f"count_{term}"] for term in TERMS}
         means = {term: ratio(sums[f"loss_{term}"], count[term]) for term in TERMS}
         every = torch.stack(list(means.values()))
-        logged = {"val/loss": (every * every.new_tensor(self.weights)).sum()} | {f"val/{t}_count": count[t] for t in TERMS}
+        logged = {"val/loss": (every * every.new_tensor(self.weights)).sum()} | {
+            f"val/{t}_count": count[t] for t in TERMS
+        }
         for term, used in zip(TERMS, self.used, strict=True):
             if used:
-                logged |= {f"val/loss_{term}": means[term], f"val/{term}_accuracy": ratio(sums[f"right_{term}"], count[term])}
+                logged |= {
+                    f"val/loss_{term}": means[term],
+                    f"val/{term}_accuracy": ratio(sums[f"right_{term}"], count[term]),
+                }
 
         def majority(positive: Tensor, whole: Tensor) -> Tensor:
             """Accuracy of the majority-class baseline."""
@@ -244,13 +314,18 @@ class EMBERT(PaperModule):
         if self.consistency is not None:
             logged["val/consistency_majority"] = majority(sums["consistent"], count["consistency"])
         if self.segmentation is not None:
-            both, predicted, gold = (sums[f"boundaries_{name}"] for name in ("both", "predicted", "gold"))
+            both, predicted, gold = (
+                sums[f"boundaries_{name}"] for name in ("both", "predicted", "gold")
+            )
             logged["val/segmentation_majority"] = majority(gold, count["segmentation"])
             logged["val/segmentation_f1"] = ratio(2 * both, predicted + gold)
         if self.parts:
-            logged |= {f"val/{side}_unigram": ratio(sums[f"unigram_{side}"], count[side]) for side in SIDES}
+            logged |= {
+                f"val/{side}_unigram": ratio(sums[f"unigram_{side}"], count[side]) for side in SIDES
+            }
         self.log_dict(logged, batch_size=1)
 
     def export(self, folder: str | Path) -> None:
-        """Write encoder and masked-LM head as a Hugging Face folder: fine-tuning needs nothing else."""
+        """Write encoder and masked-LM head as a Hugging Face folder: fine-tuning needs nothing
+        else."""
         save_masked_lm(self.bert, self.head, folder)

@@ -1,8 +1,8 @@
 """BERT encoders from a folder or the hub, and running a part of their layers.
 
-An encoder, of whatever paper, is a module with `forward(input_ids, attention_mask, mentions=None)` -> (B, L, hidden), and
-`hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with `segments = True` also accepts `second` (B, L), 1 on
-the second of two texts.
+An encoder, of whatever paper, is a module with `forward(input_ids, attention_mask, mentions=None)`
+-> (B, L, hidden), and `hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with
+`segments = True` also accepts `second` (B, L), 1 on the second of two texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nested import nested_tensor_from_jagged
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, BertConfig, BertForMaskedLM, BertModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
 from transformers.utils import logging
@@ -29,7 +36,8 @@ from kg.pretrained import load, pretrained
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-#: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the export's model.safetensors
+# : key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the
+# export's model.safetensors
 IN_FINE_TUNED = "kepl_in_fine_tuned"
 
 
@@ -38,7 +46,8 @@ PACKED = "packed"
 
 
 class Layout(NamedTuple):
-    """An attention mask of a training batch, with what the host has of the batch: nothing has to be read from a GPU."""
+    """An attention mask of a training batch, with what the host has of the batch: nothing has to be
+    read from a GPU."""
 
     mask: Tensor  # (B, L)
     tokens: Tensor  # (T,) the places of its tokens in the flattened mask
@@ -59,18 +68,27 @@ class Packing(NamedTuple):
 
 
 def layout(batch: Any) -> Tensor | Layout:
-    """The attention mask of a batch, with its `places` where it has some (:func:`datamodules.steps.placed`)."""
+    """The attention mask of a batch, with its `places` where it has some
+    (:func:`datamodules.steps.placed`)."""
     mask: Tensor = batch.attention_mask
     return mask if batch.places is None else Layout(mask, batch.places["tokens"], batch.places)
 
 
 def packed_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | Packing | None,
-    dropout: float = 0.0, scaling: float | None = None, **named: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
-    """Attention of transformers' interface, (B, heads, L, d) -> ((B, L, heads, d), None); of a :class:`Packing` B is 1 and L is T.
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | Packing | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **named: Any,
+) -> tuple[Tensor, None]:
+    """Attention of transformers' interface, (B, heads, L, d) -> ((B, L, heads, d), None); of a
+    :class:`Packing` B is 1 and L is T.
 
-    Each sequence of a packing attends to itself: on CUDA one call of a kernel for sequences of several lengths.
+    Each sequence of a packing attends to itself: on CUDA one call of a kernel for sequences of
+    several lengths.
     """
     if not isinstance(attention_mask, Packing):
         result: tuple[Tensor, None] = sdpa_attention_forward(
@@ -80,7 +98,9 @@ def packed_attention(
     _, offsets, longest = attention_mask
 
     def ragged(x: Tensor) -> Tensor:
-        rows = nested_tensor_from_jagged(x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest)
+        rows = nested_tensor_from_jagged(
+            x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest
+        )
         return rows.transpose(1, 2)
 
     own = ragged(query), ragged(key), ragged(value)
@@ -96,7 +116,8 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     """The BERT in folder `name`, or of the hub model `name`, in float32 and without pooler.
 
     dropout: its probability everywhere; None: the model's own.
-    Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with weights only.
+    Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with
+    weights only.
     """
     try:
         config = load(AutoConfig, name)
@@ -104,12 +125,14 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
         raise _missing(name, error) from error
     if not isinstance(config, BertConfig):
         raise InputError(
-            f"encoder {name!r}: a {config.model_type} model; expected a BERT (config.json with model_type bert)"
+            f"encoder {name!r}: a {config.model_type} model; expected a BERT (config.json with"
+            " model_type bert)"
         )
     if getattr(config, IN_FINE_TUNED, False):
         return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # the pooler that is left out is no news; what is missing is checked below
+    # the pooler that is left out is no news; what is missing is checked below
+    logging.set_verbosity_error()
     try:
         loaded: Any = load(
             BertModel,
@@ -128,25 +151,36 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     report: dict[str, Any] = loaded[1]
     if report["missing_keys"]:
         raise InputError(
-            f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no whole BERT of the "
-            "shape that its config.json describes"
+            f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no"
+            " whole BERT of the shape that its config.json describes"
         )
     if dropout is not None:
         set_dropout(bert, dropout)
     return bert
 
 
-def _fine_tuned_bert(folder: Path, config: BertConfig, attention: str, dropout: float | None) -> BertModel:
-    """The BERT of a fine-tuned model, whose weights are in the file of the whole model, one folder up."""
+def _fine_tuned_bert(
+    folder: Path, config: BertConfig, attention: str, dropout: float | None
+) -> BertModel:
+    """The BERT of a fine-tuned model, whose weights are in the file of the whole model, one folder
+    up."""
     file, prefix = folder.parent / "model.safetensors", "encoder.bert."
-    bert: BertModel = BertModel._from_config(config, add_pooling_layer=False, attn_implementation=attention).eval()
+    bert: BertModel = BertModel._from_config(
+        config, add_pooling_layer=False, attn_implementation=attention
+    ).eval()
     try:
         with safe_open(file, "pt") as weights:
-            state = {k.removeprefix(prefix): weights.get_tensor(k) for k in weights.keys() if k.startswith(prefix)}  # noqa: SIM118
+            state = {
+                k.removeprefix(prefix): weights.get_tensor(k)
+                for k in weights.keys()  # noqa: SIM118  a handle of a file, not a dict
+                if k.startswith(prefix)
+            }
         bert.load_state_dict(state)
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{file}: not the weights of {folder}'s BERT ({reason}). Export the run again.") from error
+        raise InputError(
+            f"{file}: not the weights of {folder}'s BERT ({reason}). Export the run again."
+        ) from error
     if dropout is not None:
         set_dropout(bert, dropout)
     return bert
@@ -162,9 +196,11 @@ def set_dropout(module: nn.Module, p: float) -> None:
 
 
 def start_as_bert(std: float, *modules: nn.Module) -> None:
-    """Set new parts to the values that BERT's start from: weights of linear layers and embeddings N(0, std), biases 0.
+    """Set new parts to the values that BERT's start from: weights of linear layers and embeddings
+    N(0, std), biases 0.
 
-    std: the encoder's `initializer_range`. What is inside a module counts, too; norms keep their own start.
+    std: the encoder's `initializer_range`. What is inside a module counts, too; norms keep their
+        own start.
     """
     for module in modules:
         for part in module.modules():
@@ -175,7 +211,8 @@ def start_as_bert(std: float, *modules: nn.Module) -> None:
 
 
 def load_mlm_head(name: str, head: nn.Module) -> bool:
-    """Fill `head` (an :class:`models.heads.MLMHead`) with that of the masked LM in folder `name`; False if it holds none."""
+    """Fill `head` (an :class:`models.heads.MLMHead`) with that of the masked LM in folder `name`;
+    False if it holds none."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
@@ -196,7 +233,8 @@ def load_mlm_head(name: str, head: nn.Module) -> bool:
 
 
 def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None:
-    """Write `bert` and `head` (an :class:`models.heads.MLMHead`) as a folder that ``AutoModelForMaskedLM`` loads."""
+    """Write `bert` and `head` (an :class:`models.heads.MLMHead`) as a folder that
+    ``AutoModelForMaskedLM`` loads."""
     whole = BertForMaskedLM(bert.config)
     whole.bert.load_state_dict(bert.state_dict())
     place = whole.cls.predictions
@@ -216,7 +254,8 @@ def _missing(name: str, error: Exception) -> InputError:
 
 
 def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | None:
-    """The mask that the layers accept, from a (B, L) one; None when nothing is masked. That of a :class:`Layout` is not read."""
+    """The mask that the layers accept, from a (B, L) one; None when nothing is masked. That of a
+    :class:`Layout` is not read."""
     known = isinstance(attention_mask, Layout)
     if isinstance(attention_mask, Layout):
         if attention_mask.whole:
@@ -231,10 +270,14 @@ def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout
     return mask
 
 
-def layers_mask(bert: BertModel, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | Packing | None:
-    """What :func:`through_layers` accepts for a (B, L) mask: a :class:`Packing` where the encoder's `attention` is "packed".
+def layers_mask(
+    bert: BertModel, states: Tensor, attention_mask: Tensor | Layout
+) -> Tensor | Packing | None:
+    """What :func:`through_layers` accepts for a (B, L) mask: a :class:`Packing` where the encoder's
+    `attention` is "packed".
 
-    Only of a training batch that has padding (:class:`Layout`); else the mask of :func:`attention_mask_4d`.
+    Only of a training batch that has padding (:class:`Layout`); else the mask of
+    :func:`attention_mask_4d`.
     """
     packs = bert.config._attn_implementation == PACKED
     if not packs or not isinstance(attention_mask, Layout) or attention_mask.whole:
@@ -243,8 +286,11 @@ def layers_mask(bert: BertModel, states: Tensor, attention_mask: Tensor | Layout
     return Packing(attention_mask.tokens, offsets, attention_mask.mask.shape[1])
 
 
-def through_layers(bert: BertModel, states: Tensor, mask: Tensor | Packing | None, first: int, last: int) -> Tensor:
-    """`states` (B, L, H) after layers [first, last); of a packing padding passes through none of them, and is 0 after them."""
+def through_layers(
+    bert: BertModel, states: Tensor, mask: Tensor | Packing | None, first: int, last: int
+) -> Tensor:
+    """`states` (B, L, H) after layers [first, last); of a packing padding passes through none of
+    them, and is 0 after them."""
     if isinstance(mask, Packing) and first < last:
         flat = states.flatten(0, 1)
         packed = flat[mask.tokens][None]  # (1, T, H)
@@ -257,9 +303,11 @@ def through_layers(bert: BertModel, states: Tensor, mask: Tensor | Packing | Non
 
 
 def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
-    """What BERT's `layer` makes of `states` (B, L, H) at `places` (B, m) only, (B, m, H): of a last layer no more is wanted.
+    """What BERT's `layer` makes of `states` (B, L, H) at `places` (B, m) only, (B, m, H): of a last
+    layer no more is wanted.
 
-    attention_mask (B, L). Keys and values are of all positions, everything else of m. For inference: dropout is left out.
+    attention_mask (B, L). Keys and values are of all positions, everything else of m. For
+    inference: dropout is left out.
     """
     attention: Any = layer.attention
     own = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
@@ -272,13 +320,18 @@ def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: T
         )
     )
     seen = None if attention_mask.all() else attention_mask.bool()[:, None, None, :]
-    read = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=attention.self.scaling)
-    result: Tensor = layer.feed_forward_chunk(attention.output(read.transpose(1, 2).flatten(2), own))  # type: ignore[operator]
+    read = scaled_dot_product_attention(
+        query, key, value, attn_mask=seen, scale=attention.self.scaling
+    )
+    result: Tensor = layer.feed_forward_chunk(
+        attention.output(read.transpose(1, 2).flatten(2), own)
+    )  # type: ignore[operator]
     return result
 
 
 def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
-    """(B, L) ids and mask, (B, m) positions -> (B, m, H): a BERT's last states there. For inference."""
+    """(B, L) ids and mask, (B, m) positions -> (B, m, H): a BERT's last states there. For
+    inference."""
     last = len(bert.encoder.layer) - 1
     states = bert.embeddings(input_ids=input_ids)
     states = through_layers(bert, states, attention_mask_4d(bert, states, attention_mask), 0, last)
@@ -286,15 +339,24 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
 
 
 def last_states(
-    bert: BertModel, input_ids: Tensor, attention_mask: Tensor | Layout, second: Tensor | None = None
+    bert: BertModel,
+    input_ids: Tensor,
+    attention_mask: Tensor | Layout,
+    second: Tensor | None = None,
 ) -> Tensor:
-    """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts, where the BERT supports two."""
-    states = bert.embeddings(input_ids=input_ids, token_type_ids=second if bert.config.type_vocab_size > 1 else None)
-    return through_layers(bert, states, layers_mask(bert, states, attention_mask), 0, len(bert.encoder.layer))
+    """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts,
+    where the BERT supports two."""
+    states = bert.embeddings(
+        input_ids=input_ids, token_type_ids=second if bert.config.type_vocab_size > 1 else None
+    )
+    return through_layers(
+        bert, states, layers_mask(bert, states, attention_mask), 0, len(bert.encoder.layer)
+    )
 
 
 def knowledge_layer(wanted: int | None, layers: int, of_twelve: int = 10) -> int:
-    """After how many layers knowledge comes in: `wanted`, or the paper's `of_twelve` of 12 as a share of `layers`.
+    """After how many layers knowledge comes in: `wanted`, or the paper's `of_twelve` of 12 as a
+    share of `layers`.
 
     Raises InputError when an encoder has no such layer.
     """
@@ -305,59 +367,89 @@ def knowledge_layer(wanted: int | None, layers: int, of_twelve: int = 10) -> int
 
 
 def write_export(
-    folder: str | Path, paper: str, encoder: nn.Module, settings: dict[str, Any], further: dict[str, nn.Module] | None = None
+    folder: str | Path,
+    paper: str,
+    encoder: nn.Module,
+    settings: dict[str, Any],
+    further: dict[str, nn.Module] | None = None,
 ) -> None:
-    """Write an encoder's BERT as a Hugging Face folder (``AutoModel`` loads it) and the rest beside it, into `folder`.
+    """Write an encoder's BERT as a Hugging Face folder (``AutoModel`` loads it) and the rest beside
+    it, into `folder`.
 
-    The rest is <paper>.safetensors, with the modules `further` under their names, and <paper>.json, `settings`.
+    The rest is <paper>.safetensors, with the modules `further` under their names, and <paper>.json,
+    `settings`.
     """
     bert: Any = encoder.bert
     bert.save_pretrained(folder)
     state = {k: v for k, v in encoder.state_dict().items() if not k.startswith("bert.")}
     for name, module in (further or {}).items():
         state |= {f"{name}.{k}": v for k, v in module.state_dict().items()}
-    save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, Path(folder) / f"{paper}.safetensors")
+    save_file(
+        {k: v.detach().cpu().contiguous() for k, v in state.items()},
+        Path(folder) / f"{paper}.safetensors",
+    )
     (Path(folder) / f"{paper}.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 
 def read_export(
-    folder: str | Path, paper: str, title: str, settings: Sequence[str], make: Callable[..., ModuleT]
+    folder: str | Path,
+    paper: str,
+    title: str,
+    settings: Sequence[str],
+    make: Callable[..., ModuleT],
 ) -> ModuleT:
-    """The encoder that :func:`write_export` wrote: `make` (bert, entity vectors, each of `settings`), filled.
+    """The encoder that :func:`write_export` wrote: `make` (bert, entity vectors, each of
+    `settings`), filled.
 
-    A setting that came after the export was written has its default, which is what the encoder did then.
-    Raises InputError when a file or a weight is missing, or is not as it was written.
+    A setting that came after the export was written has its default, which is what the encoder did
+    then. Raises InputError when a file or a weight is missing, or is not as it was written.
     """
     folder = Path(folder)
     for name in (f"{paper}.safetensors", f"{paper}.json", "config.json"):
         if not (folder / name).is_file():
-            raise InputError(f"{folder / name}: missing; this is no {title} export. Export the run again.")
+            raise InputError(
+                f"{folder / name}: missing; this is no {title} export. Export the run again."
+            )
     verified(folder)
     state = load_file(folder / f"{paper}.safetensors")
     known = json.loads((folder / f"{paper}.json").read_text())
-    encoder = make(load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings if k in known})
-    missing = [k for k in encoder.load_state_dict(state, strict=False).missing_keys if not k.startswith("bert.")]
+    encoder = make(
+        load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings if k in known}
+    )
+    missing = [
+        k
+        for k in encoder.load_state_dict(state, strict=False).missing_keys
+        if not k.startswith("bert.")
+    ]
     if missing:
         raise InputError(f"{folder}/{paper}.safetensors: missing {missing}. Export the run again.")
     return encoder
 
 
 class BertEncoder(nn.Module):
-    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` accepts it."""
+    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` accepts
+    it."""
 
     segments = True
 
     def __init__(self, name: str, attention: str = "sdpa") -> None:
         super().__init__()
         self.bert = load_bert(name, attention)
-        self.hidden_size, self.max_length = self.bert.config.hidden_size, self.bert.config.max_position_embeddings
+        self.hidden_size, self.max_length = (
+            self.bert.config.hidden_size,
+            self.bert.config.max_position_embeddings,
+        )
 
     def resize_token_embeddings(self, size: int) -> None:
         """Make room for `size` tokens; new rows start as BERT's do."""
         self.bert.resize_token_embeddings(size)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | Layout, mentions: Any = None, second: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | Layout,
+        mentions: Any = None,
+        second: Tensor | None = None,
     ) -> Tensor:
         """(B, L) ids and mask -> (B, L, H)."""
         return last_states(self.bert, input_ids, attention_mask, second)

@@ -8,16 +8,21 @@ Zhang, Han, Liu, Jiang, Sun and Liu, ACL 2019. https://arxiv.org/abs/1905.07129
     Entities hidden and exchanged, Section 3.4       datamodules.ernie
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  Sentence order replaces next sentences, as in what it is compared with here (SMedBERT, its baselines).
-    D2  Eq. (3-5) print no residual connections and norms; both streams have BERT's, as in the released code, and tokens keep the
-        weights of the initial BERT.
-    D3  Eq. (7) scores an entity against the sequence's others, the released code against all of its batch, so that a sequence's
-        gradient depends on its batch mates. Here it is scored against the sequence's others and drawn ones, drawn as often as
-        the text mentions them: what a batch holds in the mean.
-    D4  The released code's last text-only layer receives entities, too, and [CLS] is among the entities as a vector of
-        zeros; neither is in the paper, nor here. Its linear layer of Eq. (7) is two, with GELU and a norm.
-    D5  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
-    D6  An entity is at the first token of its mention (the paper's words; its figure shows the same).
+    D1  Sentence order replaces next sentences, as in what it is compared with here (SMedBERT, its
+        baselines).
+    D2  Eq. (3-5) print no residual connections and norms; both streams have BERT's, as in the
+        released code, and tokens keep the weights of the initial BERT.
+    D3  Eq. (7) scores an entity against the sequence's others, the released code against all of its
+        batch, so that a sequence's gradient depends on its batch mates. Here it is scored against
+        the sequence's others and drawn ones, drawn as often as the text mentions them: what a batch
+        holds in the mean.
+    D4  The released code's last text-only layer receives entities, too, and [CLS] is among the
+        entities as a vector of zeros; neither is in the paper, nor here. Its linear layer of Eq.
+        (7) is two, with GELU and a norm.
+    D5  Each loss is its sum over the global batch divided by its count there; the paper prints
+        sums.
+    D6  An entity is at the first token of its mention (the paper's words; its figure shows the
+        same).
 """
 
 from __future__ import annotations
@@ -59,32 +64,50 @@ class Aggregator(nn.Module):
     def __init__(self, config: BertConfig, size: int, heads: int, last: bool) -> None:
         super().__init__()
         if size % heads:
-            raise InputError(f"heads {heads}: expected a number that divides {size}, the size of an entity's vector")
+            raise InputError(
+                f"heads {heads}: expected a number that divides {size}, the size of an entity's"
+                " vector"
+            )
         own = BertConfig(**(config.to_dict() | {"hidden_size": size, "num_attention_heads": heads}))
         own._attn_implementation = "sdpa"
         self.attention = BertAttention(own)
-        self.to_tokens = nn.Linear(size, config.intermediate_size, bias=False)  # W_e of Eq. (4) before the activation
+        # W_e of Eq. (4) before the activation
+        self.to_tokens = nn.Linear(size, config.intermediate_size, bias=False)
         self.last = last
         if not last:
-            self.to_entity = nn.Linear(config.intermediate_size, size)  # W_e, b_e of Eq. (4) behind it
-            self.dropout, self.norm = nn.Dropout(config.hidden_dropout_prob), nn.LayerNorm(size, eps=config.layer_norm_eps)
+            # W_e, b_e of Eq. (4) behind it
+            self.to_entity = nn.Linear(config.intermediate_size, size)
+            self.dropout, self.norm = (
+                nn.Dropout(config.hidden_dropout_prob),
+                nn.LayerNorm(size, eps=config.layer_norm_eps),
+            )
 
     def forward(
-        self, layer: Any, states: Tensor, mask: Tensor | None, entities: Tensor, there: Tensor, place: Tensor, row: Tensor,
+        self,
+        layer: Any,
+        states: Tensor,
+        mask: Tensor | None,
+        entities: Tensor,
+        there: Tensor,
+        place: Tensor,
+        row: Tensor,
         first: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:
         """(states (B, L, H), entities (B, S, d)) behind `layer`.
 
-        there (B, S) bool: which entities there are; place (M,) where each is in it, flattened; row, first (M,) of each, its
-        sequence and its token.
+        there (B, S) bool: which entities there are; place (M,) where each is in it, flattened; row,
+        first (M,) of each, its sequence and its token.
         """
         tokens, _ = layer.attention(states, mask)
-        hidden = torch.where(there, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(entities.dtype)
+        hidden = torch.where(there, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(
+            entities.dtype
+        )
         known, _ = self.attention(entities, hidden)  # Eq. (3)
         inner = layer.intermediate.dense(tokens)
         own = known.flatten(0, 1)[place]  # (M, d)
         inner = inner.index_put((row, first), self.to_tokens(own).to(inner.dtype), accumulate=True)
-        inner = layer.intermediate.intermediate_act_fn(inner)  # h_j of Eq. (4), and of Eq. (5) where no entity is
+        # h_j of Eq. (4), and of Eq. (5) where no entity is
+        inner = layer.intermediate.intermediate_act_fn(inner)
         states = layer.output(inner, tokens)
         if self.last:
             return states, entities
@@ -97,14 +120,17 @@ class ERNIEEncoder(nn.Module):
 
     bert         any BERT without pooler
     entity       (Z, d) vectors of the graph's entities
-    text_layers  layers that read text only (the paper's 6 of 12); None: the same share of this encoder's
+    text_layers  layers that read text only (the paper's 6 of 12); None: the same share of this
+    encoder's
     heads        of the entities' attention (4)
     """
 
     segments = True
     entity: Tensor
 
-    def __init__(self, bert: BertModel, entity: Tensor, text_layers: int | None = None, heads: int = 4) -> None:
+    def __init__(
+        self, bert: BertModel, entity: Tensor, text_layers: int | None = None, heads: int = 4
+    ) -> None:
         super().__init__()
         config = bert.config
         layers = config.num_hidden_layers
@@ -114,7 +140,8 @@ class ERNIEEncoder(nn.Module):
         self.register_buffer("entity", entity.clone().float())
         size = entity.shape[1]
         self.aggregators = nn.ModuleList(
-            Aggregator(config, size, heads, layer == layers - 1) for layer in range(self.text_layers, layers)
+            Aggregator(config, size, heads, layer == layers - 1)
+            for layer in range(self.text_layers, layers)
         )
         start_as_bert(config.initializer_range, self.aggregators)
 
@@ -129,7 +156,8 @@ class ERNIEEncoder(nn.Module):
         mentions: Aligned | None = None,
         second: Tensor | None = None,
     ) -> Tensor:
-        """(B, L) ids and mask -> (B, L, H). mentions: those whose entities are read; second: 1 on the second of two texts."""
+        """(B, L) ids and mask -> (B, L, H). mentions: those whose entities are read; second: 1 on
+        the second of two texts."""
         if self.bert.config.type_vocab_size < 2:
             second = None
         states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
@@ -143,8 +171,12 @@ class ERNIEEncoder(nn.Module):
         most = attention_mask.places["most"] if isinstance(attention_mask, Layout) else None
         there, place = in_rows(mentions.span, len(input_ids), most)
         entities = states.new_zeros(there.numel(), self.entity.shape[1])
-        entities = entities.index_copy(0, place, self.entity[mentions.entity].to(states.dtype)).view(*there.shape, -1)
-        for layer, aggregator in zip(self.bert.encoder.layer[self.text_layers :], self.aggregators, strict=True):
+        entities = entities.index_copy(
+            0, place, self.entity[mentions.entity].to(states.dtype)
+        ).view(*there.shape, -1)
+        for layer, aggregator in zip(
+            self.bert.encoder.layer[self.text_layers :], self.aggregators, strict=True
+        ):
             states, entities = aggregator(layer, states, mask, entities, there, place, row, first)
         return states
 
@@ -157,12 +189,20 @@ class ERNIEEncoder(nn.Module):
 class ERNIE(OrderedLM):
     """Pre-training (Section 3.4): masked words, the order of two segments, and Eq. (7).
 
-    text_layers, heads  as in :class:`ERNIEEncoder`;  the rest as in :class:`models.ordered.OrderedLM`
+    text_layers, heads  as in :class:`ERNIEEncoder`;  the rest as in
+    :class:`models.ordered.OrderedLM`
     """
 
     paper = "ernie"
 
-    def __init__(self, encoder: str, entities: str, text_layers: int | None = None, heads: int = 4, **settings: Any) -> None:
+    def __init__(
+        self,
+        encoder: str,
+        entities: str,
+        text_layers: int | None = None,
+        heads: int = 4,
+        **settings: Any,
+    ) -> None:
         super().__init__(encoder, entities, **settings)
         self.text_layers, self.heads = text_layers, heads
 

@@ -1,13 +1,19 @@
 """Fine-tuning: a head over any encoder, for every kind of downstream task.
 
-    token labels (NER)                   Tagger: first sub-token, linear (KeBioLM Section 4.3; Devlin et al., 2019)
-    nested entities                      NestedTagger: biaffine spans (Yu et al., ACL 2020), loss of Su et al., 2022
-    two texts                            PairClassifier: the head that SMedBERT's released code puts on [CLS]
-    relations                            RelationClassifier: the two markers' states (KeBioLM Section 4.3)
-    answers to a question                AnswerRanker: pairwise margin (SMedBERT's released code, margin 0.3)
+    token labels (NER)                   Tagger: first sub-token, linear (KeBioLM Section 4.3;
+                                         Devlin et al., 2019)
+    nested entities                      NestedTagger: biaffine spans (Yu et al., ACL 2020), loss of
+                                         Su et al., 2022
+    two texts                            PairClassifier: the head that SMedBERT's released code puts
+                                         on [CLS]
+    relations                            RelationClassifier: the two markers' states (KeBioLM
+                                         Section 4.3)
+    answers to a question                AnswerRanker: pairwise margin (SMedBERT's released code,
+                                         margin 0.3)
 
-A head is a module with `loss(states, batch)` -> scalar and `outputs(states, batch)` -> one array per sequence, made by
-`head(hidden size, number of labels)`. The best epoch is the one with the highest score on the selection split.
+A head is a module with `loss(states, batch)` -> scalar and `outputs(states, batch)` -> one array
+per sequence, made by `head(hidden size, number of labels)`. The best epoch is the one with the
+highest score on the selection split.
 """
 
 from __future__ import annotations
@@ -62,8 +68,12 @@ class Tagger(nn.Module):
         assert batch.labels is not None
         scores = self.scores(states, batch)
         if self.crf is not None:
-            return -self.crf(scores, batch.labels.clamp_min(0), batch.unit_mask, reduction="token_mean")  # type: ignore[no-any-return]
-        return nn.functional.cross_entropy(scores.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE)
+            return -self.crf(
+                scores, batch.labels.clamp_min(0), batch.unit_mask, reduction="token_mean"
+            )  # type: ignore[no-any-return]
+        return nn.functional.cross_entropy(
+            scores.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE
+        )
 
     @torch.no_grad()
     def outputs(self, states: Tensor, batch: FinetuneBatch) -> list[np.ndarray]:
@@ -76,9 +86,11 @@ class Tagger(nn.Module):
 
 
 def all_pairs_loss(scores: Tensor, gold: Tensor, valid: Tensor) -> Tensor:
-    """Mean over rows of log(1 + sum over wrong spans e^s) + log(1 + sum over gold spans e^-s) (Su et al., 2022, Eq. 5).
+    """Mean over rows of log(1 + sum over wrong spans e^s) + log(1 + sum over gold spans e^-s) (Su
+    et al., 2022, Eq. 5).
 
-    scores (R, N), gold (R, N) bool, valid (R, N) bool. It keeps balance when almost no span is an entity.
+    scores (R, N), gold (R, N) bool, valid (R, N) bool. It keeps balance when almost no span is an
+    entity.
     """
     zero = scores.new_zeros(len(scores), 1)
     wrong = torch.cat([scores.masked_fill(gold | ~valid, -torch.inf), zero], 1).logsumexp(1)
@@ -87,10 +99,12 @@ def all_pairs_loss(scores: Tensor, gold: Tensor, valid: Tensor) -> Tensor:
 
 
 class NestedTagger(nn.Module):
-    """Every span of units scored for every type: s = start' U end + w [start; end] + b + l(length). Where s > 0 is an entity.
+    """Every span of units scored for every type: s = start' U end + w [start; end] + b + l(length).
+    Where s > 0 is an entity.
 
-    Entities may nest, overlap and have several types. Without l, a bias for each length in units (those of LENGTHS and
-    more share one), the first epochs go into learning that nearly all pairs of a start and an end are far apart.
+    Entities may nest, overlap and have several types. Without l, a bias for each length in units
+    (those of LENGTHS and more share one), the first epochs go into learning that nearly all pairs
+    of a start and an end are far apart.
     """
 
     LENGTHS = 32
@@ -101,13 +115,19 @@ class NestedTagger(nn.Module):
         self.start = nn.Sequential(nn.Linear(hidden, size), nn.GELU())
         self.end = nn.Sequential(nn.Linear(hidden, size), nn.GELU())
         self.biaffine = nn.Parameter(torch.randn(labels, size, size) / size)
-        self.from_start, self.from_end = nn.Linear(size, labels), nn.Linear(size, labels, bias=False)
+        self.from_start, self.from_end = (
+            nn.Linear(size, labels),
+            nn.Linear(size, labels, bias=False),
+        )
         self.length = nn.Embedding(self.LENGTHS, labels)
         with torch.no_grad():  # a prior: nothing is an entity, and long spans least of all
-            self.length.weight.copy_(-1 - torch.arange(1, self.LENGTHS + 1)[:, None].log().expand(-1, labels) * 2)
+            self.length.weight.copy_(
+                -1 - torch.arange(1, self.LENGTHS + 1)[:, None].log().expand(-1, labels) * 2
+            )
 
     def scores(self, states: Tensor, batch: FinetuneBatch) -> tuple[Tensor, Tensor]:
-        """((B, labels, U, U) scores of spans first unit x last unit, (B, 1, U, U) which of them are spans)."""
+        """((B, labels, U, U) scores of spans first unit x last unit, (B, 1, U, U) which of them are
+        spans)."""
         assert batch.unit is not None and batch.unit_mask is not None
         units = self.dropout(rows_at(states, batch.unit))
         start, end = self.start(units).float(), self.end(units).float()
@@ -129,7 +149,9 @@ class NestedTagger(nn.Module):
         row, first, last, kind = batch.spans.unbind(1)
         gold[row, kind, first, last] = True
         flat = (len(scores) * self.labels, -1)
-        return all_pairs_loss(scores.reshape(flat), gold.reshape(flat), valid.expand_as(scores).reshape(flat))
+        return all_pairs_loss(
+            scores.reshape(flat), gold.reshape(flat), valid.expand_as(scores).reshape(flat)
+        )
 
     @torch.no_grad()
     def outputs(self, states: Tensor, batch: FinetuneBatch) -> list[np.ndarray]:
@@ -145,7 +167,11 @@ class PairClassifier(nn.Module):
     def __init__(self, hidden: int, labels: int, dropout: float = 0.3) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(hidden, hidden), nn.GELU(), nn.Dropout(dropout), nn.LayerNorm(hidden), nn.Linear(hidden, labels)
+            nn.Linear(hidden, hidden),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.LayerNorm(hidden),
+            nn.Linear(hidden, labels),
         )
 
     def loss(self, states: Tensor, batch: FinetuneBatch) -> Tensor:
@@ -183,7 +209,8 @@ class RelationClassifier(nn.Module):
 class AnswerRanker(nn.Module):
     """A score in (0, 1) from [CLS]; a right answer's is to exceed a wrong one's by `margin`.
 
-    In training, rows 0, 2, 4 … are right answers and rows 1, 3, 5 … wrong ones to the same questions.
+    In training, rows 0, 2, 4 … are right answers and rows 1, 3, 5 … wrong ones to the same
+    questions.
     """
 
     def __init__(self, hidden: int, labels: int, margin: float = 0.3, dropout: float = 0.1) -> None:
@@ -204,13 +231,22 @@ class AnswerRanker(nn.Module):
         return list(self.scores(states).double().cpu().numpy())
 
 
-def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[str], negative: str | None,
-           positive: str | None, question: list[str]) -> tuple[dict[str, float], dict[str, np.ndarray]]:  # fmt: skip
+def scored(
+    kind: str,
+    predicted: list[Any],
+    gold: list[list[Any]],
+    labels: list[str],
+    negative: str | None,
+    positive: str | None,
+    question: list[str],
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """({metric: score}, {metric: tallies per test example}) of a task's predictions.
 
-    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` return them. question: per example,
-    what its answers belong to (ranking). negative: the class that micro-F1 leaves out; positive: the class whose F1 is
-    asked for, where one is. Scores without tallies (precision, recall, macro-F1) carry no interval.
+    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` return them.
+        question: per example,
+    what its answers belong to (ranking). negative: the class that micro-F1 leaves out; positive:
+    the class whose F1 is asked for, where one is. Scores without tallies (precision, recall,
+    macro-F1) carry no interval.
     """
     tallies: dict[str, np.ndarray] = {}
     extra: dict[str, float] = {}
@@ -238,14 +274,20 @@ def scored(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[
             tallies["f1"] = label_tallies(predicted, gold, [positive])
         classes = [label_tallies(predicted, gold, [c]).sum(0) for c in counted]
         extra["macro_f1"] = float(np.mean([f1_of(c) for c in classes]))
-    return {k: score(t) for k, t in tallies.items()} | {k: float(v) for k, v in extra.items()}, tallies
+    return {k: score(t) for k, t in tallies.items()} | {
+        k: float(v) for k, v in extra.items()
+    }, tallies
 
 
-def confusion(kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[str]) -> dict[str, dict[str, int]]:
+def confusion(
+    kind: str, predicted: list[Any], gold: list[list[Any]], labels: list[str]
+) -> dict[str, dict[str, int]]:
     """{gold class: {predicted class: how often}}.
 
-    For entities by span: the type of exactly the same characters, "-" where there is no such span. An
-    example with several gold classes counts under the predicted one if that is right, else under its first.
+    For entities by span: the type of exactly the same characters, "-" where there is no such span.
+        An
+    example with several gold classes counts under the predicted one if that is right, else under
+    its first.
     """
     table: dict[str, dict[str, int]] = {}
 
@@ -273,7 +315,8 @@ class Finetuning(PaperModule):
     """An encoder under a head.
 
     encoder      folder or hub name that `load` accepts
-    load         dotted name, in `models`, of what makes the encoder (experiments/<paper>/encoder.yaml)
+    load         dotted name, in `models`, of what makes the encoder
+                 (experiments/<paper>/encoder.yaml)
     head         a head of this file
     warmup_steps share of all steps (KeBioLM Section 4.1: 10 %)
     head_factor  the head's learning rate over the encoder's
@@ -292,7 +335,8 @@ class Finetuning(PaperModule):
         super().__init__(lr, weight_decay, warmup_steps)
         self.source, self.load, self.make_head, self.head_factor = encoder, load, head, head_factor
         self.encoder: nn.Module | None = None
-        self.selected: tuple[int, dict[str, Any]] | None = None  #: epoch and result of the best validation of this process
+        # : epoch and result of the best validation of this process
+        self.selected: tuple[int, dict[str, Any]] | None = None
 
     def configure_model(self) -> None:
         """Read the encoder and build the head; Lightning calls this before it needs parameters."""
@@ -300,10 +344,14 @@ class Finetuning(PaperModule):
             self.build(self.trainer.datamodule)  # type: ignore[attr-defined]
 
     def build(self, data: Any) -> None:
-        """Read the encoder and build the head for the labels of `data` (:class:`datamodules.finetune.FinetuneData`)."""
+        """Read the encoder and build the head for the labels of `data`
+        (:class:`datamodules.finetune.FinetuneData`)."""
         encoder = imported(self.load, "models")(self.source)
         if data.max_length > int(encoder.max_length):  # type: ignore[arg-type]
-            raise InputError(f"max_length {data.max_length}: this encoder takes at most {encoder.max_length} tokens")
+            raise InputError(
+                f"max_length {data.max_length}: this encoder takes at most {encoder.max_length}"
+                " tokens"
+            )
         if data.markers:
             encoder.resize_token_embeddings(len(data.tokenizer))  # type: ignore[operator]
         self.encoder = encoder
@@ -330,7 +378,8 @@ class Finetuning(PaperModule):
     on_test_epoch_start = on_validation_epoch_start
 
     def validation_step(self, batch: FinetuneBatch, batch_idx: int) -> None:
-        for number, output in zip(batch.feature.tolist(), self.head.outputs(self.states(batch), batch), strict=True):  # type: ignore[operator]
+        outputs = self.head.outputs(self.states(batch), batch)  # type: ignore[operator]
+        for number, output in zip(batch.feature.tolist(), outputs, strict=True):
             self._outputs[number] = output
 
     test_step = validation_step
@@ -347,15 +396,21 @@ class Finetuning(PaperModule):
         self.test_result = self.result("score")
 
     def result(self, split: str) -> dict[str, Any]:
-        """Scores, tallies and predictions of the split ("select" or "score") that was just run through."""
+        """Scores, tallies and predictions of the split ("select" or "score") that was just run
+        through."""
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         manifest = data.task.manifest
         predicted, gold = data.decoded(split, self._outputs), data.gold(split)
         examples = data.examples[split]
         scores, tallies = scored(
-            data.kind, predicted, gold, data.labels, manifest.get("negative"), manifest.get("positive"),
+            data.kind,
+            predicted,
+            gold,
+            data.labels,
+            manifest.get("negative"),
+            manifest.get("positive"),
             [e.document for e in examples],
-        )  # fmt: skip
+        )
         metric = manifest["metric"]
         if metric not in tallies:
             raise InputError(f"metric {metric}: a {data.kind} task has {', '.join(tallies)}")
@@ -365,7 +420,8 @@ class Finetuning(PaperModule):
             "scores": scores,
             "tallies": tallies,
             "predictions": [
-                {"id": e.id, "gold": g, "predicted": p} for e, g, p in zip(examples, gold, predicted, strict=True)
+                {"id": e.id, "gold": g, "predicted": p}
+                for e, g, p in zip(examples, gold, predicted, strict=True)
             ],
             "confusion": confusion(data.kind, predicted, gold, data.labels),
         }

@@ -8,9 +8,12 @@ from transformers.activations import ACT2FN
 
 
 class MLMHead(nn.Module):
-    """BERT's masked-language-modelling head: dense, activation, LayerNorm, then the word embeddings as the decoder."""
+    """BERT's masked-language-modelling head: dense, activation, LayerNorm, then the word embeddings
+    as the decoder."""
 
-    def __init__(self, hidden_size: int, vocab_size: int, activation: str = "gelu", eps: float = 1e-12) -> None:
+    def __init__(
+        self, hidden_size: int, vocab_size: int, activation: str = "gelu", eps: float = 1e-12
+    ) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden_size, hidden_size)
         self.activation = ACT2FN[activation]

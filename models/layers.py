@@ -1,4 +1,5 @@
-"""Tensor operations on spans that more than one place calls. A span is a row (batch row, first token, last token + 1)."""
+"""Tensor operations on spans that more than one place calls. A span is a row (batch row, first
+token, last token + 1)."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ def span_states(hidden: Tensor, spans: Tensor, longest: int | None = None) -> tu
 
 
 def in_rows(spans: Tensor, count: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-    """Where spans (M, 3) are when each of `count` rows has its own in S: ((count, S) bool, (M,) places in it, flattened).
+    """Where spans (M, 3) are when each of `count` rows has its own in S: ((count, S) bool, (M,)
+    places in it, flattened).
 
-    Spans are in order of their rows.  most: S, at least the most that a row has; None: found, for which a GPU has to be read.
+    Spans are in order of their rows.  most: S, at least the most that a row has; None: found, for
+        which a GPU has to be read.
     """
     if most is None:
         most = rows.most(spans)
@@ -44,7 +47,8 @@ def in_rows(spans: Tensor, count: int, most: int | None = None) -> tuple[Tensor,
 
 
 class SpanPooling(nn.Module):
-    """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a softmax inside the span."""
+    """f_sp, the self-attentive pooling of Lin et al. (2017) with one learned score a token: a
+    softmax inside the span."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -58,9 +62,11 @@ class SpanPooling(nn.Module):
 
 
 def added_to_spans(hidden: Tensor, spans: Tensor, addition: Tensor) -> Tensor:
-    """`hidden` (B, L, H) with ``addition[m]`` (M, H) added to exactly the tokens of span m. Spans are disjoint."""
+    """`hidden` (B, L, H) with ``addition[m]`` (M, H) added to exactly the tokens of span m. Spans
+    are disjoint."""
     batch, length, size = hidden.shape
-    # +(m+1) where span m begins, -(m+1) behind its end: the running sum is m+1 inside span m and 0 outside.
+    # +(m+1) where span m begins, -(m+1) behind its end: the running sum is m+1 inside span m and 0
+    # outside.
     number = torch.arange(1, len(spans) + 1, device=hidden.device)
     step = torch.zeros(batch * length + 1, dtype=torch.long, device=hidden.device)
     step.index_add_(0, spans[:, 0] * length + spans[:, 1], number)
@@ -78,7 +84,8 @@ def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
     before = torch.nn.functional.pad(inside, (1, 0))[:, :-1]
     start = inside & ((labels == B) | ~before)
     ends_here = inside & ~(
-        torch.nn.functional.pad(inside, (0, 1))[:, 1:] & ~torch.nn.functional.pad(start, (0, 1))[:, 1:]
+        torch.nn.functional.pad(inside, (0, 1))[:, 1:]
+        & ~torch.nn.functional.pad(start, (0, 1))[:, 1:]
     )
     first, last = start.nonzero(), ends_here.nonzero()
     spans = torch.cat([first, last[:, 1:] + 1], dim=1)
@@ -89,7 +96,8 @@ def bio_spans(labels: Tensor, max_spans: int | None = None) -> Tensor:
 
 
 class _UnitLength(torch.autograd.Function):
-    """x / ||x|| whose backward pass holds one tensor beside its input and output; torch's own holds four."""
+    """x / ||x|| whose backward pass holds one tensor beside its input and output; torch's own holds
+    four."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -114,7 +122,8 @@ def unit_length(x: Tensor) -> Tensor:
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str = "cls") -> Tensor:
-    """One vector a sequence, (B, L, H), (B, L) -> (B, H): the first state ("cls"), or the mean without padding ("mean")."""
+    """One vector a sequence, (B, L, H), (B, L) -> (B, H): the first state ("cls"), or the mean
+    without padding ("mean")."""
     if pooling == "cls":
         return hidden[:, 0]
     weight = attention_mask[..., None].to(hidden.dtype)

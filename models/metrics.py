@@ -12,19 +12,25 @@ from torch import Tensor
 
 
 def span_matches(predicted: Tensor, gold: Tensor, length: int) -> Tensor:
-    """(3,) counts: spans in both, predicted spans, gold spans. Spans (M, 3) row, start, end match when all three agree."""
+    """(3,) counts: spans in both, predicted spans, gold spans. Spans (M, 3) row, start, end match
+    when all three agree."""
 
     def key(spans: Tensor) -> Tensor:
         return (spans[:, 0] * (length + 1) + spans[:, 1]) * (length + 1) + spans[:, 2]
 
     both = torch.isin(key(predicted), key(gold)).sum()
     return torch.stack(
-        [both, torch.tensor(len(predicted), device=both.device), torch.tensor(len(gold), device=both.device)]
+        [
+            both,
+            torch.tensor(len(predicted), device=both.device),
+            torch.tensor(len(gold), device=both.device),
+        ]
     )
 
 
 def f1(matches: Tensor) -> Tensor:
-    """F1 of (3,) counts from :func:`span_matches`: 0 when nothing matches, 1 when nothing was there and nothing predicted."""
+    """F1 of (3,) counts from :func:`span_matches`: 0 when nothing matches, 1 when nothing was there
+    and nothing predicted."""
     both, predicted, gold = matches.double()
     if predicted + gold == 0:
         return torch.ones((), dtype=torch.double, device=matches.device)
@@ -32,7 +38,8 @@ def f1(matches: Tensor) -> Tensor:
 
 
 def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
-    """1 / rank of the first candidate among all that are `there`, (P,); among equals it has the middle place."""
+    """1 / rank of the first candidate among all that are `there`, (P,); among equals it has the
+    middle place."""
     others = there.clone()
     others[:, 0] = False
     better = ((score > score[:, :1]) & others).sum(1)
@@ -40,23 +47,31 @@ def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
     return 1.0 / (1.0 + better + equal / 2)
 
 
-# --- scores of downstream tasks -------------------------------------------------------------------------------------
-# Every score is a function of counts summed over test examples. A (n, k) array of counts per example, its tallies, is all
+# --- scores of downstream tasks -------------------------------------------------------------------
+# Every score is a function of counts summed over test examples. A (n, k) array of counts per
+# example, its tallies, is all
 # that intervals and paired tests need, whatever the metric.
 
 
-def span_tallies(predicted: Sequence[Collection[Any]], gold: Sequence[Collection[Any]]) -> np.ndarray:
-    """(n, 3) per example: spans in both, predicted, gold. Spans are compared whole (start, end and type): strict."""
+def span_tallies(
+    predicted: Sequence[Collection[Any]], gold: Sequence[Collection[Any]]
+) -> np.ndarray:
+    """(n, 3) per example: spans in both, predicted, gold. Spans are compared whole (start, end and
+    type): strict."""
     rows = [
-        (len(set(p) & set(g)), len(set(p)), len(set(g))) for p, g in zip(predicted, gold, strict=True)
+        (len(set(p) & set(g)), len(set(p)), len(set(g)))
+        for p, g in zip(predicted, gold, strict=True)
     ]  # a span that is in a set twice counts once
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 def label_tallies(
-    predicted: Sequence[str], gold: Sequence[Collection[str]], counted: Collection[str] | None = None
+    predicted: Sequence[str],
+    gold: Sequence[Collection[str]],
+    counted: Collection[str] | None = None,
 ) -> np.ndarray:
-    """(n, 3) per example: right, predicted, gold, among the classes `counted` (None: all, and F1 is accuracy).
+    """(n, 3) per example: right, predicted, gold, among the classes `counted` (None: all, and F1 is
+    accuracy).
 
     An example with several gold classes counts once as gold, and any of them is right.
     """
@@ -80,10 +95,12 @@ def accuracy_tallies(predicted: Sequence[str], gold: Sequence[Collection[str]]) 
 def acc1_tallies(
     scores: Sequence[float], right: Sequence[bool], question: Sequence[str]
 ) -> tuple[list[str], np.ndarray]:
-    """(questions in order of appearance, (q, 2) per question: right at rank 1, 1) of scored answers.
+    """(questions in order of appearance, (q, 2) per question: right at rank 1, 1) of scored
+    answers.
 
     Ties are split: their part that is right counts, as if ties were broken at
-    random, so that the order of answers in a file never matters. A question without a right answer counts as missed.
+    random, so that the order of answers in a file never matters. A question without a right answer
+    counts as missed.
     """
     groups: dict[str, list[tuple[float, bool]]] = {}
     for s, r, q in zip(scores, right, question, strict=True):
@@ -119,8 +136,9 @@ def _formula(tallies: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 def _resampled(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
     """(b, k) sums of bootstrap samples of the n examples, in blocks that fit memory.
 
-    Examples with the same counts are drawn together, as many of them as fall to their share: the same distribution, and of
-    thousands of examples that are right or wrong only a handful of kinds is left.
+    Examples with the same counts are drawn together, as many of them as fall to their share: the
+    same distribution, and of thousands of examples that are right or wrong only a handful of kinds
+    is left.
     """
     kinds, sizes = np.unique(tallies, axis=0, return_counts=True)
     n, rng = len(tallies), np.random.default_rng(seed)
@@ -132,8 +150,11 @@ def _resampled(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndar
 def bootstrap_interval(
     tallies: np.ndarray, level: float = 0.95, samples: int = 2000, seed: int = 0
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of :func:`score` over test examples. Tallies of several seeds may be added first."""
-    values = np.concatenate([_formula(tallies)(sums) for sums in _resampled(tallies, samples, seed)])
+    """Percentile bootstrap interval of :func:`score` over test examples. Tallies of several seeds
+    may be added first."""
+    values = np.concatenate(
+        [_formula(tallies)(sums) for sums in _resampled(tallies, samples, seed)]
+    )
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -145,16 +166,22 @@ class Comparison(NamedTuple):
     low: float  # 95 % interval of the difference
     high: float
     p_bootstrap: float  # two-sided paired bootstrap over test examples
-    p_seeds: float | None  # two-sided paired t over seeds; None with fewer than two common seeds, or no spread
+    # two-sided paired t over seeds; None with fewer than two common seeds, or no spread
+    p_seeds: float | None
 
 
 def compared(
-    first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray], samples: int = 10_000, seed: int = 0
+    first: Mapping[int, np.ndarray],
+    second: Mapping[int, np.ndarray],
+    samples: int = 10_000,
+    seed: int = 0,
 ) -> Comparison:
-    """Compare two systems by their tallies per seed, whose rows are the same examples in the same order.
+    """Compare two systems by their tallies per seed, whose rows are the same examples in the same
+    order.
 
-    The bootstrap resamples examples and adds both systems' tallies, summed over their common seeds, on each sample.
-    Raises ValueError when there is no common seed or the numbers of examples differ.
+    The bootstrap resamples examples and adds both systems' tallies, summed over their common seeds,
+    on each sample. Raises ValueError when there is no common seed or the numbers of examples
+    differ.
     """
     seeds = sorted(set(first) & set(second))
     if not seeds:
@@ -166,9 +193,12 @@ def compared(
     formula, k = _formula(a), a.shape[1]
     both = np.concatenate([a, b], axis=1)
     observed = score(b) - score(a)
-    drawn = np.concatenate([formula(s[:, k:]) - formula(s[:, :k]) for s in _resampled(both, samples, seed)])
+    drawn = np.concatenate(
+        [formula(s[:, k:]) - formula(s[:, :k]) for s in _resampled(both, samples, seed)]
+    )
     low, high = np.quantile(drawn, [0.025, 0.975])
-    # Shifted to the null hypothesis (no difference), how often is a sample's difference as large as the observed one?
+    # Shifted to the null hypothesis (no difference), how often is a sample's difference as large as
+    # the observed one?
     # The observed sample counts too, so that p is never 0.
     p = (np.sum(np.abs(drawn - observed) >= abs(observed)) + 1) / (samples + 1)
     x, y = np.array([score(first[s]) for s in seeds]), np.array([score(second[s]) for s in seeds])
@@ -177,7 +207,8 @@ def compared(
 
 
 def one_sample(values: Sequence[float], mean: float) -> tuple[float, float]:
-    """(t, two-sided p) of seeds against a given number. Seeds that do not differ have t = inf and p = 0, or 0 and 1 on it.
+    """(t, two-sided p) of seeds against a given number. Seeds that do not differ have t = inf and p
+    = 0, or 0 and 1 on it.
 
     Raises ValueError for fewer than two.
     """

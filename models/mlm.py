@@ -1,4 +1,5 @@
-"""Masked-language-model pre-training of a BERT: initial checkpoints, and continued pre-training of an encoder.
+"""Masked-language-model pre-training of a BERT: initial checkpoints, and continued pre-training of
+an encoder.
 
 Devlin, Chang, Lee and Toutanova, NAACL 2019. https://arxiv.org/abs/1810.04805
 
@@ -7,8 +8,9 @@ Devlin, Chang, Lee and Toutanova, NAACL 2019. https://arxiv.org/abs/1810.04805
 Deviations from the printed paper, each pinned by a test:
     D1  No next-sentence prediction (the paper's Task #2): there are no documents of sentences here.
     D2  The loss is its sum over the global batch divided by the number of predicted tokens there.
-    D3  `positions="sinusoidal"`: the position embeddings start as sinusoids (Vaswani et al. 2017, Section 3.5) instead of at
-        random, and are learned from there. What short trainings gain by it: docs/embert.md.
+    D3  `positions="sinusoidal"`: the position embeddings start as sinusoids (Vaswani et al. 2017,
+        Section 3.5) instead of at random, and are learned from there. What short trainings gain by
+        it: docs/embert.md.
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ from models.sums import Sums, ratio
 
 
 def sinusoids(positions: int, size: int) -> Tensor:
-    """(positions, size) sine and cosine of each position by turns, at frequencies from 1 down to 1 / 10,000.
+    """(positions, size) sine and cosine of each position by turns, at frequencies from 1 down to 1
+    / 10,000.
 
     Vaswani et al., NeurIPS 2017, Section 3.5.
     """
-    angle = torch.arange(positions)[:, None] * torch.exp(-math.log(1e4) * torch.arange(0, size, 2) / size)
+    angle = torch.arange(positions)[:, None] * torch.exp(
+        -math.log(1e4) * torch.arange(0, size, 2) / size
+    )
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :size]
 
 
@@ -70,7 +75,8 @@ def new_bert(
     bert = BertModel(config, add_pooling_layer=False)
     if positions == "sinusoidal":
         with torch.no_grad():
-            wave = sinusoids(max_length, hidden) * (config.initializer_range * math.sqrt(2))  # a sine's rms is sqrt(1/2)
+            # a sine's rms is sqrt(1/2)
+            wave = sinusoids(max_length, hidden) * (config.initializer_range * math.sqrt(2))
             bert.embeddings.position_embeddings.weight.copy_(wave)
     return bert
 
@@ -78,8 +84,10 @@ def new_bert(
 class MLM(PaperModule):
     """Masked-language-model pre-training.
 
-    encoder     the initial checkpoint, a BERT: folder or hub name; None: a new one of the sizes below, with the data's vocabulary
-    layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for `encoder`
+    encoder     the initial checkpoint, a BERT: folder or hub name; None: a new one of the sizes
+                below, with the data's vocabulary
+    layers, hidden, heads, intermediate, max_length   sizes of a new one; not looked at for
+                                                      `encoder`
     positions   what a new one's position embeddings start from (D3)
     beta2       AdamW's second beta
     dropout     None: the encoder's own
@@ -119,14 +127,17 @@ class MLM(PaperModule):
     def configure_model(self) -> None:
         """Read or make the encoder; Lightning calls this before it needs parameters.
 
-        Raises InputError when the encoder that was given has fewer tokens or positions than the data uses.
+        Raises InputError when the encoder that was given has fewer tokens or positions than the
+        data uses.
         """
         if self.bert is not None:
             return
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         if self.source is None:
             pad_id = int(data.tokenizer.pad_token_id)
-            bert = new_bert(len(data.tokenizer), **self.sizes, pad_id=pad_id, positions=self.positions)
+            bert = new_bert(
+                len(data.tokenizer), **self.sizes, pad_id=pad_id, positions=self.positions
+            )
             bert.set_attn_implementation(self.attention)
         else:
             bert = load_bert(self.source, self.attention)
@@ -136,14 +147,16 @@ class MLM(PaperModule):
         ):
             if wanted > got:
                 raise InputError(
-                    f"encoder {self.source or 'from scratch'}: {got} {what}, but the data has {wanted}. "
-                    "Use the encoder's own tokenizer, or a shorter max_length."
+                    f"encoder {self.source or 'from scratch'}: {got} {what}, but the data has"
+                    f" {wanted}. Use the encoder's own tokenizer, or a shorter max_length."
                 )
         if self.dropout is not None:
             set_dropout(bert, self.dropout)
         config = bert.config
         self.bert = bert
-        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self.head = MLMHead(
+            config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps
+        )
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def logits(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
@@ -154,7 +167,10 @@ class MLM(PaperModule):
     def predicted(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
         """((N, H) states, (N,) labels) of the tokens that are predicted."""
         assert self.bert is not None
-        states, place = last_states(self.bert, batch.input_ids, layout(batch)), places(batch, "predicted")
+        states, place = (
+            last_states(self.bert, batch.input_ids, layout(batch)),
+            places(batch, "predicted"),
+        )
         return states.flatten(0, 1)[place], batch.labels.flatten()[place]
 
     def words(self, states: Tensor) -> Tensor:
@@ -193,6 +209,7 @@ class MLM(PaperModule):
         )
 
     def export(self, folder: str | Path) -> None:
-        """Write encoder and head as a Hugging Face folder that ``AutoModel`` and ``AutoModelForMaskedLM`` load."""
+        """Write encoder and head as a Hugging Face folder that ``AutoModel`` and
+        ``AutoModelForMaskedLM`` load."""
         assert self.bert is not None
         save_masked_lm(self.bert, self.head, folder)

@@ -1,4 +1,5 @@
-"""What SMedBERT, ERNIE and KnowBERT are trained on alike: masked words, and the order of two segments."""
+"""What SMedBERT, ERNIE and KnowBERT are trained on alike: masked words, and the order of two
+segments."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from models.metrics import reciprocal_ranks
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "entity")
-#: Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its rank by frequency in the text
+# : Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its
+# rank by frequency in the text
 RANKED = ("accuracy", "mrr", "mrr_frequency")
 
 
 class Text(Protocol):
-    """A batch's part that the losses of the text need (:class:`datamodules.ordered.OrderedBatch`)."""
+    """A batch's part that the losses of the text need
+    (:class:`datamodules.ordered.OrderedBatch`)."""
 
     @property
     def mlm_labels(self) -> Tensor: ...  # (B, L)
@@ -38,12 +41,19 @@ def order_head(hidden: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 2))
 
 
-def text_losses(states: Tensor, batch: Text, head: MLMHead, order: nn.Module, words: Tensor) -> Tensor:
-    """(2,) sums over the batch of the masked-LM and the sentence-order loss, from `states` (B, L, H); words (V, H)."""
+def text_losses(
+    states: Tensor, batch: Text, head: MLMHead, order: nn.Module, words: Tensor
+) -> Tensor:
+    """(2,) sums over the batch of the masked-LM and the sentence-order loss, from `states` (B, L,
+    H); words (V, H)."""
     predicted = places(batch, "predicted")
     labels = batch.mlm_labels.flatten()[predicted]
-    language = word_loss(states.flatten(0, 1)[predicted], labels, lambda own: head(own, words), len(words))
-    told = nn.functional.cross_entropy(order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum")
+    language = word_loss(
+        states.flatten(0, 1)[predicted], labels, lambda own: head(own, words), len(words)
+    )
+    told = nn.functional.cross_entropy(
+        order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum"
+    )
     return torch.stack([language, told])
 
 
@@ -51,10 +61,12 @@ class OrderedLM(PaperModule):
     """Pre-training with one objective besides: which of its candidates a mention means.
 
     encoder      a BERT: folder or hub name, whose masked-LM head is used where it has one
-    entities     folder of the :class:`EmbeddingTable` of the graph's entities, which stay as they are
+    entities     folder of the :class:`EmbeddingTable` of the graph's entities, which stay as they
+                 are
     entity_weight  of the objective's loss
     head_lr      learning rate of what starts from scratch; None: `lr`, as the paper
-    The rest as in :class:`PaperModule`. A subclass has `paper`, :meth:`new_encoder`, :meth:`new_parts` and :meth:`outputs`.
+    The rest as in :class:`PaperModule`. A subclass has `paper`, :meth:`new_encoder`,
+    :meth:`new_parts` and :meth:`outputs`.
     """
 
     paper: str
@@ -77,7 +89,9 @@ class OrderedLM(PaperModule):
         self.weights = (1.0, 1.0, entity_weight)
         self.encoder: Any = None
         kinds = {"loss": TERMS, "count": TERMS, "entity": RANKED}
-        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"])
+        self.sums = Sums(
+            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"]
+        )
 
     def new_encoder(self, bert: BertModel, entity: Tensor) -> nn.Module:
         """The paper's encoder over `bert` and the entity vectors (Z, d)."""
@@ -88,7 +102,8 @@ class OrderedLM(PaperModule):
         return {}
 
     def outputs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """(states (B, L, H), logits (P, C), candidates (P, C) of the mentions); the first is meant, -1 and -inf for none."""
+        """(states (B, L, H), logits (P, C), candidates (P, C) of the mentions); the first is meant,
+        -1 and -inf for none."""
         raise NotImplementedError
 
     def configure_model(self) -> None:
@@ -98,7 +113,9 @@ class OrderedLM(PaperModule):
         bert = load_bert(self.source, self.attention, self.dropout)
         table, config = EmbeddingTable.load(self.entities).entity, bert.config
         self.encoder = self.new_encoder(bert, table)
-        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self.head = MLMHead(
+            config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps
+        )
         load_mlm_head(self.source, self.head)
         self.order = order_head(config.hidden_size)
         parts = self.new_parts(config.hidden_size, table.shape[1])
@@ -120,7 +137,9 @@ class OrderedLM(PaperModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         states, logits, _ = self.outputs(batch)
-        return self.step_mean(self.loss_sums(batch, states, logits), batch.counts, batch_idx, TERMS, self.weights)
+        return self.step_mean(
+            self.loss_sums(batch, states, logits), batch.counts, batch_idx, TERMS, self.weights
+        )
 
     @property
     def frequency(self) -> Tensor:
@@ -131,13 +150,16 @@ class OrderedLM(PaperModule):
         self.sums.reset()
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """The losses, the order's accuracy, and the rank of the entity that is meant among its candidates."""
+        """The losses, the order's accuracy, and the rank of the entity that is meant among its
+        candidates."""
         states, logits, candidates = self.outputs(batch)
         several = (candidates >= 0).sum(1) > 1  # one alone is right whatever the model
         logits, candidates = logits[several], candidates[several]
         there = candidates >= 0
         rank = reciprocal_ranks(logits, there)
-        known = reciprocal_ranks(self.frequency.to(candidates.device)[candidates.clamp_min(0)], there)
+        known = reciprocal_ranks(
+            self.frequency.to(candidates.device)[candidates.clamp_min(0)], there
+        )
         self.sums.update(
             prefixed("loss", TERMS, self.loss_sums(batch, states, logits))
             | prefixed("count", TERMS, batch.counts)
@@ -151,7 +173,10 @@ class OrderedLM(PaperModule):
         every = torch.stack(list(means.values()))
         self.log_dict(
             {f"val/loss_{term}": means[term] for term in TERMS}
-            | {f"val/entity_{name}": ratio(sums[f"entity_{name}"], sums["count_entity"]) for name in RANKED}
+            | {
+                f"val/entity_{name}": ratio(sums[f"entity_{name}"], sums["count_entity"])
+                for name in RANKED
+            }
             | {
                 "val/loss": (every * every.new_tensor(self.weights)).sum(),
                 "val/order_accuracy": ratio(sums["order_right"], sums["count_sop"]),

@@ -8,8 +8,10 @@ https://aclanthology.org/2025.bionlp-1.13
 
 Only the paper's abstract was available; what it leaves open is decided here:
     D1  A candidate's state is the mean over its tokens; one linear layer scores it.
-    D2  NIL is a candidate, too, scored by a linear layer from the state of [CLS]; it is right where no other one is.
-    D3  The score of whatever found the candidate is added, times a learned number: training starts from its order.
+    D2  NIL is a candidate, too, scored by a linear layer from the state of [CLS]; it is right where
+        no other one is.
+    D3  The score of whatever found the candidate is added, times a learned number: training starts
+        from its order.
     D4  The loss is -log of the probability of all right candidates together.
 """
 
@@ -43,7 +45,8 @@ class RerankerModel(BertEncoder):
 
     @classmethod
     def from_export(cls, folder: str | Path) -> RerankerModel:
-        """The model in an export folder (:meth:`Reranker.export`). Raises InputError for one that is none, or damaged."""
+        """The model in an export folder (:meth:`Reranker.export`). Raises InputError for one that
+        is none, or damaged."""
         file = Path(folder) / "reranker.safetensors"
         if not file.is_file():
             raise InputError(f"{file}: missing; this is no reranker's export. Train it again.")
@@ -55,7 +58,8 @@ class RerankerModel(BertEncoder):
         return model.eval()
 
     def log_probabilities(self, batch: RerankerBatch) -> Tensor:
-        """(B, K + 1) of the candidates and, last, NIL; -inf where there is no candidate. In float32."""
+        """(B, K + 1) of the candidates and, last, NIL; -inf where there is no candidate. In
+        float32."""
         states = self(batch.input_ids, layout(batch), second=batch.second)  # (B, L, H)
         number = torch.arange(batch.scores.shape[1], device=states.device)
         share = (batch.owner[..., None] == number).to(states.dtype)  # (B, L, K)
@@ -75,24 +79,36 @@ class Reranker(PaperModule):
     """
 
     def __init__(
-        self, encoder: str, attention: str = "sdpa", confidence: float = 20.0, dropout: float | None = None, lr: float = 5e-5,
-        weight_decay: float = 0.01, warmup_steps: float | None = 0.1,
-    ) -> None:  # fmt: skip
+        self,
+        encoder: str,
+        attention: str = "sdpa",
+        confidence: float = 20.0,
+        dropout: float | None = None,
+        lr: float = 5e-5,
+        weight_decay: float = 0.01,
+        warmup_steps: float | None = 0.1,
+    ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
-        self.source, self.attention, self.start, self.dropout = encoder, attention, confidence, dropout
+        self.source, self.attention, self.start, self.dropout = (
+            encoder,
+            attention,
+            confidence,
+            dropout,
+        )
         self.model: RerankerModel | None = None
         self.sums = Sums(("loss", "right", "first", "findable", "nil", "mentions"))
 
     def configure_model(self) -> None:
-        """Read the encoder; Lightning calls this before it needs parameters. Raises InputError for one with too few positions."""
+        """Read the encoder; Lightning calls this before it needs parameters. Raises InputError for
+        one with too few positions."""
         if self.model is not None:
             return
         model = RerankerModel(self.source, self.attention, self.start)
         longest = self.trainer.datamodule.sizes.longest  # type: ignore[attr-defined]
         if longest > model.max_length:
             raise InputError(
-                f"encoder {self.source}: {model.max_length} positions, but an input may have {longest}. "
-                "Use fewer candidates, or less context."
+                f"encoder {self.source}: {model.max_length} positions, but an input may have"
+                f" {longest}. Use fewer candidates, or less context."
             )
         if self.dropout is not None:
             set_dropout(model, self.dropout)
@@ -103,14 +119,17 @@ class Reranker(PaperModule):
         return 100 * self.lr if name.endswith("confidence") else self.lr
 
     def losses(self, logp: Tensor, right: Tensor) -> Tensor:
-        """(1,) -log of the probability of the right candidates (D4), summed over the mentions that count."""
+        """(1,) -log of the probability of the right candidates (D4), summed over the mentions that
+        count."""
         counted = right.any(1)
         own = logp.masked_fill(~right, -torch.inf).masked_fill(~counted[:, None], 0)
         return -torch.where(counted, own.logsumexp(1), 0).sum()[None]
 
     def training_step(self, batch: RerankerBatch, batch_idx: int) -> Tensor:
         assert self.model is not None
-        return self.step_mean(self.losses(self.model.log_probabilities(batch), batch.right), batch.counts, batch_idx)
+        return self.step_mean(
+            self.losses(self.model.log_probabilities(batch), batch.right), batch.counts, batch_idx
+        )
 
     def on_validation_epoch_start(self) -> None:
         self.sums.reset()
@@ -123,17 +142,29 @@ class Reranker(PaperModule):
         correct = right[:, :-1].gather(1, best)[:, 0]
         nil = (logp.argmax(1) == logp.shape[1] - 1) == right[:, -1]
         counted = right.any(1)
-        self.sums.update({"loss": self.losses(logp, right), "right": correct.sum(), "first": right[:, 0].sum()})
-        self.sums.update({"findable": found.sum(), "nil": (nil & counted).sum(), "mentions": batch.counts[0]})
+        self.sums.update(
+            {"loss": self.losses(logp, right), "right": correct.sum(), "first": right[:, 0].sum()}
+        )
+        self.sums.update(
+            {"findable": found.sum(), "nil": (nil & counted).sum(), "mentions": batch.counts[0]}
+        )
 
     def on_validation_epoch_end(self) -> None:
-        """Loss; share of mentions whose best candidate is right, before and after; with any right one; NIL or not, said rightly."""
+        """Loss; share of mentions whose best candidate is right, before and after; with any right
+        one; NIL or not, said rightly."""
         sums = self.sums.compute()
-        names = {"loss": "loss", "acc1": "right", "acc1_before": "first", "findable": "findable", "nil_accuracy": "nil"}
+        names = {
+            "loss": "loss",
+            "acc1": "right",
+            "acc1_before": "first",
+            "findable": "findable",
+            "nil_accuracy": "nil",
+        }
         shares = {f"val/{name}": ratio(sums[of], sums["mentions"]) for name, of in names.items()}
         self.log_dict(shares | {"val/mentions": sums["mentions"]}, batch_size=1)
 
     def export(self, folder: str | Path) -> None:
-        """Write the BERT as a Hugging Face folder and the rest in reranker.safetensors; the data adds how inputs are made."""
+        """Write the BERT as a Hugging Face folder and the rest in reranker.safetensors; the data
+        adds how inputs are made."""
         assert self.model is not None
         write_export(folder, "reranker", self.model, {})

@@ -10,7 +10,8 @@ from torchmetrics import Metric
 
 
 class Sums(Metric):
-    """A sum for each of `names`, in double precision. ``compute`` returns {name: sum over all batches and processes}."""
+    """A sum for each of `names`, in double precision. ``compute`` returns {name: sum over all
+    batches and processes}."""
 
     full_state_update = False
 
@@ -21,11 +22,17 @@ class Sums(Metric):
             self.add_state(name, torch.zeros((), dtype=torch.double), dist_reduce_fx="sum")
 
     def update(self, sums: Mapping[str, Tensor | int]) -> None:
-        """Add a batch's sums; of a name that is left out the batch has nothing. Raises KeyError for an unknown name."""
+        """Add a batch's sums; of a name that is left out the batch has nothing. Raises KeyError for
+        an unknown name."""
         for name, value in sums.items():
             if name not in self.names:
                 raise KeyError(f"no sum {name!r}; expected one of {', '.join(self.names)}")
-            setattr(self, name, getattr(self, name) + torch.as_tensor(value, dtype=torch.double, device=self.device))
+            setattr(
+                self,
+                name,
+                getattr(self, name)
+                + torch.as_tensor(value, dtype=torch.double, device=self.device),
+            )
 
     def compute(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in self.names}

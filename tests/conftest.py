@@ -1,4 +1,5 @@
-"""How the tests are run: with a server of processes that have the large libraries imported (tests/preload.py)."""
+"""How the tests are run: with a server of processes that have the large libraries imported
+(tests/preload.py)."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-SERVER = "KEPL_TESTS_SERVER"  # in the environment: "<process id> <address>" of the server that all workers of a run share
+# in the environment: "<process id> <address>" of the server that all workers of a run share
+SERVER = "KEPL_TESTS_SERVER"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the server of `preloaded`. A run of several workers starts it now, before them; another, when a test wants it."""
+    """Name the server of `preloaded`. A run of several workers starts it now, before them; another,
+    when a test wants it."""
     if SERVER not in os.environ:
         folder = tempfile.mkdtemp(prefix="kepl-tests-")
         os.environ[SERVER] = f"{os.getpid()} {folder}/socket"
@@ -34,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """Workers, too, need not import the large libraries; to them, and to what they start, the interpreter is the usual one."""
+    """Workers, too, need not import the large libraries; to them, and to what they start, the
+    interpreter is the usual one."""
     address = os.environ[SERVER].split(" ", 1)[1]
     for spec in specs:
         spec.python = preload.executable(Path(address).parent, address, known_as=sys.executable)

@@ -17,10 +17,14 @@ from tests import preload
 from tests.conftest import SERVER
 from tests.fakes import embert, genbioel, kebiolm, mlm, sapbert, smedbert
 
-settings.register_profile("untimed", deadline=None)  # how long an example takes is a matter of what else the machine does
+# how long an example takes is a matter of what else the machine does
+settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
-if "KEPL_TESTS_UNSHRUNK" in os.environ:  # a failure is enough: looking for the smallest example of it takes minutes
-    settings.register_profile("unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate))
+# a failure is enough: looking for the smallest example of it takes minutes
+if "KEPL_TESTS_UNSHRUNK" in os.environ:
+    settings.register_profile(
+        "unshrunk", settings.get_profile("ci"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    )
     settings.load_profile("unshrunk")
 
 
@@ -28,7 +32,9 @@ if "KEPL_TESTS_UNSHRUNK" in os.environ:  # a failure is enough: looking for the 
 def fast_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter whose processes need not import the large libraries (tests/preload.py)."""
     owner, address = os.environ[SERVER].split(" ", 1)
-    return preload.executable(tmp_path_factory.mktemp("python"), preload.serve(address=address, owner=int(owner)))
+    return preload.executable(
+        tmp_path_factory.mktemp("python"), preload.serve(address=address, owner=int(owner))
+    )
 
 
 @pytest.fixture
@@ -57,15 +63,18 @@ def fake_kebiolm(tmp_path_factory: pytest.TempPathFactory) -> kebiolm.Folders:
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow store with its tables and nothing in them: making them takes seconds, copying the file none."""
+    """An MLflow store with its tables and nothing in them: making them takes seconds, copying the
+    file none."""
     place = tmp_path_factory.getbasetemp()
-    shared = place.parent if os.environ.get("PYTEST_XDIST_WORKER") else place  # once for all workers
+    # once for all workers
+    shared = place.parent if os.environ.get("PYTEST_XDIST_WORKER") else place
     file = shared / "empty-mlflow.db"
     with open(shared / "empty-mlflow.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             mlflow.MlflowClient(f"sqlite:///{file}.first").search_experiments()
-            shutil.copyfile(f"{file}.first", f"{file}.copy")  # MLflow keeps the first one open, and may write to it
+            # MLflow keeps the first one open, and may write to it
+            shutil.copyfile(f"{file}.first", f"{file}.copy")
             os.replace(f"{file}.copy", file)
     return file
 
@@ -77,7 +86,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) -> 
     shutil.copyfile(empty_store, tmp_path / "mlflow.db")
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    mlflow.set_tracking_uri(store)  # what an earlier test of this process has set would win over the environment
+    # what an earlier test of this process has set would win over the environment
+    mlflow.set_tracking_uri(store)
     return tmp_path / "runs"
 
 

@@ -1,12 +1,16 @@
-"""Processes that start at once: a server has imported the large libraries, and every process is a fork of it.
+"""Processes that start at once: a server has imported the large libraries, and every process is a
+fork of it.
 
-A cold start of a training imports for some eight CPU seconds, most of what a test of one takes. The server imports nothing of
-this repository, so that every process reads its files as they are when it starts.
+A cold start of a training imports for some eight CPU seconds, most of what a test of one takes. The
+server imports nothing of this repository, so that every process reads its files as they are when it
+starts.
 
     address = serve()                          a server, which ends when this process does
     start(address, [sys.executable, "-m", "experiments.run", ...])        much like subprocess.Popen
-    executable(folder, address)                a file to take for sys.executable: what it is given, the server runs. It dies
-                                               when it is killed, and so do they, and ends with their exit status
+    executable(folder, address)                a file to take for sys.executable: what it is given,
+                                               the server runs. It dies
+                                               when it is killed, and so do they, and ends with
+                                               their exit status
 
 The fixture `preloaded` (tests/conftest.py) puts such a file into sys.executable.
 """
@@ -36,16 +40,39 @@ ROOT = Path(__file__).parents[1]
 INTERPRETER = sys.executable  # where the fixture has put another
 #: what a server imports: large, and of no file of the tree
 LIBRARIES = (
-    "attr", "faiss", "hypothesis", "jsonargparse", "matplotlib.backends.backend_agg", "matplotlib.figure", "mlflow",
-    "mlflow.store.tracking.sqlalchemy_workspace_store", "mlflow.tracing.processor.otel", "numpy", "omegaconf", "pandas",
-    "pyarrow.parquet", "pykeen.training", "pytest", "pytorch_lightning.cli", "safetensors.torch", "scipy.sparse", "sklearn",
-    "sqlalchemy.dialects.sqlite", "tokenizers", "torch", "torchcrf", "torchmetrics",
-    "transformers.models.bart.modeling_bart", "transformers.models.bert.modeling_bert", "yaml",
-)  # fmt: skip
+    "attr",
+    "faiss",
+    "hypothesis",
+    "jsonargparse",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "mlflow",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "mlflow.tracing.processor.otel",
+    "numpy",
+    "omegaconf",
+    "pandas",
+    "pyarrow.parquet",
+    "pykeen.training",
+    "pytest",
+    "pytorch_lightning.cli",
+    "safetensors.torch",
+    "scipy.sparse",
+    "sklearn",
+    "sqlalchemy.dialects.sqlite",
+    "tokenizers",
+    "torch",
+    "torchcrf",
+    "torchmetrics",
+    "transformers.models.bart.modeling_bart",
+    "transformers.models.bert.modeling_bert",
+    "yaml",
+)
 
 
 class Process:
-    """A process of a server, with what subprocess.Popen has of the same names; it leads a session of its own."""
+    """A process of a server, with what subprocess.Popen has of the same names; it leads a session
+    of its own."""
 
     returncode: int | None = None
 
@@ -53,7 +80,8 @@ class Process:
         self.args, self.pid, self._connection = list(words), pid, connection
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status, negative for a signal. Raises subprocess.TimeoutExpired; the process continues."""
+        """The exit status, negative for a signal. Raises subprocess.TimeoutExpired; the process
+        continues."""
         if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -81,31 +109,45 @@ def _line(connection: socket.socket) -> bytes:
     return found
 
 
-def serve(libraries: Sequence[str] = LIBRARIES, address: str | None = None, owner: int | None = None) -> str:
-    """The address of a server, started unless one listens there. It ends when the process `owner` does (default: this one)."""
+def serve(
+    libraries: Sequence[str] = LIBRARIES, address: str | None = None, owner: int | None = None
+) -> str:
+    """The address of a server, started unless one listens there. It ends when the process `owner`
+    does (default: this one)."""
     address = address or f"{tempfile.mkdtemp(prefix='kepl-server-')}/socket"
-    with open(f"{address}.lock", "w") as lock:  # of several that ask at the same time, one starts it
+    # of several that ask at the same time, one starts it
+    with open(f"{address}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(address):
             words = [sys.executable, __file__, address, str(owner or os.getpid()), *libraries]
             environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {
-                "ARROW_DEFAULT_MEMORY_POOL": "system"  # its own reserves a GiB, which a process with little memory cannot
+                # its own reserves a GiB, which a process with little memory cannot
+                "ARROW_DEFAULT_MEMORY_POOL": "system"
             }
             process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL)
             while not os.path.exists(address):  # it listens before it imports
                 if process.poll() is not None:
-                    raise RuntimeError(f"the server of test processes ended with status {process.returncode}")
+                    raise RuntimeError(
+                        f"the server of test processes ended with status {process.returncode}"
+                    )
                 time.sleep(0.01)
     return address
 
 
 def start(
-    address: str, words: Sequence[str], cwd: str | Path = ROOT, env: Mapping[str, str] | None = None,
-    stdout: IO[Any] | None = None, stderr: IO[Any] | None = None, ends_with_asker: bool = False,
-) -> Process:  # fmt: skip
-    """A process of the server at `address`. Raises OSError when none listens there, ValueError for words it cannot run."""
+    address: str,
+    words: Sequence[str],
+    cwd: str | Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    stdout: IO[Any] | None = None,
+    stderr: IO[Any] | None = None,
+    ends_with_asker: bool = False,
+) -> Process:
+    """A process of the server at `address`. Raises OSError when none listens there, ValueError for
+    words it cannot run."""
     words = [str(word) for word in words]
-    while words[1] in ("-u", "-P"):  # -u: torchrun's, for its output; -P: its environment says so, too
+    # -u: torchrun's, for its output; -P: its environment says so, too
+    while words[1] in ("-u", "-P"):
         del words[1]
     if words[1] not in ("-m", "-c"):
         raise ValueError(f"{words}: expected -m or -c")
@@ -113,20 +155,28 @@ def start(
     connection.connect(address)
     files = [0, stdout.fileno() if stdout else 1, stderr.fileno() if stderr else 2]
     socket.send_fds(connection, [b" "], files)
-    asked = {"words": words, "cwd": str(cwd), "env": dict(os.environ if env is None else env), "ends_with_asker": ends_with_asker}
+    asked = {
+        "words": words,
+        "cwd": str(cwd),
+        "env": dict(os.environ if env is None else env),
+        "ends_with_asker": ends_with_asker,
+    }
     connection.sendall(json.dumps(asked).encode() + b"\n")
     return Process(words, connection, int(_line(connection)))
 
 
 def executable(folder: Path, address: str, known_as: str | None = None) -> str:
-    """A file that runs what it is given as the interpreter would, by the server; words it cannot run, the interpreter.
+    """A file that runs what it is given as the interpreter would, by the server; words it cannot
+    run, the interpreter.
 
-    known_as: what is sys.executable to those processes, and so what they start others with; else the file itself
+    known_as: what is sys.executable to those processes, and so what they start others with; else
+        the file itself
     """
     file = folder / "python"
     file.write_text(
-        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport preload\n"
-        f"preload.stand_in({known_as or str(file)!r}, {sys.executable!r}, {address!r})\n"
+        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0,"
+        f" {str(Path(__file__).parent)!r})\nimport"
+        f" preload\npreload.stand_in({known_as or str(file)!r}, {sys.executable!r}, {address!r})\n"
     )
     file.chmod(0o755)
     return str(file)
@@ -143,13 +193,22 @@ def stand_in(own: str, interpreter: str, address: str) -> None:
         signal.signal(number, lambda number, _: os.kill(process.pid, number))
     code = process.wait()
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        (
+            signal.signal(-code, signal.SIG_DFL)
+            if -code
+            not in (
+                signal.SIGKILL,
+                signal.SIGSTOP,
+            )
+            else None
+        )
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
 
 def main() -> None:
-    """The server: answer while the owner lives. A fork of it returns from `_receive_request`, and becomes what was asked."""
+    """The server: answer while the owner lives. A fork of it returns from `_receive_request`, and
+    becomes what was asked."""
     address, owner, *libraries = sys.argv[1:]
     own = str(Path(__file__).parent.resolve())
     sys.path[:] = [p for p in sys.path if str(Path(p or ".").resolve()) != own]
@@ -158,7 +217,8 @@ def main() -> None:
     listener.listen(64)
     for name in libraries:
         importlib.import_module(name)
-    if "sqlalchemy" in sys.modules:  # what the first use of MLflow's store does once in every process
+    # what the first use of MLflow's store does once in every process
+    if "sqlalchemy" in sys.modules:
         importlib.import_module("sqlalchemy.orm").configure_mappers()
     gc.collect()
     gc.freeze()  # a fork need not copy what its collector would touch
@@ -193,7 +253,8 @@ def _receive_request(listener: socket.socket, owner: int) -> dict[str, Any] | No
 
 
 def _watch(child: int, connection: socket.socket, ends_with_asker: bool) -> None:
-    """Tell the asker of the child's start and end, and kill it when the asker is gone; does not return."""
+    """Tell the asker of the child's start and end, and kill it when the asker is gone; does not
+    return."""
     with contextlib.suppress(OSError):
         connection.sendall(f"{child}\n".encode())
     ends: list[Any] = [os.pidfd_open(child), connection]
@@ -223,7 +284,8 @@ def _status(asked: dict[str, Any]) -> int:
 
 
 def _end(status: int) -> None:
-    """End as the interpreter does, but for taking down its 5,000 modules one by one: half a second."""
+    """End as the interpreter does, but for taking down its 5,000 modules one by one: half a
+    second."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -246,7 +308,8 @@ def _become(asked: dict[str, Any]) -> None:
         places.insert(0, os.getcwd() if kind == "-m" else "")
     sys.path[:0] = places
     sys.argv[:] = [kind, *arguments]
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))  # as the interpreter has it
+    # as the interpreter has it
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     tempfile.tempdir = None  # TMPDIR may be another
     if "lightning_utilities" in sys.modules:  # read from the environment at import
         from lightning_utilities.core.rank_zero import rank_zero_only

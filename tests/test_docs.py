@@ -1,8 +1,8 @@
 """The pages: they build without a warning, and the commands in them work.
 
-Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly ones by `make test-slow`); so are
-the README's. In all other blocks every `make` command must name a target and settings that its command has, and every
-`python -m` an existing module.
+Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly
+ones by `make test-slow`); so are the README's. In all other blocks every `make` command must name a
+target and settings that its command has, and every `python -m` an existing module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from core.settings import MAKE, options_of
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
 NO_CODE = ("", "sh", "sh nightly")
@@ -35,7 +40,8 @@ def blocks(page: Path, kinds: tuple[str, ...]) -> list[str]:
 
 
 def commands() -> list[tuple[str, list[str]]]:
-    """(page, words) of every command line in a page's blocks, comments cut off, lines that end in a backslash joined."""
+    """(page, words) of every command line in a page's blocks, comments cut off, lines that end in a
+    backslash joined."""
     found = []
     for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
         for block in blocks(page, NO_CODE):
@@ -44,7 +50,11 @@ def commands() -> list[tuple[str, list[str]]]:
                     words = shlex.split(re.sub("<[^<>]*>", "X", line), comments=True)
                 except ValueError:
                     continue  # prose or a table in a block
-                if words[:1] == ["make"] or words[:2] == ["python", "-m"] or words[:1] == ["bin/kepl"]:
+                if (
+                    words[:1] == ["make"]
+                    or words[:2] == ["python", "-m"]
+                    or words[:1] == ["bin/kepl"]
+                ):
                     found.append((page.name, words))
     return found
 
@@ -52,12 +62,30 @@ def commands() -> list[tuple[str, list[str]]]:
 def settings(verb: str, words: list[str]) -> set[str]:
     """The settings NAME= that a command accepts with these words."""
     command, _, extra = resolve(verb, words)
-    return {"CONFIG", *(name.upper() for name in (*POSITIONS.get(verb, ()), *options_of(command.function, extra)))}
+    return {
+        "CONFIG",
+        *(
+            name.upper()
+            for name in (*POSITIONS.get(verb, ()), *options_of(command.function, extra))
+        ),
+    }
 
 
 def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
-    """Links that lead nowhere, pages that no other leads to, and headings out of order are warnings."""
-    words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
+    """Links that lead nowhere, pages that no other leads to, and headings out of order are
+    warnings."""
+    words = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(tmp_path),
+    ]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(tmp_path.glob("*.html"))) >= len(PAGES)
@@ -106,29 +134,45 @@ def test_every_make_command_names_what_the_makefile_has() -> None:
     for page, words in found:
         targets = [w for w in words if "=" not in w and w != "..."]
         for target in targets:
-            fits = re.search(rf"^{re.escape(target)}:", MAKEFILE, re.M) or re.match("(pretrain|kg)-", target)
+            fits = re.search(rf"^{re.escape(target)}:", MAKEFILE, re.M) or re.match(
+                "(pretrain|kg)-", target
+            )
             assert fits, f"{page}: make {target}"
         for target in targets:
             verb = "pretrain" if target.startswith(("pretrain-", "kg-")) else target
-            known = set(MAKE) | (settings(verb, words) if verb in NAMES else set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE)))
+            known = set(MAKE) | (
+                settings(verb, words)
+                if verb in NAMES
+                else set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE))
+            )
             for name in (w.partition("=")[0] for w in words if "=" in w):
                 assert name in known, f"{page}: {name}= of make {' '.join(targets)}"
     papers = {p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")}
-    named = {w.removeprefix("pretrain-") for _, words in found for w in words if w.startswith("pretrain-")}
+    named = {
+        w.removeprefix("pretrain-")
+        for _, words in found
+        for w in words
+        if w.startswith("pretrain-")
+    }
     assert named <= papers and len(named) >= 5
 
 
 def test_every_module_that_is_named_exists() -> None:
     named = {(page, words[2]) for page, words in commands() if words[0] == "python"}
     prose = re.compile(r"`python -m ([a-z][\w.]*)")
-    named |= {(page.name, m) for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"] for m in prose.findall(page.read_text())}
+    named |= {
+        (page.name, m)
+        for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]
+        for m in prose.findall(page.read_text())
+    }
     assert len(named) > 15
     for page, module in sorted(named):
         assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
 
 
 def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) -> None:
-    """The page's blocks of `kind`, in order, in a folder that looks like the checkout; stops at the first failure."""
+    """The page's blocks of `kind`, in order, in a folder that looks like the checkout; stops at the
+    first failure."""
     place = folder / "checkout"
     place.mkdir()
     for path in ROOT.iterdir():
@@ -139,15 +183,25 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
     (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl uses
     (place / ".venv" / ".installed-cpu").touch()  # else make installs everything there
     environment = os.environ | {
-        "PATH": os.pathsep.join([str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PATH": os.pathsep.join(
+            [str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+        ),
         "PYTHONPATH": str(place),
         "KEPL_RUNS": str(folder / "runs"),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     environment.pop("MLFLOW_TRACKING_URI", None)
     for block in blocks(page, (kind,)):
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=place, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{page.name}:\n{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (
+            f"{page.name}:\n{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        )
 
 
 def pages_with(kind: str) -> list[Path]:

@@ -35,13 +35,16 @@ def test_nothing_that_executes_code_is_loaded() -> None:
     found = [
         f"{p.relative_to(ROOT)}: {m.group()}"
         for p in SOURCES
-        if p not in (Path(__file__), ROOT / "tests" / "preload.py")  # which replaces the interpreter, and runs its -c
+        # which replaces the interpreter, and runs its -c
+        if p not in (Path(__file__), ROOT / "tests" / "preload.py")
         for m in bad.finditer(p.read_text())
     ]
     assert found == []
     for path in SOURCES:
         for match in re.finditer(r"torch\.load\([^)]*\)", path.read_text()):
-            assert "weights_only=True" in match.group() or path == Path(__file__), f"{path}: {match.group()}"
+            assert "weights_only=True" in match.group() or path == Path(__file__), (
+                f"{path}: {match.group()}"
+            )
 
 
 def test_every_test_folder_is_a_package() -> None:
@@ -56,9 +59,12 @@ def classes(folder: str) -> tuple[str, str]:
 
 
 def pipelines() -> tuple[list[str], list[str]]:
-    """(papers, initial checkpoints): what has a pipeline. An initial checkpoint trains nothing but the general masked LM."""
+    """(papers, initial checkpoints): what has a pipeline. An initial checkpoint trains nothing but
+    the general masked LM."""
     every = [p.parent.name for p in (ROOT / "experiments").glob("*/pipeline.yaml")]
-    start = [name for name in every if classes(name) == ("models.mlm.MLM", "datamodules.mlm.MLMData")]
+    start = [
+        name for name in every if classes(name) == ("models.mlm.MLM", "datamodules.mlm.MLMData")
+    ]
     return [name for name in every if name not in start], start
 
 
@@ -86,18 +92,26 @@ def test_a_paper_has_its_rooms() -> None:
             assert (ROOT / f"{place}.py").is_file() or (ROOT / place).is_dir(), place
         assert (ROOT / "experiments" / paper / "pretrain.yaml").is_file()
         contract = (ROOT / "pyproject.toml").read_text()
-        assert re.search(rf'"[^"]*\b{paper}\b[^"]*"', contract), f"{paper} is missing in the import contract"
+        assert re.search(rf'"[^"]*\b{paper}\b[^"]*"', contract), (
+            f"{paper} is missing in the import contract"
+        )
 
 
 def test_a_sixth_paper_needs_no_edit_of_shared_code() -> None:
-    """No shared file names a paper: only the paper's own files, the import contract and the README do."""
+    """No shared file names a paper: only the paper's own files, the import contract and the README
+    do."""
     papers = pipelines()[0]
     shared = [
         ROOT / "Makefile",
         *(ROOT / "kg").rglob("*.py"),
         *(ROOT / "experiments").glob("*.py"),
         *(ROOT / "core").rglob("*.py"),
-        *(p for room in ("models", "datamodules") for p in (ROOT / room).glob("*.py") if p.stem not in papers),
+        *(
+            p
+            for room in ("models", "datamodules")
+            for p in (ROOT / room).glob("*.py")
+            if p.stem not in papers
+        ),
     ]
     for path in shared:
         code = re.sub(r'"""(?:.|\n)*?"""|#.*', "", path.read_text())
@@ -118,7 +132,9 @@ def test_every_config_says_where_its_numbers_come_from() -> None:
 def test_make_lists_every_target_and_each_sets_up() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z][a-z%-]*):(.*)$", makefile, re.M)
-    listed = subprocess.run(["make", "-s", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["make", "-s", "-C", str(ROOT)], capture_output=True, text=True, check=True
+    ).stdout
     assert len(targets) > 8
     for name, rest in targets:
         assert f"  {name} " in listed, name
@@ -135,14 +151,19 @@ def test_constraints_pin_what_is_required() -> None:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    wanted = project["dependencies"] + [r for extra in project["optional-dependencies"].values() for r in extra]
+    wanted = project["dependencies"] + [
+        r for extra in project["optional-dependencies"].values() for r in extra
+    ]
     names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", r)[0]).lower() for r in wanted}
     assert names <= pins, names - pins
     assert "lightning" not in pins and "hydra-core" not in pins
 
 
 def test_ci_runs_the_commands_of_the_readme() -> None:
-    assert "make check" in (ROOT / ".ci" / "run").read_text() and "make check" in (ROOT / "README.md").read_text()
+    assert (
+        "make check" in (ROOT / ".ci" / "run").read_text()
+        and "make check" in (ROOT / "README.md").read_text()
+    )
 
 
 def test_no_setting_of_a_command_is_a_variable_of_the_makefiles_own() -> None:
@@ -169,7 +190,9 @@ def test_what_a_yaml_names_is_of_its_own_room_or_a_lower_one() -> None:
         for line in file.read_text().splitlines():
             for match in DOTTED.finditer(re.sub(r"(^|\s)#.*", "", line)):
                 found += 1
-                assert ROOMS.index(match[1]) <= ROOMS.index(room), f"{file.relative_to(ROOT)}: {match[0]}"
+                assert ROOMS.index(match[1]) <= ROOMS.index(room), (
+                    f"{file.relative_to(ROOT)}: {match[0]}"
+                )
     assert found > 100
 
 
@@ -180,13 +203,19 @@ def test_what_a_room_starts_by_name_is_no_higher_room() -> None:
         for path in (ROOT / room).rglob("*.py"):
             for match in named.finditer(path.read_text()):
                 other = match[1] or match[2]
-                assert other not in ROOMS or ROOMS.index(other) <= ROOMS.index(room), f"{path}: {match[0]}"
+                assert other not in ROOMS or ROOMS.index(other) <= ROOMS.index(room), (
+                    f"{path}: {match[0]}"
+                )
 
 
 def test_no_room_has_an_import_cycle() -> None:
-    """Files import each other in one direction, lazy imports included: the graph that import-linter builds has no circle."""
+    """Files import each other in one direction, lazy imports included: the graph that import-linter
+    builds has no circle."""
     graph = grimp.build_graph(*ROOMS, cache_dir=None)
-    arrows = {m: {o for o in graph.find_modules_directly_imported_by(m) if o in graph.modules} for m in graph.modules}
+    arrows = {
+        m: {o for o in graph.find_modules_directly_imported_by(m) if o in graph.modules}
+        for m in graph.modules
+    }
     order = TopologicalSorter(arrows)
     try:
         order.prepare()
@@ -199,4 +228,6 @@ def test_settings_are_typed_below_the_command_line() -> None:
     """Texts by name are what files and vocabularies hold; settings are typed parameters."""
     bad = re.compile(r"\b(given|settings|options|words)\w*: (Mapping|dict)\[str, str\]")
     files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
-    assert [f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())] == []
+    assert [
+        f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())
+    ] == []

@@ -13,14 +13,24 @@ FAULTS = read()
 
 
 def test_every_fault_fits_the_code() -> None:
-    """Each `old` occurs once in its file, and the named tests exist: a change of the code takes its faults along."""
+    """Each `old` occurs once in its file, and the named tests exist: a change of the code takes its
+    faults along."""
     assert len(FAULTS) >= 150
     assert [f"{fault.name}: {why}" for fault in FAULTS if (why := staleness(fault, ROOT))] == []
 
 
 def test_faults_are_in_every_room() -> None:
     rooms = {fault.file.split("/")[0] for fault in FAULTS}
-    assert rooms >= {"core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app"}
+    assert rooms >= {
+        "core",
+        "kg",
+        "datamodules",
+        "models",
+        "experiments",
+        "inference",
+        "benchmarks",
+        "app",
+    }
     assert not [fault.name for fault in FAULTS if fault.file.startswith("tests/")]
 
 
@@ -29,19 +39,33 @@ def tree(tmp_path: Path) -> Path:
     """A program of one room with a test that does not look at everything."""
     root = tmp_path / "tree"
     for name, text in (
-        ("room/sums.py", "def total(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n"),
-        ("tests/test_sums.py", "from room.sums import half, total\n\n\ndef test_total():\n    assert total(2, 1) == 3\n\n\n"
-                               "def test_half():\n    assert half(0) == 0\n"),
-    ):  # fmt: skip
+        (
+            "room/sums.py",
+            "def total(a, b):\n    return a + b\n\n\ndef half(a):\n    return a / 2\n",
+        ),
+        (
+            "tests/test_sums.py",
+            (
+                "from room.sums import half, total\n\n\ndef test_total():\n    assert total(2, 1)"
+                " == 3\n\n\ndef test_half():\n    assert half(0) == 0\n"
+            ),
+        ),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
 
 
-FILE, TOTAL, HALF = "room/sums.py", "tests/test_sums.py::test_total", "tests/test_sums.py::test_half"
+FILE, TOTAL, HALF = (
+    "room/sums.py",
+    "tests/test_sums.py::test_total",
+    "tests/test_sums.py::test_half",
+)
 
 
-def test_what_becomes_of_a_fault_is_reported(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_becomes_of_a_fault_is_reported(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = (tree / FILE).read_text()
     faults = [
         Fault("sign", FILE, "a + b", "a - b", (HALF, TOTAL)),
@@ -54,16 +78,36 @@ def test_what_becomes_of_a_fault_is_reported(tree: Path, capsys: pytest.CaptureF
     output = capsys.readouterr().out
     lines = output.partition("\nnot killed:")[0].splitlines()
     found = {line.split()[3]: line.split()[0] for line in lines if line.endswith(f"  {FILE}")}
-    assert found == {"sign": "killed", "broken": "killed", "third": "survived", "same": "survived", "gone": "stale"}
+    assert found == {
+        "sign": "killed",
+        "broken": "killed",
+        "third": "survived",
+        "same": "survived",
+        "gone": "stale",
+    }
     assert "5 faults: 2 killed, 1 survived, 1 stale, 1 survived with a reason" in output
-    assert "'a / 2' -> 'a / 3'" in output and "as expected: a sum has no order" in output and "occurs 0 times" in output
+    assert (
+        "'a / 2' -> 'a / 3'" in output
+        and "as expected: a sum has no order" in output
+        and "occurs 0 times" in output
+    )
     assert (tree / FILE).read_text() == before
     assert run([faults[0], faults[3]], tree, 1, ["pytest", "hypothesis"]) == 0
 
 
-def test_tests_that_fail_without_a_fault_are_an_error(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_that_fail_without_a_fault_are_an_error(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tree / FILE).write_text((tree / FILE).read_text().replace("a + b", "a * b"))
-    assert run([Fault("third", FILE, "a / 2", "a / 3", (HALF, TOTAL))], tree, 1, ["pytest", "hypothesis"]) == 2
+    assert (
+        run(
+            [Fault("third", FILE, "a / 2", "a / 3", (HALF, TOTAL))],
+            tree,
+            1,
+            ["pytest", "hypothesis"],
+        )
+        == 2
+    )
     assert "fail without any fault" in capsys.readouterr().err
 
 
@@ -74,8 +118,14 @@ def test_tests_that_fail_without_a_fault_are_an_error(tree: Path, capsys: pytest
         (Fault("x", FILE, "return", "pass", (TOTAL,)), "`old` occurs 2 times"),
         (Fault("x", FILE, "a + b", "a + b", (TOTAL,)), "`new` equals `old`"),
         (Fault("x", FILE, "a + b", "a", ()), "no tests are named"),
-        (Fault("x", FILE, "a + b", "a", ("tests/test_none.py",)), "no test file tests/test_none.py"),
-        (Fault("x", FILE, "a + b", "a", ("tests/test_sums.py::test_tota",)), "no test test_tota in tests/test_sums.py"),
+        (
+            Fault("x", FILE, "a + b", "a", ("tests/test_none.py",)),
+            "no test file tests/test_none.py",
+        ),
+        (
+            Fault("x", FILE, "a + b", "a", ("tests/test_sums.py::test_tota",)),
+            "no test test_tota in tests/test_sums.py",
+        ),
     ],
 )
 def test_a_fault_that_does_not_fit_is_reported(tree: Path, fault: Fault, why: str) -> None:

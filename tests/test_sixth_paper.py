@@ -1,4 +1,5 @@
-"""A sixth paper with an option of its own, a variant and a table: files are added, and one word in the import contract."""
+"""A sixth paper with an option of its own, a variant and a table: files are added, and one word in
+the import contract."""
 
 from __future__ import annotations
 
@@ -28,33 +29,59 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copyfile(ROOT / file, root / file)
     (root / ".venv").symlink_to(Path(sys.prefix))
-    for room, name, own in (("models", r"\bMLM\b", "Sixth"), ("datamodules", "MLMData", "SixthData")):
+    for room, name, own in (
+        ("models", r"\bMLM\b", "Sixth"),
+        ("datamodules", "MLMData", "SixthData"),
+    ):
         text = (ROOT / room / "mlm.py").read_text().replace("datamodules.mlm", "datamodules.sixth")
         (root / room / "sixth.py").write_text(re.sub(name, own, text))
     place = root / "experiments" / "sixth"
     place.mkdir()
     config = yaml.safe_load((ROOT / "experiments" / "zh" / "pretrain.yaml").read_text())
-    config["model"]["class_path"], config["data"]["class_path"] = "models.sixth.Sixth", "datamodules.sixth.SixthData"
+    config["model"]["class_path"], config["data"]["class_path"] = (
+        "models.sixth.Sixth",
+        "datamodules.sixth.SixthData",
+    )
     files = {
         place / "pretrain.yaml": config,
         place / "pretrain_deep.yaml": {"model": {"init_args": {"layers": 6}}},
         place / "pipeline.yaml": {
-            "training": "experiments.run --config experiments/sixth/pretrain.yaml {variant} {profile} {machine}",
+            "training": (
+                "experiments.run --config experiments/sixth/pretrain.yaml {variant} {profile}"
+                " {machine}"
+            ),
             "variants": {
-                "sixth": {"title": "Sixth"}, "deep": {"title": "Deeper", "configs": ["pretrain_deep.yaml"], "extra": True},
+                "sixth": {"title": "Sixth"},
+                "deep": {"title": "Deeper", "configs": ["pretrain_deep.yaml"], "extra": True},
             },
-            "profiles": {"small": {"stages": [{"title": "Graph", "run": "kg.build hpo --out {work}/graph"}]}},
+            "profiles": {
+                "small": {"stages": [{"title": "Graph", "run": "kg.build hpo --out {work}/graph"}]}
+            },
             "report": {"held_out": "", "column": "{}", "rows": {"loss": "val/loss"}},
         },
         place / "encoder.yaml": {
-            "load": "models.encoders.BertEncoder", "stem": "pretrain",
-            "options": {"DEPTH": {"setting": "data.init_args.linker_settings.depth", "help": "Depth of the sixth paper's own"}},
+            "load": "models.encoders.BertEncoder",
+            "stem": "pretrain",
+            "options": {
+                "DEPTH": {
+                    "setting": "data.init_args.linker_settings.depth",
+                    "help": "Depth of the sixth paper's own",
+                }
+            },
         },
         root / "benchmarks" / "papers" / "sixth" / "table1.yaml": {
-            "title": "The sixth paper's scores", "kind": "finetune", "columns": {"NCBI": {"task": "NCBI", "split": "test"}},
-            "rows": [{"name": "Sixth", "measured": {"model": "sixth", "depth": 3}, "reported": {"NCBI": 88.8}}],
+            "title": "The sixth paper's scores",
+            "kind": "finetune",
+            "columns": {"NCBI": {"task": "NCBI", "split": "test"}},
+            "rows": [
+                {
+                    "name": "Sixth",
+                    "measured": {"model": "sixth", "depth": 3},
+                    "reported": {"NCBI": 88.8},
+                }
+            ],
         },
-    }  # fmt: skip
+    }
     for file, content in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -63,7 +90,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run(words, cwd=tree, env=clean | {"PYTHONPATH": str(tree)}, capture_output=True, text=True)
+    return subprocess.run(
+        words, cwd=tree, env=clean | {"PYTHONPATH": str(tree)}, capture_output=True, text=True
+    )
 
 
 def kepl(tree: Path, *words: str) -> str:
@@ -77,7 +106,15 @@ def test_its_pipeline_and_its_variant(tree: Path) -> None:
     assert "# Sixth" in plain and "# Deeper" not in plain
     deep = kepl(tree, "pretrain", "sixth", "PLAN=1", "VARIANTS=deep")
     assert "# Deeper" in deep and "--config experiments/sixth/pretrain_deep.yaml" in deep
-    done = run(tree, "make", "-o", str(tree / ".venv" / ".installed-cpu"), "pretrain-sixth", "PLAN=1", "VARIANTS=deeep")
+    done = run(
+        tree,
+        "make",
+        "-o",
+        str(tree / ".venv" / ".installed-cpu"),
+        "pretrain-sixth",
+        "PLAN=1",
+        "VARIANTS=deeep",
+    )
     assert done.returncode == 2 and "deep" in done.stderr
 
 
@@ -92,13 +129,26 @@ def test_its_table(tree: Path, runs: Path, preloaded: None) -> None:
     assert "| Sixth | 88.80 |" in kepl(tree, "table", "sixth", "1")
 
 
-def test_it_trains(tree: Path, fake_mlm: Folders, tmp_path: Path, runs: Path, preloaded: None) -> None:
-    settings = {"data.init_args.tokenizer": fake_mlm.vocabulary, "data.init_args.corpus": fake_mlm.corpus,
-                "data.init_args.batch_size": 16, "model.init_args.layers": 1, "model.init_args.hidden": 32,
-                "model.init_args.intermediate": 32, "model.init_args.warmup_steps": 1,
-                "result": tmp_path / "result.json"}  # fmt: skip
+def test_it_trains(
+    tree: Path, fake_mlm: Folders, tmp_path: Path, runs: Path, preloaded: None
+) -> None:
+    settings = {
+        "data.init_args.tokenizer": fake_mlm.vocabulary,
+        "data.init_args.corpus": fake_mlm.corpus,
+        "data.init_args.batch_size": 16,
+        "model.init_args.layers": 1,
+        "model.init_args.hidden": 32,
+        "model.init_args.intermediate": 32,
+        "model.init_args.warmup_steps": 1,
+        "result": tmp_path / "result.json",
+    }
     words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
-    configs = ["--config", "experiments/sixth/pretrain.yaml", "--config", "experiments/common/tiny.yaml"]
+    configs = [
+        "--config",
+        "experiments/sixth/pretrain.yaml",
+        "--config",
+        "experiments/common/tiny.yaml",
+    ]
     done = run(tree, sys.executable, "-m", "experiments.run", *configs, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     result = read_json(tmp_path / "result.json")

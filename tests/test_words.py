@@ -1,6 +1,7 @@
 """The words that the code and the documents do not use: readers of the field know the others.
 
-Identifiers, comments, docstrings, messages, settings and documents are read; an identifier's underscores are blanks.
+Identifiers, comments, docstrings, messages, settings and documents are read; an identifier's
+underscores are blanks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("app", "bin", "benchmarks", "core", "datamodules", "docs", "experiments", "inference", "kg", "models", "tests")
+ROOMS = (
+    "app",
+    "bin",
+    "benchmarks",
+    "core",
+    "datamodules",
+    "docs",
+    "experiments",
+    "inference",
+    "kg",
+    "models",
+    "tests",
+)
 ENDINGS = (".py", ".yaml", ".md", ".js", ".html", ".css", ".toml")
 
 #: {what is not written: (what is written instead)}
@@ -22,7 +35,9 @@ TERMS = {
     r"\bstart encoders?\b|\bcarr(y|ied|ies) on\b": "initial checkpoint; continued pre-training",
     r"\barms?\b": "variant; ablation",
     r"\bstamp(s|ed)?\b": "evaluation protocol",
-    r"\bheld to (it|its|the)\b|\b(files'|file's) sums?\b|\bits sum (is|was|not)\b": "checksum; verified against it",
+    r"\bheld to (it|its|the)\b|\b(files'|file's) sums?\b|\bits sum (is|was|not)\b": (
+        "checksum; verified against it"
+    ),
     r"\bat hand\b|\bthat (is|are) there\b": "available; existing",
     r"\bthe (long |same )?road\b": "the pipeline",
     r"\bgo(es)? on\b|\btaken up again\b": "resumes; continues",
@@ -37,12 +52,28 @@ TERMS = {
     r"\b(blanks|spaces) (are )?evened out\b": "whitespace normalised",
     r"\bno fault of\b": "internal error",
     # "stands for" and "stands in for" are ordinary words for what represents or replaces something
-    r"\bstands? (in(?! for\b)|on|at|beside|under|before|behind|between|around|among|inside|within|alone|apart|near|with)\b":
-        "is in, is at, is beside",
-    r"\b(lie|lies) (in|on|at|under|below|beside|between|behind|outside|within|among)\b": "is in, is below",
-}  # fmt: skip
+    r"\bstands? (in(?! for\b)|on|at|beside|under|before|behind|between|around|among|inside|within|alone|apart|near|with)\b": (  # noqa: E501
+        "is in, is at, is beside"
+    ),
+    r"\b(lie|lies) (in|on|at|under|below|beside|between|behind|outside|within|among)\b": (
+        "is in, is below"
+    ),
+}
 #: names of functions that say nothing about what they do
-BARE = {"told", "asked", "found", "made", "shown", "said", "kept", "known", "given", "held", "beside", "of"}
+BARE = {
+    "told",
+    "asked",
+    "found",
+    "made",
+    "shown",
+    "said",
+    "kept",
+    "known",
+    "given",
+    "held",
+    "beside",
+    "of",
+}
 UNCLEAR = re.compile(r"_*(of|told|asked|beside)_\w+|\w+_(told|asked|beside)")
 #: {file: {word: why it stays}}
 EXCEPTIONS = {
@@ -53,7 +84,9 @@ EXCEPTIONS = {
     "datamodules/tasks.py": {"stand in": "a key in the manifests of prepared tasks"},
     "tests/datamodules/test_tasks.py": {"stand in": "the same"},
     "tests/preload.py": {"stand in": "the verb: a function that substitutes the interpreter"},
-    "experiments/smedbert/pretrain_every.yaml": {"stands apart": "a value in the configs of stored runs"},
+    "experiments/smedbert/pretrain_every.yaml": {
+        "stands apart": "a value in the configs of stored runs"
+    },
     "experiments/smedbert/pretrain_infused.yaml": {"stands apart": "the same"},
     "experiments/smedbert/small.yaml": {"stand apart": "the same"},
 }
@@ -61,16 +94,25 @@ PLACES = (r"\bstands? ", r"\b(lie|lies) ")
 
 
 def files() -> list[Path]:
-    found = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")]
+    found = [
+        ROOT / name
+        for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
+    ]
     for room in ROOMS:
-        found += [p for p in sorted((ROOT / room).rglob("*")) if p.suffix in ENDINGS and "_build" not in p.parts]
+        found += [
+            p
+            for p in sorted((ROOT / room).rglob("*"))
+            if p.suffix in ENDINGS and "_build" not in p.parts
+        ]
     return [p for p in found if p != Path(__file__)]
 
 
 def uses(text: str, term: str) -> list[tuple[int, str]]:
     """(line, the word) of every use of a term."""
     text = re.sub(r"(?<=[A-Za-z])_(?=[A-Za-z])", " ", text)
-    return [(text.count("\n", 0, m.start()) + 1, m[0].lower()) for m in re.finditer(term, text, re.I)]
+    return [
+        (text.count("\n", 0, m.start()) + 1, m[0].lower()) for m in re.finditer(term, text, re.I)
+    ]
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -79,7 +121,11 @@ def test_a_term_is_not_used(term: str) -> None:
     for file in files():
         name = str(file.relative_to(ROOT))
         allowed = EXCEPTIONS.get(name, {})
-        found += [f"{name}:{line}: {word!r}" for line, word in uses(file.read_text(), term) if word not in allowed]
+        found += [
+            f"{name}:{line}: {word!r}"
+            for line, word in uses(file.read_text(), term)
+            if word not in allowed
+        ]
     assert not found, f"write {TERMS[term]!r}:\n" + "\n".join(found)
 
 
@@ -87,7 +133,9 @@ def test_every_exception_is_needed() -> None:
     for name, words in EXCEPTIONS.items():
         text = (ROOT / name).read_text()
         for word in words:
-            assert any(word == used for term in TERMS for _, used in uses(text, term)), f"{name}: {word}"
+            assert any(word == used for term in TERMS for _, used in uses(text, term)), (
+                f"{name}: {word}"
+            )
 
 
 def unclear(text: str) -> list[tuple[int, str]]:
@@ -106,22 +154,50 @@ def test_functions_are_named_by_a_verb_and_its_object() -> None:
         if file.suffix == ".py":
             name = str(file.relative_to(ROOT))
             found += [f"{name}:{line}: {word}" for line, word in unclear(file.read_text())]
-    assert not found, "write a verb and its object, format_report() or select_pairs():\n" + "\n".join(found)
+    assert not found, (
+        "write a verb and its object, format_report() or select_pairs():\n" + "\n".join(found)
+    )
 
 
 def test_unclear_names_are_found() -> None:
-    names = ("told", "_kept", "of", "of_graph", "is_told", "beside_similar", "format_told_rows", "host_of", "known_forms")
-    text = "\n".join(f"def {name}(): ..." for name in names) + "\nclass A:\n    async def asked(self): ...\nmade = 1\n"
-    assert [word for _, word in unclear(text)] == ["told", "_kept", "of", "of_graph", "is_told", "beside_similar", "asked"]
+    names = (
+        "told",
+        "_kept",
+        "of",
+        "of_graph",
+        "is_told",
+        "beside_similar",
+        "format_told_rows",
+        "host_of",
+        "known_forms",
+    )
+    text = (
+        "\n".join(f"def {name}(): ..." for name in names)
+        + "\nclass A:\n    async def asked(self): ...\nmade = 1\n"
+    )
+    assert [word for _, word in unclear(text)] == [
+        "told",
+        "_kept",
+        "of",
+        "of_graph",
+        "is_told",
+        "beside_similar",
+        "asked",
+    ]
 
 
 def test_uses_are_found_in_identifiers_and_prose() -> None:
     assert len(files()) > 500
-    assert uses("def made_up(x):\n    pass\n# Made-up names", r"\bmade[- ]up\b") == [(1, "made up"), (3, "made-up")]
+    assert uses("def made_up(x):\n    pass\n# Made-up names", r"\bmade[- ]up\b") == [
+        (1, "made up"),
+        (3, "made-up"),
+    ]
     places = [t for t in TERMS if t.startswith(PLACES)]
     text = "It stands in A, lies below B, stands in for C and for D: stand-ins."
     assert [[word for _, word in uses(text, t)] for t in places] == [["stands in"], ["lies below"]]
-    assert [t for t in TERMS if uses("a float, armed, math.floor(x), stamped", t)] == [r"\bstamp(s|ed)?\b"]
+    assert [t for t in TERMS if uses("a float, armed, math.floor(x), stamped", t)] == [
+        r"\bstamp(s|ed)?\b"
+    ]
 
 
 def test_documents_do_not_compare_with_behind() -> None:

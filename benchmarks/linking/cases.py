@@ -1,6 +1,8 @@
-"""What a scored linker got wrong (GenBioEL, Appendix D): kepl cases NCBI-EL [--of LABEL --split test --top 20].
+"""What a scored linker got wrong (GenBioEL, Appendix D): kepl cases NCBI-EL [--of LABEL --split
+test --top 20].
 
-Wrong mentions by how often they occur, with the share of Acc@1 that each costs, gold and prediction with their names, and how
+Wrong mentions by how often they occur, with the share of Acc@1 that each costs, gold and prediction
+with their names, and how
 train annotates the same string: where train disagrees with gold no system can be right.
 """
 
@@ -31,9 +33,13 @@ class Run(NamedTuple):
 
 
 def scored_run(
-    name: str, of: str | None = None, split: str | None = None, folds: Sequence[int] = (), graph: Path | None = None,
+    name: str,
+    of: str | None = None,
+    split: str | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
     files: Files | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """The newest result of a task, of the label or in the folder that `of` names.
 
     Raises InputError when there is none, or its mentions are others than the available ones.
@@ -45,13 +51,17 @@ def scored_run(
         known = stored("linking", definition.name)
         numbers = ",".join(map(str, folds)) or "all"
         found = [
-            r for r in known
+            r
+            for r in known
             if (r.label == of if of else r.model.name not in BASELINES)
-            and split in (None, r.split) and r.protocol["fold_numbers"] == numbers
-        ]  # fmt: skip
+            and split in (None, r.split)
+            and r.protocol["fold_numbers"] == numbers
+        ]
         if not found:
             labels = ", ".join(sorted({f"{r.label!r} ({r.split})" for r in known})) or "none"
-            raise InputError(f"{name}: no such result; scored are: {labels}. Score one with make evaluate.")
+            raise InputError(
+                f"{name}: no such result; scored are: {labels}. Score one with make evaluate."
+            )
     result = found[-1]
     predictions = [json.loads(text) for _, text in lines(Path(result.folder) / "predictions.jsonl")]
     scored = result.protocol["fold_numbers"]
@@ -59,7 +69,10 @@ def scored_run(
     _, loaded = folds_of(definition, files or Files(), result.split, own, graph)
     known_ids = {m.id for fold in loaded for m in fold.splits[result.split]}
     if any(p["id"] not in known_ids for p in predictions):
-        raise InputError(f"{result.folder}: predictions of other mentions than {name} has here. Score again with make evaluate.")
+        raise InputError(
+            f"{result.folder}: predictions of other mentions than {name} has here. Score again with"
+            " make evaluate."
+        )
     return Run(result, predictions, loaded)
 
 
@@ -84,20 +97,38 @@ def cases(run: Run) -> list[Case]:
         for mention in fold.splits.get("train", []):
             if len(run.folds) == 1 or mention.id not in seen:
                 seen.add(mention.id)
-                annotated[normalised(mention.mention)]["|".join("+".join(ids) for ids in mention.gold)] += 1
+                annotated[normalised(mention.mention)][
+                    "|".join("+".join(ids) for ids in mention.gold)
+                ] += 1
     groups: Counter[tuple[str, str, str, str]] = Counter()
     for p in run.predictions:
         if p["reason"] == "right":
             continue
-        gold = _format_case([i for ids in p["gold"] for i in ids], [n for names in p["gold_names"] for n in names[:1]])
-        predicted = _format_case([str(i) for i in p["predicted"]], [str(n) for n in p["predicted_names"]])
+        gold = _format_case(
+            [i for ids in p["gold"] for i in ids],
+            [n for names in p["gold_names"] for n in names[:1]],
+        )
+        predicted = _format_case(
+            [str(i) for i in p["predicted"]], [str(n) for n in p["predicted_names"]]
+        )
         groups[normalised(p["mention"]), gold, predicted, p["reason"]] += 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
-        Case(mention, count, 100 * count / len(run.predictions), gold, predicted, reason,
-             ", ".join(f"{ids} x{n}" for ids, n in annotated[mention].most_common()) if mention in annotated else "")
+        Case(
+            mention,
+            count,
+            100 * count / len(run.predictions),
+            gold,
+            predicted,
+            reason,
+            (
+                ", ".join(f"{ids} x{n}" for ids, n in annotated[mention].most_common())
+                if mention in annotated
+                else ""
+            ),
+        )
         for (mention, gold, predicted, reason), count in ordered
-    ]  # fmt: skip
+    ]
 
 
 def _format_case(ids: Sequence[str], names: Sequence[str]) -> str:
@@ -114,13 +145,17 @@ def write_cases(run: Run, top: int = 20) -> str:
         writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
     wrong, against = sum(c.times for c in found), sum(c.times for c in found if c.in_train)
     text = [
-        f"{run.result.task}, {run.result.split}, {run.result.label}: {wrong:,} of {len(run.predictions):,} "
-        f"mentions wrong, {len(found):,} different cases; all in {file}",
+        (
+            f"{run.result.task}, {run.result.split}, {run.result.label}: {wrong:,} of"
+            f" {len(run.predictions):,} mentions wrong, {len(found):,} different cases; all in"
+            f" {file}"
+        ),
         f"train annotates the same string in {against:,} of them",
     ]
     for c in found[:top]:
         text.append(
-            f"\n{c.mention}  x{c.times}, {c.share:.2f} points of Acc@1 ({c.reason})\n  gold      {c.gold}\n"
-            f"  predicted {c.predicted}\n  in train  {c.in_train or 'not as this string'}"
+            f"\n{c.mention}  x{c.times}, {c.share:.2f} points of Acc@1 ({c.reason})\n  gold     "
+            f" {c.gold}\n  predicted {c.predicted}\n  in train "
+            f" {c.in_train or 'not as this string'}"
         )
     return "\n".join(text)

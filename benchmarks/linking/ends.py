@@ -3,20 +3,27 @@
     kepl evaluate NCBI-E2E --chain dictionary --mirror downloads/
     make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert"
 
-The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated mentions of the task (*-EL tasks
-of the same name link them given); a mention of several concepts counts once for each. Every text of the split is scored, also one
+The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated
+mentions of the task (*-EL tasks of the same name link them given); a mention of several concepts
+counts once for each. Every text of the split is scored, also one
 without a mention: what is found there is wrong.
 
     f1          strict: a mention counts with start, end and concept right
-    overlap     start and end may differ as long as the two overlap; each gold mention and each found one counts once
+    overlap     start and end may differ as long as the two overlap; each gold mention and each
+                found one counts once
     detection   strict, whatever the concept;  detection, overlap  the same for overlaps
-    documents   the set of concepts of each text, as BioCreative V scored disease mentions; each said concept is right once at most
+    documents   the set of concepts of each text, as BioCreative V scored disease mentions; each
+                said concept is right once at most
 
-A mention that its source gives no concept (-1, NIL) is a gold span of both measures of detection. Of the others it is no gold
-mention: what is linked there is found and wrong, what is found there and linked to nothing does not count.
+A mention that its source gives no concept (-1, NIL) is a gold span of both measures of detection.
+Of the others it is no gold
+mention: what is linked there is found and wrong, what is found there and linked to nothing does not
+    count.
 
-A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are is told. Errors are of the
-gold mentions: missed (nothing overlaps), boundaries (found elsewhere with the right concept), linked to nothing, linked to another
+A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are
+is told. Errors are of the
+gold mentions: missed (nothing overlaps), boundaries (found elsewhere with the right concept),
+    linked to nothing, linked to another
 concept; and of the found ones: no mention is there.
 """
 
@@ -34,7 +41,17 @@ import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
 from benchmarks.options import Files
-from benchmarks.results import OVERALL, Model, Result, folder_of, grouped, log_result, others, save, stored
+from benchmarks.results import (
+    OVERALL,
+    Model,
+    Result,
+    folder_of,
+    grouped,
+    log_result,
+    others,
+    save,
+    stored,
+)
 from benchmarks.tasks.linking import END_TO_END, task
 from core.files import InputError, digest, read_json, written
 from datamodules.linking import Dictionary, Linking, Mention
@@ -51,7 +68,8 @@ AT_ONCE = 32  # texts
 
 
 class Place(NamedTuple):
-    """A concept at a place of a text; of a gold one any of `concepts` is right, and none where its source gives it none."""
+    """A concept at a place of a text; of a gold one any of `concepts` is right, and none where its
+    source gives it none."""
 
     start: int
     end: int
@@ -59,11 +77,15 @@ class Place(NamedTuple):
 
 
 def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str, list[Place]]:
-    """{document: its places}, one for each concept of a mention; of one that the dictionary lacks the id with a `?`."""
+    """{document: its places}, one for each concept of a mention; of one that the dictionary lacks
+    the id with a `?`."""
     found: dict[str, list[Place]] = defaultdict(list)
     for mention in mentions:
         if mention.start is None or mention.end is None:
-            raise InputError(f"mention {mention.id!r}: no place in a text; expected a task whose mentions have one")
+            raise InputError(
+                f"mention {mention.id!r}: no place in a text; expected a task whose mentions"
+                " have one"
+            )
         for ids in mention.gold:
             concepts = dictionary.concepts_of(ids) or frozenset(f"?{one}" for one in ids)
             found[mention.document].append(Place(mention.start, mention.end, concepts))
@@ -71,23 +93,51 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
 
 
 def graph_of(dictionary: Dictionary, folder: Path) -> Path:
-    """The dictionary as a graph of names, types, definitions and parents, in `folder`; kept when it is the same."""
-    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json").get("dictionary") == dictionary.digest:
+    """The dictionary as a graph of names, types, definitions and parents, in `folder`; kept when it
+    is the same."""
+    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json").get(
+        "dictionary"
+    ) == dictionary.digest:
         return folder
     ids = list(dict.fromkeys(dictionary.ids))
     preferred: dict[str, str] = {}
     for one, name in zip(dictionary.ids, dictionary.names, strict=True):
         preferred.setdefault(one, name)
-    kinds = ["preferred" if preferred[i] == n else "synonym" for i, n in zip(dictionary.ids, dictionary.names, strict=True)]
+    kinds = [
+        "preferred" if preferred[i] == n else "synonym"
+        for i, n in zip(dictionary.ids, dictionary.names, strict=True)
+    ]
     texts, known = dictionary.definitions, set(ids)
     above = [(i, j) for i in ids for j in dictionary.broader.get(i, ()) if j in known]
     same = {key: [value] * len(kinds) for key, value in (("language", "en"), ("source", "task"))}
     KnowledgeGraph(
-        table("entities", {"id": ids, "name": [preferred[i] for i in ids], "type": [dictionary.types.get(i, "") for i in ids]}),
+        table(
+            "entities",
+            {
+                "id": ids,
+                "name": [preferred[i] for i in ids],
+                "type": [dictionary.types.get(i, "") for i in ids],
+            },
+        ),
         table("names", {"id": dictionary.ids, "name": dictionary.names, "kind": kinds} | same),
-        table("definitions", {"id": [i for i in ids if i in texts], "text": [texts[i] for i in ids if i in texts]}),
-        table("triples", {"head": [i for i, _ in above], "relation": ["is_a"] * len(above), "tail": [j for _, j in above]}),
-        {"source": "task", "version": "", "licence": "of the task's data", "dictionary": dictionary.digest},
+        table(
+            "definitions",
+            {"id": [i for i in ids if i in texts], "text": [texts[i] for i in ids if i in texts]},
+        ),
+        table(
+            "triples",
+            {
+                "head": [i for i, _ in above],
+                "relation": ["is_a"] * len(above),
+                "tail": [j for _, j in above],
+            },
+        ),
+        {
+            "source": "task",
+            "version": "",
+            "licence": "of the task's data",
+            "dictionary": dictionary.digest,
+        },
     ).save(folder)
     return folder
 
@@ -96,13 +146,16 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
 
 
 def matched(found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool) -> int:
-    """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps it; the same concept, or any.
+    """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps
+    it; the same concept, or any.
 
     The most that can be matched at once (a maximum matching), so the order of neither decides.
     """
 
     def fits(a: Place, b: Place) -> bool:
-        near = a.start < b.end and b.start < a.end if overlap else (a.start, a.end) == (b.start, b.end)
+        near = (
+            a.start < b.end and b.start < a.end if overlap else (a.start, a.end) == (b.start, b.end)
+        )
         return near and (not concepts or bool(a.concepts & b.concepts))
 
     owner: dict[int, int] = {}  # found -> gold
@@ -121,14 +174,23 @@ def matched(found: Sequence[Place], gold: Sequence[Place], overlap: bool, concep
 
 def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:
     """{measure: (right, found, gold)} of one text."""
-    spans, gold_spans = (list({(p.start, p.end): p for p in places}.values()) for places in (found, gold))
+    spans, gold_spans = (
+        list({(p.start, p.end): p for p in places}.values()) for places in (found, gold)
+    )
     linked, known = ([p for p in places if p.concepts] for places in (found, gold))
-    said, wanted = ([Place(0, 1, one) for one in sorted({p.concepts for p in own}, key=sorted)] for own in (linked, known))
+    said, wanted = (
+        [Place(0, 1, one) for one in sorted({p.concepts for p in own}, key=sorted)]
+        for own in (linked, known)
+    )
     return {
         METRIC: (matched(linked, known, False, True), len(linked), len(known)),
         "overlap": (matched(linked, known, True, True), len(linked), len(known)),
         "detection": (matched(spans, gold_spans, False, False), len(spans), len(gold_spans)),
-        "detection, overlap": (matched(spans, gold_spans, True, False), len(spans), len(gold_spans)),
+        "detection, overlap": (
+            matched(spans, gold_spans, True, False),
+            len(spans),
+            len(gold_spans),
+        ),
         "documents": (matched(said, wanted, False, True), len(said), len(wanted)),
     }
 
@@ -152,9 +214,11 @@ def precision_recall(counts: np.ndarray) -> dict[str, float]:
     """Precision, recall and F1 of (n, 3) counts; 0 where nothing is found or gold."""
     right, found, gold = counts.sum(0)
     return {
-        "precision": float(right / max(1, found)), "recall": float(right / max(1, gold)), METRIC: score(counts),
+        "precision": float(right / max(1, found)),
+        "recall": float(right / max(1, gold)),
+        METRIC: score(counts),
         "examples": len(counts),
-    }  # fmt: skip
+    }
 
 
 class Annotated(NamedTuple):
@@ -168,7 +232,8 @@ class Annotated(NamedTuple):
 
 
 def annotated(name: str, split: str | None, files: Files, graph: Path | None = None) -> Annotated:
-    """The texts of an end-to-end task. Raises InputError for a split that there is not, and for files that are missing."""
+    """The texts of an end-to-end task. Raises InputError for a split that there is not, and for
+    files that are missing."""
     split, (fold,) = folds_of(task(END_TO_END[name]), files, split, (), graph)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
@@ -186,7 +251,12 @@ class Measured(NamedTuple):
 
 
 def measured(
-    graph: Path, chain: str, texts: Mapping[str, str], options: LinkerOptions, work: Work, nil: float | None,
+    graph: Path,
+    chain: str,
+    texts: Mapping[str, str],
+    options: LinkerOptions,
+    work: Work,
+    nil: float | None,
     matching: Matching | None = None,
 ) -> tuple[Pipeline, Measured]:
     """(the chain, what it found in the texts)."""
@@ -203,67 +273,128 @@ def measured(
 
 
 def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -> Place:
-    """A found mention with the concept of its entity, or with none where it is linked to nothing."""
+    """A found mention with the concept of its entity, or with none where it is linked to
+    nothing."""
     if entity is None:
         return Place(start, end, frozenset())
     return Place(start, end, dictionary.concepts_of([bare(entity)]) or frozenset([entity]))
 
 
 def result_of(
-    data: Annotated, found: Mapping[str, Sequence[Place]], graph: Path, model: Model, options: dict[str, Any],
+    data: Annotated,
+    found: Mapping[str, Sequence[Place]],
+    graph: Path,
+    model: Model,
+    options: dict[str, Any],
     details: dict[str, Any],
-) -> Result:  # fmt: skip
-    """The scores of what was found in each text. options: what tells a linker from the same used otherwise."""
+) -> Result:
+    """The scores of what was found in each text. options: what tells a linker from the same used
+    otherwise."""
     fold, gold = data.fold, data.gold
     rows = [tallies_of(found[document], gold[document]) for document in data.texts]
     tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
     known = {document: [p for p in gold[document] if p.concepts] for document in data.texts}
-    errors = Counter(error_of(place, found[document]) for document in data.texts for place in known[document])
-    alone = sum(not any(p.start < g.end and g.start < p.end for g in gold[d]) for d in data.texts for p in found[d])
+    errors = Counter(
+        error_of(place, found[document]) for document in data.texts for place in known[document]
+    )
+    alone = sum(
+        not any(p.start < g.end and g.start < p.end for g in gold[d])
+        for d in data.texts
+        for p in found[d]
+    )
     protocol = {
-        "task": data.task, "split": data.split, "documents": len(data.texts),
-        "documents_without_gold": sum(not own for own in gold.values()), "gold": sum(map(len, known.values())),
+        "task": data.task,
+        "split": data.split,
+        "documents": len(data.texts),
+        "documents_without_gold": sum(not own for own in gold.values()),
+        "gold": sum(map(len, known.values())),
         "gold_without_concept": sum(not p.concepts for own in gold.values() for p in own),
-        "gold_not_in_dictionary": sum(all(c.startswith("?") for c in p.concepts) for own in known.values() for p in own),
-        "mentions_digest": digest([[m.document, m.start, m.end, m.gold] for m in fold.splits[data.split]])[:16],
-        "dictionary": fold.dictionary.digest[:16], "graph": fingerprint(graph)[:16],
-    }  # fmt: skip
+        "gold_not_in_dictionary": sum(
+            all(c.startswith("?") for c in p.concepts) for own in known.values() for p in own
+        ),
+        "mentions_digest": digest(
+            [[m.document, m.start, m.end, m.gold] for m in fold.splits[data.split]]
+        )[:16],
+        "dictionary": fold.dictionary.digest[:16],
+        "graph": fingerprint(graph)[:16],
+    }
     return Result(
-        kind="linking", task=data.task, split=data.split, metric=METRIC, protocol=protocol, options=options, model=model,
-        scores={OVERALL if m == METRIC else m: precision_recall(t) for m, t in tallies.items()}, tallies=tallies,
-        data={"mentions": str(protocol["mentions_digest"]), "dictionary": str(protocol["dictionary"])},
+        kind="linking",
+        task=data.task,
+        split=data.split,
+        metric=METRIC,
+        protocol=protocol,
+        options=options,
+        model=model,
+        scores={OVERALL if m == METRIC else m: precision_recall(t) for m, t in tallies.items()},
+        tallies=tallies,
+        data={
+            "mentions": str(protocol["mentions_digest"]),
+            "dictionary": str(protocol["dictionary"]),
+        },
         details=details | {"errors": dict(errors.most_common()), "no mention is there": alone},
-    )  # fmt: skip
+    )
 
 
-def write_predictions(folder: Path, data: Annotated, found: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+def write_predictions(
+    folder: Path, data: Annotated, found: Mapping[str, Sequence[Sequence[Any]]]
+) -> None:
     """predictions.jsonl in `folder`: each text's gold places, and what was found."""
     with written(folder / "predictions.jsonl") as handle:
         for document, mentions in found.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
-            handle.write(json.dumps({"id": document, "gold": gold, "found": mentions}, ensure_ascii=False) + "\n")
+            handle.write(
+                json.dumps({"id": document, "gold": gold, "found": mentions}, ensure_ascii=False)
+                + "\n"
+            )
 
 
 def compute(
-    name: str, chain: str = "dictionary", *, split: str | None = None, graph: Path | None = None, nil: float | None = None,
-    linker: LinkerOptions | None = None, matching: Matching | None = None, files: Files | None = None, work: Work | None = None,
-) -> Result:  # fmt: skip
-    """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for what cannot be done."""
+    name: str,
+    chain: str = "dictionary",
+    *,
+    split: str | None = None,
+    graph: Path | None = None,
+    nil: float | None = None,
+    linker: LinkerOptions | None = None,
+    matching: Matching | None = None,
+    files: Files | None = None,
+    work: Work | None = None,
+) -> Result:
+    """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
+    what cannot be done."""
     data = annotated(name, split, files or Files(), graph)
     dictionary = data.fold.dictionary
     own = graph or graph_of(dictionary, data.fold.folder / "graph")
-    pipeline, made = measured(own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil, matching)
-    found = {d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions] for d, mentions in made.found.items()}
+    pipeline, made = measured(
+        own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil, matching
+    )
+    found = {
+        d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions]
+        for d, mentions in made.found.items()
+    }
     details = {
-        "linker": {"chain": chain, "models": pipeline.identities, "options": pipeline.settings["options"]},
-        "seconds": round(made.seconds, 2), "start_seconds": round(made.start, 2),
+        "linker": {
+            "chain": chain,
+            "models": pipeline.identities,
+            "options": pipeline.settings["options"],
+        },
+        "seconds": round(made.seconds, 2),
+        "start_seconds": round(made.start, 2),
         "texts_a_second": round(len(data.texts) / max(made.seconds, 1e-9), 1),
-    }  # fmt: skip
+    }
     model = Model(chain, "", digest(pipeline.identities))
-    compared = {name: value for name, value in (matching or Matching()).settings().items() if value != BEST}
-    result = result_of(data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details)
+    compared = {
+        name: value for name, value in (matching or Matching()).settings().items() if value != BEST
+    }
+    result = result_of(
+        data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details
+    )
     folder = folder_of(result)
-    shown = {d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms] for d, ms in made.found.items()}
+    shown = {
+        d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
+        for d, ms in made.found.items()
+    }
     write_predictions(folder, data, shown)
     return save(replace(result, mlflow_run=log_result(result, name, folder)), folder)
 
@@ -272,10 +403,15 @@ def report(result: Result) -> str:
     """The scores as a table, errors, the protocol, and other chains of the same protocol."""
     mine = grouped([result])[result.label]
     protocol = result.protocol
-    lines = [f"{result.label} on {result.task}, {result.split}, {protocol['documents']:,} texts, "
-             f"{protocol.get('documents_without_gold', 0):,} of them without a gold mention; {protocol['gold']:,} gold mentions, "
-             f"{protocol.get('gold_without_concept', 0):,} more without a concept",
-             f"{'':<22}{'P':>8}{'R':>8}{'F1':>8}   95 % interval"]  # fmt: skip
+    lines = [
+        (
+            f"{result.label} on {result.task}, {result.split}, {protocol['documents']:,} texts,"
+            f" {protocol.get('documents_without_gold', 0):,} of them without a gold mention;"
+            f" {protocol['gold']:,} gold mentions, {protocol.get('gold_without_concept', 0):,} more"
+            " without a concept"
+        ),
+        f"{'':<22}{'P':>8}{'R':>8}{'F1':>8}   95 % interval",
+    ]
     for measure in MEASURES:
         own = result.scores[OVERALL if measure == METRIC else measure]
         low, high = mine.interval(measure) or (0.0, 0.0)
@@ -285,9 +421,15 @@ def report(result: Result) -> str:
     told = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
     lines.append(f"gold mentions: {told}")
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
-    lines += [f"{result.details['texts_a_second']:g} texts a second, after {result.details['start_seconds']:g} s", "", "protocol"]
+    lines += [
+        (
+            f"{result.details['texts_a_second']:g} texts a second, after"
+            f" {result.details['start_seconds']:g} s"
+        ),
+        "",
+        "protocol",
+    ]
     lines += [f"  {k:<30}{v}" for k, v in protocol.items()]
     lines.append(f"predictions: {result.folder}/predictions.jsonl")
     pool = [r for r in stored("linking", result.task) if r.folder != result.folder]
     return "\n".join([*lines, *others(mine, pool, METRIC)])
-

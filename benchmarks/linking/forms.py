@@ -1,10 +1,14 @@
 """What the forms of names and the splitter of sentences are worth where no task of ours shows it.
 
-    python -m benchmarks.linking.forms hpo                          the dictionary on HPO's definitions
-    python -m benchmarks.linking.forms sentences DDICorpus-2013.zip    splitters on the boundaries of DDI's sentences
+    python -m benchmarks.linking.forms hpo                          the dictionary on HPO's
+                                                                    definitions
+    python -m benchmarks.linking.forms sentences DDICorpus-2013.zip    splitters on the boundaries
+                                                                       of DDI's sentences
 
-HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name of HPO whose words have the
-same Snowball stems: an independent rule, which takes more words for the same than plural and singular.
+HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name
+of HPO whose words have the
+same Snowball stems: an independent rule, which takes more words for the same than plural and
+    singular.
 """
 
 from __future__ import annotations
@@ -28,15 +32,19 @@ from kg.sources import hpo
 
 TEXTS, DOCUMENTS = 8000, 400
 AT_ONCE = 256
-CLOSE = ("preferred", "exact", "layperson", "plural", "uk_spelling", "abbreviation")  #: without related, broad and narrow names
+# : without related, broad and narrow names
+CLOSE = ("preferred", "exact", "layperson", "plural", "uk_spelling", "abbreviation")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 Gold = dict[tuple[int, int], frozenset[str]]  # place -> the entities that are right
 
 
 def print_scores_of_forms() -> None:
-    """Strict precision, recall and F1 of each level of forms, with all kinds of names and with the close ones."""
+    """Strict precision, recall and F1 of each level of forms, with all kinds of names and with the
+    close ones."""
     graph = hpo.read()
-    rows = [row for row, entity in enumerate(graph.names["id"].to_pylist()) if entity.startswith("HP:")]
+    rows = [
+        row for row, entity in enumerate(graph.names["id"].to_pylist()) if entity.startswith("HP:")
+    ]
     names = graph.names.take(pa.array(rows))
     texts = [text for _, _, text in hpo.texts()][:TEXTS]
     gold = stem_matches(names, texts)
@@ -45,16 +53,22 @@ def print_scores_of_forms() -> None:
             linker = DictionaryLinker(names, graph.ids, graph.degree(), forms=level, kinds=kinds)
             precision, recall, f1 = score_linker(linker, texts, gold)
             shown = "all names" if kinds is None else "close names"
-            print(f"{level}, {shown}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f}, {sum(map(len, gold)):,} places")
+            print(
+                f"{level}, {shown}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f},"
+                f" {sum(map(len, gold)):,} places"
+            )
 
 
 def stem_matches(names: pa.Table, texts: Sequence[str]) -> list[Gold]:
-    """The longest names at each place of each text whose words have the same stems as the text's."""
+    """The longest names at each place of each text whose words have the same stems as the
+    text's."""
     import snowballstemmer
 
     stem = snowballstemmer.stemmer("english").stemWord
     owners: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for entity, name, kind in zip(*(names[column].to_pylist() for column in ("id", "name", "kind")), strict=True):
+    for entity, name, kind in zip(
+        *(names[column].to_pylist() for column in ("id", "name", "kind")), strict=True
+    ):
         if len(name) > 4 and kind in ("preferred", "exact"):
             owners[tuple(stem(word.lower()) for word in _WORD.findall(name))].add(entity)
     most: dict[str, int] = {}
@@ -64,7 +78,10 @@ def stem_matches(names: pa.Table, texts: Sequence[str]) -> list[Gold]:
 
 
 def _longest(
-    text: str, stem: Callable[[str], str], owners: dict[tuple[str, ...], set[str]], most: dict[str, int]
+    text: str,
+    stem: Callable[[str], str],
+    owners: dict[tuple[str, ...], set[str]],
+    most: dict[str, int],
 ) -> Gold:
     words = [(stem(match[0].lower()), match.start(), match.end()) for match in _WORD.finditer(text)]
     found: Gold = {}
@@ -81,20 +98,25 @@ def _longest(
     return found
 
 
-def score_linker(linker: DictionaryLinker, texts: Sequence[str], gold: Sequence[Gold]) -> tuple[float, float, float]:
+def score_linker(
+    linker: DictionaryLinker, texts: Sequence[str], gold: Sequence[Gold]
+) -> tuple[float, float, float]:
     """Strict precision, recall and F1, in per cent."""
     right = found = 0
     for begin in range(0, len(texts), AT_ONCE):
         batch = slice(begin, begin + AT_ONCE)
         for mentions, own in zip(linker.link_all(texts[batch]), gold[batch], strict=True):
             found += len(mentions)
-            right += sum(mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions)
+            right += sum(
+                mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions
+            )
     wanted = sum(map(len, gold))
     return 100 * right / found, 100 * right / wanted, 200 * right / (found + wanted)
 
 
 def print_scores_of_splitters(archive: str) -> None:
-    """Precision, recall and F1 of the boundaries between sentences, of ours and of kept libraries."""
+    """Precision, recall and F1 of the boundaries between sentences, of ours and of kept
+    libraries."""
     import pysbd
     import spacy
 
@@ -126,7 +148,11 @@ def _documents(archive: str) -> Iterator[list[str]]:
         for name in sorted(files.namelist()):
             if name.endswith(".xml"):
                 root = ElementTree.fromstring(files.read(name))
-                own = [text for text in ((one.get("text") or "").strip() for one in root.iter("sentence")) if text]
+                own = [
+                    text
+                    for text in ((one.get("text") or "").strip() for one in root.iter("sentence"))
+                    if text
+                ]
                 if len(own) > 1:
                     yield own
 

@@ -1,10 +1,12 @@
-"""A reranker trained on what a linker finds for a linking task's training mentions, and both scored.
+"""A reranker trained on what a linker finds for a linking task's training mentions, and both
+scored.
 
     kepl rerank NCBI-EL --model sapbert [--split dev --start minilm --seed 1 --mirror FOLDER ...]
 
-The linker finds candidates of every training mention, in a dictionary that does not contain the training mentions; mentions of a
-twentieth of the documents are held out. A mention none of whose candidates is right teaches NIL. The reranker starts from the
-linker's own encoder, or another one; every fold has its own.
+The linker finds candidates of every training mention, in a dictionary that does not contain the
+training mentions; mentions of a twentieth of the documents are held out. A mention none of whose
+candidates is right teaches NIL. The reranker starts from the linker's own encoder, or another one;
+every fold has its own.
 """
 
 from __future__ import annotations
@@ -37,11 +39,13 @@ CONFIG = ROOT / "experiments" / "reranker" / "train.yaml"
 HELD_OUT = 0.05  #: share of the documents whose mentions validate
 
 
-def samples_of(linker: Linkable, fold: scoring.Prepared, work: Work | None = None) -> dict[str, list[Sample]]:
+def samples_of(
+    linker: Linkable, fold: scoring.Prepared, work: Work | None = None
+) -> dict[str, list[Sample]]:
     """{train, held_out: samples} of a fold's mentions, composite ones left out; equal ones once.
 
-    Held out are those of HELD_OUT of the documents, the first by a hash of their names, and of one at least; where all are of one
-    document, so many mentions.
+    Held out are those of HELD_OUT of the documents, the first by a hash of their names, and of one
+    at least; where all are of one document, so many mentions.
     """
     several = len({mention.document for mention in fold.mentions}) > 1
     owners = [mention.document if several else mention.id for mention in fold.mentions]
@@ -61,14 +65,28 @@ def samples_of(linker: Linkable, fold: scoring.Prepared, work: Work | None = Non
 
 
 def compute(
-    name: str, model: str = "sapbert", *, ckpt: str | None = None, start: str | None = None, split: str | None = None,
-    folds: Sequence[int] = (), graph: Path | None = None, protocol: Protocol | None = None, linker: LinkerOptions | None = None,
-    files: Files | None = None, epochs: int | None = None, seed: int = 0, fresh: bool = False, args: str = "",
+    name: str,
+    model: str = "sapbert",
+    *,
+    ckpt: str | None = None,
+    start: str | None = None,
+    split: str | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    protocol: Protocol | None = None,
+    linker: LinkerOptions | None = None,
+    files: Files | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    args: str = "",
     machine: Machine | None = None,
-) -> list[list[Result]]:  # fmt: skip
-    """Train on every fold; the results of evaluation (benchmarks.linking.evaluate) without and with the reranker.
+) -> list[list[Result]]:
+    """Train on every fold; the results of evaluation (benchmarks.linking.evaluate) without and with
+    the reranker.
 
-    start: encoder that the reranker starts from; None: the linker's own.  args: further words for LightningCLI.
+    start: encoder that the reranker starts from; None: the linker's own.  args: further words for
+        LightningCLI.
     Raises InputError for a task without training mentions.
     """
     definition = task(name)
@@ -87,16 +105,23 @@ def compute(
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
         ready = scoring.ready(fold, "train", without)
         made_of: dict[str, Any] = {
-            "linker": first.settings, "dictionary": ready.names.digest, "protocol": digest(vars(resolved)),
+            "linker": first.settings,
+            "dictionary": ready.names.digest,
+            "protocol": digest(vars(resolved)),
             "mentions": fold.manifest["sha256"]["train.jsonl"],
-        }  # fmt: skip
+        }
         work = runs_folder() / "data" / "reranker" / f"{folder_name(name)}-{digest(made_of)[:12]}"
         samples = work / "samples"
         if not (samples / "manifest.json").is_file():
             save_samples(samples, samples_of(first, ready), name=name, **made_of)
         counts = read_json(samples / "manifest.json")["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        words = ["experiments.run", "--config", str(CONFIG.relative_to(ROOT)), *machine_words(machine or Machine())]
+        words = [
+            "experiments.run",
+            "--config",
+            str(CONFIG.relative_to(ROOT)),
+            *machine_words(machine or Machine()),
+        ]
         words += ["--seed_everything", str(seed), "--data.init_args.samples", str(samples)]
         words += ["--model.init_args.encoder", own, "--data.init_args.tokenizer", own]
         words += ["--result", str(work / f"result-{seed}.json")]
@@ -108,6 +133,14 @@ def compute(
     about = model_of(model, chosen)
     system = scoring.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, seed)
     shared: dict[str, Any] = {
-        "split": split, "folds": folds, "graph": graph, "protocol": given, "linker": linker, "files": files,
-    }  # fmt: skip
-    return [scoring.compute(name, model, ckpt=ckpt, **shared), scoring.compute(name, tuned=system, **shared)]
+        "split": split,
+        "folds": folds,
+        "graph": graph,
+        "protocol": given,
+        "linker": linker,
+        "files": files,
+    }
+    return [
+        scoring.compute(name, model, ckpt=ckpt, **shared),
+        scoring.compute(name, tuned=system, **shared),
+    ]

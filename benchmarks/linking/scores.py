@@ -1,10 +1,12 @@
 """Scores of rankings, by stated rules, and the evaluation protocol that says which.
 
-rank       how many concepts of a ranking must be looked at until a mention is right; 0: not among those ranked
+rank       how many concepts of a ranking must be looked at until a mention is right; 0: not among
+           those ranked
 acc@k      share of mentions with 1 <= rank <= k;   mrr   mean of 1 / rank, 0 where rank is 0
 parts      every string of a composite mention must be right
 union      (BioSyn's rule) a string is right when its concept has any of the mention's gold ids
-each       every string must hit a gold concept, and every gold concept must be hit by one of the strings
+each       every string must hit a gold concept, and every gold concept must be hit by one of the
+           strings
 NIL        a mention none of whose gold ids is in the dictionary is wrong, or left out (and counted)
 ids        a concept is right under any of its ids
 """
@@ -28,7 +30,9 @@ def _first(ranking: Ranking, concepts: frozenset[str]) -> int | None:
     return next((i for i, c in enumerate(ranking, 1) if c.concept in concepts), None)
 
 
-def rank_of(mention: Mention, rankings: Sequence[Ranking], dictionary: Dictionary, composite: str = "union") -> int:
+def rank_of(
+    mention: Mention, rankings: Sequence[Ranking], dictionary: Dictionary, composite: str = "union"
+) -> int:
     """The rank of a mention, from the ranking of each of its parts."""
     gold = [dictionary.concepts_of(ids) for ids in mention.gold]
     ranks: list[int | None]
@@ -50,7 +54,9 @@ def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
         "acc@5": (ranks >= 1) & (ranks <= 5),
         "mrr": np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0),
     }
-    return {metric: np.stack([values.astype(float), one], axis=1) for metric, values in hits.items()}
+    return {
+        metric: np.stack([values.astype(float), one], axis=1) for metric, values in hits.items()
+    }
 
 
 def scores(ranks: np.ndarray) -> dict[str, float]:
@@ -58,17 +64,26 @@ def scores(ranks: np.ndarray) -> dict[str, float]:
 
 
 def split_ties(
-    mentions: Sequence[Mention], found: Sequence[Sequence[Ranking]], ranks: np.ndarray, dictionary: Dictionary
+    mentions: Sequence[Mention],
+    found: Sequence[Sequence[Ranking]],
+    ranks: np.ndarray,
+    dictionary: Dictionary,
 ) -> np.ndarray:
-    """(mentions,) float: 1 or 0 as Acc@1 counts a mention, or the share of right concepts among those tied for the first place.
+    """(mentions,) float: 1 or 0 as Acc@1 counts a mention, or the share of right concepts among
+    those tied for the first place.
 
-    Tied are concepts of one name that nothing decides between (inference.linkers). A composite mention counts as it is.
+    Tied are concepts of one name that nothing decides between (inference.linkers). A composite
+    mention counts as it is.
     """
     values = (ranks == 1).astype(float)
     for row, (mention, rankings) in enumerate(zip(mentions, found, strict=True)):
         if len(rankings) == 1 and rankings[0] and rankings[0][0].tied:
             best = rankings[0][0]
-            tied = [c.concept for c in rankings[0] if c.tied and (c.name, c.score) == (best.name, best.score)]
+            tied = [
+                c.concept
+                for c in rankings[0]
+                if c.tied and (c.name, c.score) == (best.name, best.score)
+            ]
             right = frozenset().union(*(dictionary.concepts_of(ids) for ids in mention.gold))
             values[row] = sum(concept in right for concept in tied) / len(tied)
     return values
@@ -77,12 +92,16 @@ def split_ties(
 # sub-populations (GenBioEL, Table 8)
 
 
-def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Names) -> dict[str, np.ndarray]:
-    """{name: which mentions belong to it}. Strings are compared normalised, concepts by their gold ids.
+def populations(
+    mentions: Sequence[Mention], train: Sequence[Mention], names: Names
+) -> dict[str, np.ndarray]:
+    """{name: which mentions belong to it}. Strings are compared normalised, concepts by their gold
+    ids.
 
-    direct match: each string is a name of one of the mention's gold concepts in the dictionary; shared name: a string is a name
-    of several concepts; top 100: one of its ids is among the 100 that train has most often (of equally frequent ones those
-    that sort first).
+    direct match: each string is a name of one of the mention's gold concepts in the dictionary;
+        shared name: a string is a name
+    of several concepts; top 100: one of its ids is among the 100 that train has most often (of
+    equally frequent ones those that sort first).
     """
     normalised = names.normalised
     strings = {normalised(m.mention) for m in train}
@@ -97,10 +116,34 @@ def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Na
         several = len(m.mention.split()) > 1
         known = bool(ids & set(frequent))
         shared = any(len(names.concepts.get(normalised(p), ())) > 1 for p in m.parts)
-        rows.append((not several, several, seen, not seen, known, not known, direct, not direct, shared, bool(ids & top),
-                     len(m.parts) > 1))  # fmt: skip
-    titles = ("single word", "multi-word", "seen mention", "unseen mention", "seen concept", "unseen concept",
-              "direct match", "not direct match", "shared name", "top 100", "composite")  # fmt: skip
+        rows.append(
+            (
+                not several,
+                several,
+                seen,
+                not seen,
+                known,
+                not known,
+                direct,
+                not direct,
+                shared,
+                bool(ids & top),
+                len(m.parts) > 1,
+            )
+        )
+    titles = (
+        "single word",
+        "multi-word",
+        "seen mention",
+        "unseen mention",
+        "seen concept",
+        "unseen concept",
+        "direct match",
+        "not direct match",
+        "shared name",
+        "top 100",
+        "composite",
+    )
     table = np.array(rows, dtype=bool).reshape(-1, len(titles))
     return {title: table[:, i] for i, title in enumerate(titles)}
 
@@ -109,7 +152,8 @@ def populations(mentions: Sequence[Mention], train: Sequence[Mention], names: Na
 
 
 def reason(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Names) -> str:
-    """Why a mention is wrong, as far as data can tell; "right" when it is not. The first that holds, in this order."""
+    """Why a mention is wrong, as far as data can tell; "right" when it is not. The first that
+    holds, in this order."""
     if rank == 1:
         return "right"
     dictionary = names.dictionary
@@ -132,24 +176,39 @@ def reason(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Name
         return "near miss: broader than gold"
     if any(set(above) & set(dictionary.broader.get(g, ())) for g in gold):
         return "near miss: beside gold"
-    return "gold among the first 5" if 0 < rank <= 5 else f"gold among the first {DEPTH}" if rank else "far off"
+    return (
+        "gold among the first 5"
+        if 0 < rank <= 5
+        else f"gold among the first {DEPTH}"
+        if rank
+        else "far off"
+    )
 
 
-def prediction(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Names) -> dict[str, Any]:
+def prediction(
+    mention: Mention, rankings: Sequence[Ranking], rank: int, names: Names
+) -> dict[str, Any]:
     """A line of predictions.jsonl: gold and prediction with their names, rank and reason."""
     dictionary = names.dictionary
     return {
-        "id": mention.id, "document": mention.document, "mention": mention.mention, "parts": mention.parts,
-        "gold": mention.gold, "gold_names": [_names_of(g, names) for g in mention.gold],
+        "id": mention.id,
+        "document": mention.document,
+        "mention": mention.mention,
+        "parts": mention.parts,
+        "gold": mention.gold,
+        "gold_names": [_names_of(g, names) for g in mention.gold],
         "predicted": [r[0].concept if r else None for r in rankings],
         "predicted_names": [r[0].name if r else None for r in rankings],
         "score": [r[0].score if r else None for r in rankings],
         "first5": [[c.concept for c in r[:5]] for r in rankings],
-        "rank": rank, "reason": reason(mention, rankings, rank, names),
+        "rank": rank,
+        "reason": reason(mention, rankings, rank, names),
         "in_dictionary": bool(dictionary.concepts_of(i for g in mention.gold for i in g)),
-    }  # fmt: skip
+    }
 
 
 def _names_of(gold: Sequence[str], names: Names, most: int = 3) -> list[str]:
     concepts = names.dictionary.concepts_of(gold)
-    return [name for concept in sorted(concepts) for name in names.dictionary.names_of[concept]][:most]
+    return [name for concept in sorted(concepts) for name in names.dictionary.names_of[concept]][
+        :most
+    ]

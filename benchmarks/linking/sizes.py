@@ -1,4 +1,5 @@
-"""How large a linking task is: its dictionary's names and concepts, and the mentions of each split."""
+"""How large a linking task is: its dictionary's names and concepts, and the mentions of each
+split."""
 
 from __future__ import annotations
 
@@ -13,16 +14,20 @@ from datamodules.linking import Linking, load_linking
 
 
 def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
-    """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is scored with.
+    """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is
+    scored with.
 
-    Distinct names; of a task in folds the mean over them, rounded. A split that is not available is left out. Raises
-    InputError where the data set is not available.
+    Distinct names; of a task in folds the mean over them, rounded. A split that is not available is
+    left out. Raises InputError where the data set is not available.
     """
     each: list[dict[str, int]] = []
     for fold in prepared_folds(task(name), files, graph):
         loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
         last = loaded.get("test") or loaded["dev"]
-        found = {"names": len(set(last.dictionary.names)), "concepts": len(set(last.dictionary.ids))}
+        found = {
+            "names": len(set(last.dictionary.names)),
+            "concepts": len(set(last.dictionary.ids)),
+        }
         found["train"] = len(last.splits.get("train", ()))
         found |= {split: len(one.splits[split]) for split, one in loaded.items()}
         each.append(found)

@@ -1,11 +1,14 @@
-"""Chains of this project and other people's linkers on one end-to-end task: the same graph, texts, machine and scores.
+"""Chains of this project and other people's linkers on one end-to-end task: the same graph, texts,
+machine and scores.
 
     make peers TASK=NCBI-E2E MIRROR=downloads/
-    make peers TASK=BC5CDR-disease-E2E SPLIT=dev CHAINS="dictionary; dictionary > sapbert" PEERS="gilda phrases" MIRROR=downloads/
+    make peers TASK=BC5CDR-disease-E2E SPLIT=dev CHAINS="dictionary; dictionary > sapbert"
+    PEERS="gilda phrases" MIRROR=downloads/
 
-Every linker runs in a process of its own (benchmarks.peers.worker) with one thread; it gets the names of the task's dictionary
-and no downloaded model. Peers that this project's environment does not hold are installed into one of their own
-(.cache/peers/<peer>), by pip, at the versions of PEERS. A peer that cannot be installed, or that fails, is a row with the reason.
+Every linker runs in a process of its own (benchmarks.peers.worker) with one thread; it gets the
+names of the task's dictionary and no downloaded model. Peers that this project's environment does
+not hold are installed into one of their own (.cache/peers/<peer>), by pip, at the versions of
+PEERS. A peer that cannot be installed, or that fails, is a row with the reason.
 """
 
 from __future__ import annotations
@@ -21,9 +24,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.finetune import compute as fine_tune
-from benchmarks.linking.ends import METRIC, Annotated, annotated, graph_of, place_of, result_of, write_predictions
+from benchmarks.linking.ends import (
+    METRIC,
+    Annotated,
+    annotated,
+    graph_of,
+    place_of,
+    result_of,
+    write_predictions,
+)
 from benchmarks.options import Files
-from benchmarks.results import OVERALL, STYLES, Group, Model, Result, difference, folder_of, grouped, log_result, save
+from benchmarks.results import (
+    OVERALL,
+    STYLES,
+    Group,
+    Model,
+    Result,
+    difference,
+    folder_of,
+    grouped,
+    log_result,
+    save,
+)
 from benchmarks.tasks.linking import END_TO_END
 from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
@@ -45,7 +67,8 @@ DETECTOR = "{detector}"  # in a peer's options: the task's own
 
 
 class Peer(NamedTuple):
-    """Another linker: its program, what pip installs for it (nothing: this environment has it), the program's options."""
+    """Another linker: its program, what pip installs for it (nothing: this environment has it), the
+    program's options."""
 
     title: str
     program: str
@@ -57,13 +80,28 @@ class Peer(NamedTuple):
 PEERS = {
     "gilda": Peer("gilda", "gilda", ("gilda==1.6.1",), size="about 400 MB"),
     "phrases": Peer("spaCy PhraseMatcher", "phrases"),
-    "scispacy": Peer("dictionary > scispaCy's candidates", "scispacy", options={"detector": "dictionary", "threshold": 0.7}),
-    "scispacy-tagger": Peer("tagger > scispaCy's candidates", "scispacy", options={"detector": DETECTOR, "threshold": 0.7}),
-    "medcat": Peer("MedCAT", "medcat", ("medcat==2.9.0", "gensim>=4.3"), size="about 1.3 GB with the CPU build of torch"),
-}  # fmt: skip
+    "scispacy": Peer(
+        "dictionary > scispaCy's candidates",
+        "scispacy",
+        options={"detector": "dictionary", "threshold": 0.7},
+    ),
+    "scispacy-tagger": Peer(
+        "tagger > scispaCy's candidates",
+        "scispacy",
+        options={"detector": DETECTOR, "threshold": 0.7},
+    ),
+    "medcat": Peer(
+        "MedCAT",
+        "medcat",
+        ("medcat==2.9.0", "gensim>=4.3"),
+        size="about 1.3 GB with the CPU build of torch",
+    ),
+}
 TAGGERS = {
-    "NCBI-E2E": "NCBI/minilm", "BC5CDR-disease-E2E": "BC5-disease/minilm", "BC5CDR-E2E": "BC5-chem/minilm + BC5-disease/minilm",
-}  # fmt: skip  # the tagger of a task's mentions
+    "NCBI-E2E": "NCBI/minilm",
+    "BC5CDR-disease-E2E": "BC5-disease/minilm",
+    "BC5CDR-E2E": "BC5-chem/minilm + BC5-disease/minilm",
+}
 
 
 class Run(NamedTuple):
@@ -78,18 +116,26 @@ class Run(NamedTuple):
 def chains_of(task: str) -> list[str]:
     """The chains that are compared where none is named."""
     tagger = TAGGERS.get(task)
-    return ["dictionary", *([f"{tagger} > names", f"{tagger} > sapbert"] if tagger else ["dictionary > sapbert"])]
+    return [
+        "dictionary",
+        *([f"{tagger} > names", f"{tagger} > sapbert"] if tagger else ["dictionary > sapbert"]),
+    ]
 
 
 # what is needed first
 
 
 def train_missing(chains: Sequence[str], files: Files) -> None:
-    """Train the taggers and encoders of chains that have not been trained yet; each says how long it takes."""
+    """Train the taggers and encoders of chains that have not been trained yet; each says how long
+    it takes."""
     for chain in chains:
         for word in dict.fromkeys(w.strip() for step in chain.split(">") for w in step.split("+")):
             task, _, model = word.partition("/")
-            if is_task(word) and "@" not in word and not {model, folder_name(model)} & set(trained(task)):
+            if (
+                is_task(word)
+                and "@" not in word
+                and not {model, folder_name(model)} & set(trained(task))
+            ):
                 LOG.info(f"{word} is missing: it is fine-tuned first")
                 fine_tune(task, model or None, files=files)
             elif word not in (*DETECTORS, "names") and not is_task(word):
@@ -102,7 +148,8 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
 
 
 def environment(name: str, peer: Peer) -> str:
-    """The interpreter that has a peer's packages, installed first where they are not. Raises InputError where pip fails."""
+    """The interpreter that has a peer's packages, installed first where they are not. Raises
+    InputError where pip fails."""
     if not peer.packages:
         return sys.executable
     folder = CACHE / name
@@ -110,11 +157,24 @@ def environment(name: str, peer: Peer) -> str:
     if done.is_file() and read_json(done) == list(peer.packages):
         return str(python)
     LOG.info(f"{peer.title}: installed into {folder}, a few minutes, {peer.size}")
-    torch = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+    torch = [
+        line.strip()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line.startswith("torch==")
+    ]
     packages = [*(torch if name == "medcat" else []), *peer.packages]
     commands = (
         python_command("-m", "venv", "--clear", str(folder)),
-        python_command("-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check", *packages),
+        python_command(
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *packages,
+        ),
     )
     for command in commands:
         ended = subprocess.run(command, capture_output=True, text=True, env=child_environment())
@@ -132,16 +192,32 @@ def _last(text: str) -> str:
 # one linker in a process
 
 
-def in_a_process(python: str, program: str, names: Path, texts: Path, options: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """The answer of benchmarks.peers.worker. Raises InputError with the last line of a process that failed."""
+def in_a_process(
+    python: str, program: str, names: Path, texts: Path, options: Mapping[str, Any], out: Path
+) -> dict[str, Any]:
+    """The answer of benchmarks.peers.worker. Raises InputError with the last line of a process that
+    failed."""
     request = out.with_suffix(".request.json")
-    write_json(request, {"program": program, "names": str(names), "texts": str(texts), "out": str(out), "at_once": AT_ONCE,
-                         "options": dict(options)})  # fmt: skip
-    one_thread = {key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    write_json(
+        request,
+        {
+            "program": program,
+            "names": str(names),
+            "texts": str(texts),
+            "out": str(out),
+            "at_once": AT_ONCE,
+            "options": dict(options),
+        },
+    )
+    one_thread = {
+        key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    }
     out.unlink(missing_ok=True)
     own = {} if python == sys.executable else {"PYTHONPATH": ""}
     words = [python, *python_command(str(WORKER), str(request))[1:]]
-    ended = subprocess.run(words, capture_output=True, text=True, env=child_environment(one_thread | own))
+    ended = subprocess.run(
+        words, capture_output=True, text=True, env=child_environment(one_thread | own)
+    )
     if ended.returncode or not out.is_file():
         raise InputError(f"failed: {_last(ended.stderr)}")
     return dict(read_json(out))
@@ -158,19 +234,28 @@ def names_of(graph: Path) -> list[tuple[str, str, str, str]]:
     loaded = KnowledgeGraph.load(graph)
     preferred = dict(zip(loaded.ids.to_pylist(), loaded.entities["name"].to_pylist(), strict=True))
     columns = (loaded.names[c].to_pylist() for c in ("id", "name", "kind"))
-    return [(entity, name, kind, preferred[entity]) for entity, name, kind in zip(*columns, strict=True)]
+    return [
+        (entity, name, kind, preferred[entity]) for entity, name, kind in zip(*columns, strict=True)
+    ]
 
 
-def scored(data: Annotated, graph: Path, title: str, identity: str, answer: Mapping[str, Any]) -> Result:
+def scored(
+    data: Annotated, graph: Path, title: str, identity: str, answer: Mapping[str, Any]
+) -> Result:
     """The result of what a process found, saved and logged."""
     dictionary = data.fold.dictionary
-    found = {d: [place_of(a, b, entity, dictionary) for a, b, entity in answer["found"][d]] for d in data.texts}
+    found = {
+        d: [place_of(a, b, entity, dictionary) for a, b, entity in answer["found"][d]]
+        for d in data.texts
+    }
     sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
     details = {
-        "seconds": round(answer["seconds"], 2), "start_seconds": round(answer["start_seconds"], 2),
-        "sentences_a_second": round(sentences / max(answer["seconds"], 1e-9), 1), "memory": round(answer["memory"]),
+        "seconds": round(answer["seconds"], 2),
+        "start_seconds": round(answer["start_seconds"], 2),
+        "sentences_a_second": round(sentences / max(answer["seconds"], 1e-9), 1),
+        "memory": round(answer["memory"]),
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
-    }  # fmt: skip
+    }
     result = result_of(data, found, graph, Model(title, "", identity), {}, details)
     folder = folder_of(result)
     write_predictions(folder, data, {d: answer["found"][d] for d in data.texts})
@@ -181,15 +266,25 @@ def scored(data: Annotated, graph: Path, title: str, identity: str, answer: Mapp
 
 
 def compute(
-    task: str, chains: Sequence[str] = (), peers: Sequence[str] = (), *, split: str | None = None, graph: Path | None = None,
-    nil: float | None = None, linker: LinkerOptions | None = None, files: Files | None = None,
-) -> tuple[Annotated, list[Run]]:  # fmt: skip
-    """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does not exist."""
+    task: str,
+    chains: Sequence[str] = (),
+    peers: Sequence[str] = (),
+    *,
+    split: str | None = None,
+    graph: Path | None = None,
+    nil: float | None = None,
+    linker: LinkerOptions | None = None,
+    files: Files | None = None,
+) -> tuple[Annotated, list[Run]]:
+    """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does
+    not exist."""
     if task not in END_TO_END:
         raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
     for name in peers:
         if name not in PEERS:
-            raise InputError(f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}")
+            raise InputError(
+                f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}"
+            )
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
     data = annotated(task, split, files, graph)
@@ -204,7 +299,8 @@ def compute(
     settings = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(linker).items()}
     runs: list[Run] = []
     for chain in wanted:
-        pipeline = Pipeline(own, chain, nil, 1, None, **asdict(linker))  # says what is wrong here, and makes the vectors of names
+        # says what is wrong here, and makes the vectors of names
+        pipeline = Pipeline(own, chain, nil, 1, None, **asdict(linker))
         pipeline.prepare()
         LOG.info(f"linking by {chain}")
         options = {"graph": str(own), "chain": chain, "nil": nil, "linker": settings}
@@ -218,8 +314,16 @@ def compute(
             if options.get("detector") == DETECTOR:
                 options["detector"] = _tagger(task, wanted)
             python = environment(name, peer)
-            answer = in_a_process(python, peer.program, names, texts, options, place / f"{name}.json")
-            identity = digest([peer.packages, {k: v for k, v in options.items() if k not in ("graph", "train")}, fingerprint(own)])
+            answer = in_a_process(
+                python, peer.program, names, texts, options, place / f"{name}.json"
+            )
+            identity = digest(
+                [
+                    peer.packages,
+                    {k: v for k, v in options.items() if k not in ("graph", "train")},
+                    fingerprint(own),
+                ]
+            )
             runs.append(Run(peer.title, False, scored(data, own, f"peer {name}", identity, answer)))
         except InputError as error:
             runs.append(Run(peer.title, False, None, str(error)))
@@ -231,10 +335,21 @@ def _tagger(task: str, chains: Sequence[str]) -> str:
     for chain in chains:
         if (detect := steps_of(chain).detect) != "dictionary":
             return detect
-    raise InputError(f"no chain of {task} has a tagger; give one: CHAINS=\"TASK/encoder > names\"")
+    raise InputError(f'no chain of {task} has a tagger; give one: CHAINS="TASK/encoder > names"')
 
 
-COLUMNS = ("", "strict P", "R", "F1", "95 % interval", "overlap F1", "documents F1", "sentences/s", "start, s", "memory, MB")
+COLUMNS = (
+    "",
+    "strict P",
+    "R",
+    "F1",
+    "95 % interval",
+    "overlap F1",
+    "documents F1",
+    "sentences/s",
+    "start, s",
+    "memory, MB",
+)
 
 
 def rows_of(runs: Sequence[Run]) -> list[list[str]]:
@@ -247,29 +362,46 @@ def rows_of(runs: Sequence[Run]) -> list[list[str]]:
         own, details = run.result.scores, run.result.details
         low, high = grouped([run.result])[run.result.label].interval(METRIC) or (0.0, 0.0)
         strict = own[OVERALL]
-        rows.append([
-            run.title, *(f"{100 * strict[k]:.1f}" for k in ("precision", "recall", METRIC)), f"{100 * low:.1f} to {100 * high:.1f}",
-            f"{100 * own['overlap'][METRIC]:.1f}", f"{100 * own['documents'][METRIC]:.1f}",
-            f"{details['sentences_a_second']:,.0f}", f"{details['start_seconds']:.1f}", f"{details['memory']:,}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                run.title,
+                *(f"{100 * strict[k]:.1f}" for k in ("precision", "recall", METRIC)),
+                f"{100 * low:.1f} to {100 * high:.1f}",
+                f"{100 * own['overlap'][METRIC]:.1f}",
+                f"{100 * own['documents'][METRIC]:.1f}",
+                f"{details['sentences_a_second']:,.0f}",
+                f"{details['start_seconds']:.1f}",
+                f"{details['memory']:,}",
+            ]
+        )
     return rows
 
 
 def comparisons(runs: Sequence[Run]) -> list[str]:
-    """The best chain against each peer, and the dictionary's speed beside the fastest peer of no lower F1 than it."""
-    groups: dict[str, Group] = {r.title: grouped([r.result])[r.result.label] for r in runs if r.result}
+    """The best chain against each peer, and the dictionary's speed beside the fastest peer of no
+    lower F1 than it."""
+    groups: dict[str, Group] = {
+        r.title: grouped([r.result])[r.result.label] for r in runs if r.result
+    }
     strict = {r.title: r.result.scores[OVERALL][METRIC] for r in runs if r.result}
-    ours, theirs = ([r.title for r in runs if r.result and r.ours is mine] for mine in (True, False))
+    ours, theirs = (
+        [r.title for r in runs if r.result and r.ours is mine] for mine in (True, False)
+    )
     if not ours or not theirs:
         return []
     best = max(ours, key=strict.__getitem__)
-    lines = [f"{best}, strict F1, against {t}: {difference(groups[best], groups[t], METRIC, STYLES['linking'])}" for t in theirs]
+    lines = [
+        f"{best}, strict F1, against {t}:"
+        f" {difference(groups[best], groups[t], METRIC, STYLES['linking'])}"
+        for t in theirs
+    ]
     if "dictionary" in ours:
         speed = {r.title: r.result.details["sentences_a_second"] for r in runs if r.result}
         fastest = max(theirs, key=speed.__getitem__)
         lines.append(
-            f"dictionary beside the fastest peer, {fastest}: {speed['dictionary'] / speed[fastest]:.1f} times the sentences a "
-            f"second, {100 * (strict['dictionary'] - strict[fastest]):+.1f} points"
+            f"dictionary beside the fastest peer, {fastest}:"
+            f" {speed['dictionary'] / speed[fastest]:.1f} times the sentences a second,"
+            f" {100 * (strict['dictionary'] - strict[fastest]):+.1f} points"
         )
     return lines
 
@@ -286,5 +418,8 @@ def report(data: Annotated, runs: Sequence[Run]) -> str:
     with written(out) as handle:
         handle.write(text.getvalue())
     gold = sum(bool(place.concepts) for own in data.gold.values() for place in own)
-    title = f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one thread"
+    title = (
+        f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one"
+        " thread"
+    )
     return "\n".join([title, "", *lines, "", *comparisons(runs), "", f"written to {out}"])

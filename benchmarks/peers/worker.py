@@ -1,13 +1,17 @@
-"""One linker in a process of its own, of whatever environment: texts in, places and concepts out, with times and memory.
+"""One linker in a process of its own, of whatever environment: texts in, places and concepts out,
+with times and memory.
 
     <python> benchmarks/peers/worker.py REQUEST
 
-REQUEST is a JSON file: program (a file of benchmarks/peers/programs), names (JSON lines: concept, name, kind, preferred name of the
-concept), texts (JSON lines: id, text), out (what is written: {id: [[start, end, concept or null], ...]}, start_seconds,
-seconds, memory in MB), at_once (texts that are linked together) and options of the program. Only the standard library is
+REQUEST is a JSON file: program (a file of benchmarks/peers/programs), names (JSON lines: concept,
+    name, kind, preferred name of the
+concept), texts (JSON lines: id, text), out (what is written: {id: [[start, end, concept or null],
+...]}, start_seconds, seconds, memory in MB), at_once (texts that are linked together) and options
+of the program. Only the standard library is
 imported here: peers have environments of their own.
 
-A program has `make(names, options)`, which reads the names and returns a function from texts to the places of each.
+A program has `make(names, options)`, which reads the names and returns a function from texts to the
+places of each.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from pathlib import Path
 
 
 def peak_memory() -> float:
-    """MB that this process had at most. Linux's getrusage would count the process that started it, too."""
+    """MB that this process had at most. Linux's getrusage would count the process that started it,
+    too."""
     status = Path("/proc/self/status")
     if status.is_file():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -50,8 +55,11 @@ def main(request: Path) -> None:
             found[name] = [list(place) for place in places]
     ended = time.perf_counter()
     answer = {
-        "found": found, "start_seconds": ready - began, "seconds": ended - ready, "memory": peak_memory(),
-    }  # fmt: skip
+        "found": found,
+        "start_seconds": ready - began,
+        "seconds": ended - ready,
+        "memory": peak_memory(),
+    }
     partial = Path(wanted["out"]).with_suffix(".partial")
     with partial.open("w", encoding="utf-8") as handle:
         json.dump(answer, handle)

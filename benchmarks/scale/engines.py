@@ -1,8 +1,10 @@
-"""Linking PubMed's XML in one process, in two, and on two simulated nodes of a Ray cluster, with a worker and then a node lost.
+"""Linking PubMed's XML in one process, in two, and on two simulated nodes of a Ray cluster, with a
+worker and then a node lost.
 
     python -m benchmarks.scale.engines --documents 100000 --files 40
 
-Every way must write the same bytes: exit status 1 where one does not. A row says how many parts were made, the seconds, and CPU
+Every way must write the same bytes: exit status 1 where one does not. A row says how many parts
+    were made, the seconds, and CPU
 seconds of the process with most of them. Needs the extra `ray`.
 """
 
@@ -46,7 +48,8 @@ def _timed(linker: DictionaryLinker, task: Any, path: Path, log: str) -> dict[st
 
 @contextmanager
 def two_nodes() -> Iterator[Any]:
-    """A Ray cluster of two nodes with a processor each, on this machine; yields the cluster and the node that can be lost."""
+    """A Ray cluster of two nodes with a processor each, on this machine; yields the cluster and the
+    node that can be lost."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -74,9 +77,15 @@ def _when_some_are_done(out: Path, parts: int, lose: Callable[[], None]) -> thre
 
 
 def linked(
-    graph: Path, files: list[Path], out: Path, engine: str, workers: int, lose: Callable[[Path], None] | None = None
+    graph: Path,
+    files: list[Path],
+    out: Path,
+    engine: str,
+    workers: int,
+    lose: Callable[[Path], None] | None = None,
 ) -> dict[str, Any]:
-    """Link `files` to `out` and say what it took. `lose` is called in the middle, with the folder of the workers' logs."""
+    """Link `files` to `out` and say what it took. `lose` is called in the middle, with the folder
+    of the workers' logs."""
     log = out.with_name(f"{out.name}.log")
     log.mkdir()
     start = time.perf_counter()
@@ -85,8 +94,12 @@ def linked(
         parts = plan.save(out)
         watch = _when_some_are_done(out, len(parts), partial(lose, log)) if lose else None
         done = folder.map(
-            partial(_timed, log=str(log)), parts, partial(_begin, str(graph)), workers=workers, engine=engine
-        )  # fmt: skip
+            partial(_timed, log=str(log)),
+            parts,
+            partial(_begin, str(graph)),
+            workers=workers,
+            engine=engine,
+        )
         if watch:
             watch.join()
         folder.finish(parts, {})
@@ -116,19 +129,32 @@ def measure(documents: int, files: int, names: int) -> list[dict[str, Any]]:
         graph.save(at / "graph")
         made = pubmed(at / "pubmed", texts, documents, files)
         run = partial(linked, at / "graph", made)
-        for way, engine, workers in (("one process", "processes", 1), ("two processes", "processes", 2)):
+        for way, engine, workers in (
+            ("one process", "processes", 1),
+            ("two processes", "processes", 2),
+        ):
             rows.append({"way": way} | run(at / way, engine, workers))
         with two_nodes():
             rows.append({"way": "two Ray nodes"} | run(at / "ray", "ray", 2))
-            rows.append({"way": "two Ray nodes, a worker killed"} | run(at / "killed", "ray", 2, lose=_kill_a_worker))
+            rows.append(
+                {"way": "two Ray nodes, a worker killed"}
+                | run(at / "killed", "ray", 2, lose=_kill_a_worker)
+            )
         with two_nodes() as (cluster, node):
-            done = run(at / "removed", "ray", 2, lose=lambda log: cluster.remove_node(node, allow_graceful=False))
+            done = run(
+                at / "removed",
+                "ray",
+                2,
+                lose=lambda log: cluster.remove_node(node, allow_graceful=False),
+            )
             rows.append({"way": "two Ray nodes, one removed"} | done)
     return [row | {"same bytes": row["bytes"] == rows[0]["bytes"]} for row in rows]
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m benchmarks.scale.engines", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.scale.engines", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--files", type=int, default=40)
     parser.add_argument("--names", type=int, default=60_000)

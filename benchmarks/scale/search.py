@@ -1,10 +1,13 @@
-"""Search among many names: bytes on disk, seconds to load, queries a second, recall and memory of each backend of kg.search.
+"""Search among many names: bytes on disk, seconds to load, queries a second, recall and memory of
+each backend of kg.search.
 
     python -m benchmarks.scale.search --items 1000000
 
-The vectors are synthetic: unit length, in clusters of some 1,000, which differ from their centre in 32 directions. The
-queries come from the same clusters and are not in the index. Each backend is built in one process and searched in another, with
-one thread; memory is what a process has for itself (RssAnon), libraries included: what is memory-mapped does not count.
+The vectors are synthetic: unit length, in clusters of some 1,000, which differ from their centre in
+    32 directions. The
+queries come from the same clusters and are not in the index. Each backend is built in one process
+and searched in another, with one thread; memory is what a process has for itself (RssAnon),
+libraries included: what is memory-mapped does not count.
 """
 
 from __future__ import annotations
@@ -30,22 +33,32 @@ from benchmarks.speed._memory import resident
 from kg.search import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
-CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5  #: rows of a cluster, the numbers that distinguish them, and how far they are apart
+# : rows of a cluster, the numbers that distinguish them, and how far they are apart
+CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5
 SECONDS = 1.0  #: that queries are repeated for
 SYNTHETIC: dict[str, Any] = {"names": "synthetic"}
 T = TypeVar("T")
 
 
 def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Iterator[Tensor]:
-    """(items, size) vectors of unit length in blocks; `held`: others of the same clusters, whose number comes from `items`."""
+    """(items, size) vectors of unit length in blocks; `held`: others of the same clusters, whose
+    number comes from `items`."""
     common = np.random.default_rng(seed)
-    centres = torch.from_numpy(common.standard_normal((max(1, items // CLUSTER), size), np.float32)) / size**0.5
-    directions = torch.from_numpy(common.standard_normal((DIRECTIONS, size), np.float32)) / (DIRECTIONS * size) ** 0.5
+    centres = (
+        torch.from_numpy(common.standard_normal((max(1, items // CLUSTER), size), np.float32))
+        / size**0.5
+    )
+    directions = (
+        torch.from_numpy(common.standard_normal((DIRECTIONS, size), np.float32))
+        / (DIRECTIONS * size) ** 0.5
+    )
     for start in range(0, items, BLOCK):
         random = np.random.default_rng([seed, start, held])
         count = min(BLOCK, items - start)
         own = centres[torch.from_numpy(random.integers(len(centres), size=count))]
-        apart = torch.from_numpy(random.standard_normal((count, DIRECTIONS), np.float32)) @ directions
+        apart = (
+            torch.from_numpy(random.standard_normal((count, DIRECTIONS), np.float32)) @ directions
+        )
         yield normalize(own + SPREAD * apart, dim=1)
 
 
@@ -92,11 +105,15 @@ def _built(folder: Path, backend: str, items: int, size: int) -> dict[str, Any]:
 
     started = time.perf_counter()
     peak = _peak(work)[1]
-    files = [folder / "vectors.npy", *([folder / f"{backend}.faiss"] if backend not in EXACT else [])]
+    files = [
+        folder / "vectors.npy",
+        *([folder / f"{backend}.faiss"] if backend not in EXACT else []),
+    ]
     return {
-        "bytes": sum(file.stat().st_size for file in files), "build_seconds": round(time.perf_counter() - started, 1),
+        "bytes": sum(file.stat().st_size for file in files),
+        "build_seconds": round(time.perf_counter() - started, 1),
         "build_mb": round(peak),
-    }  # fmt: skip
+    }
 
 
 def _searched(folder: Path, backend: str, queries: Tensor) -> tuple[dict[str, Any], np.ndarray]:
@@ -112,16 +129,24 @@ def _searched(folder: Path, backend: str, queries: Tensor) -> tuple[dict[str, An
         while count == 0 or time.perf_counter() - started < SECONDS:
             index.search(queries, RECALL)
             count += len(queries)
-        return {"load_seconds": round(loaded, 2), "queries_s": round(count / (time.perf_counter() - started))}, rows
+        return {
+            "load_seconds": round(loaded, 2),
+            "queries_s": round(count / (time.perf_counter() - started)),
+        }, rows
 
     (figures, rows), peak = _peak(work)
     return figures | {"search_mb": round(peak)}, rows
 
 
 def measure(
-    items: int, size: int = 384, queries: int = 200, backends: Sequence[str] = BACKENDS, place: Path | None = None
+    items: int,
+    size: int = 384,
+    queries: int = 200,
+    backends: Sequence[str] = BACKENDS,
+    place: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Figures of each backend over `items` synthetic vectors, the first an exact one; files are in `place` while it works."""
+    """Figures of each backend over `items` synthetic vectors, the first an exact one; files are in
+    `place` while it works."""
     held = next(synthetic(items, size, held=True))[:queries]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=place) as temporary:
@@ -131,29 +156,55 @@ def measure(
             built = _alone(_built, folder, backend, items, size)
             figures, found = _alone(_searched, folder, backend, held)
             exact = found if exact is None else exact
-            recall = float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(exact, found, strict=True)]))
-            rows.append({"backend": backend, "items": items, "size": size, **built, **figures, "recall@20": round(recall, 3)})
+            recall = float(
+                np.mean(
+                    [len(np.intersect1d(a, b)) / len(a) for a, b in zip(exact, found, strict=True)]
+                )
+            )
+            rows.append(
+                {
+                    "backend": backend,
+                    "items": items,
+                    "size": size,
+                    **built,
+                    **figures,
+                    "recall@20": round(recall, 3),
+                }
+            )
     return rows
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures as a table of Markdown."""
-    head = "| backend | on disk, MB | built in, s | building, MB | loaded in, s | queries/s | recall@20 | searching, MB |"
+    head = (
+        "| backend | on disk, MB | built in, s | building, MB | loaded in, s | queries/s |"
+        " recall@20 | searching, MB |"
+    )
     lines = [head, "|---|--:|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
         lines.append(
-            f"| {row['backend']} | {row['bytes'] / 1e6:,.0f} | {row['build_seconds']:,.0f} | {row['build_mb']:,} | "
-            f"{row['load_seconds']} | {row['queries_s']:,} | {row['recall@20']:.3f} | {row['search_mb']:,} |"
+            f"| {row['backend']} | {row['bytes'] / 1e6:,.0f} | {row['build_seconds']:,.0f} |"
+            f" {row['build_mb']:,} | {row['load_seconds']} | {row['queries_s']:,} |"
+            f" {row['recall@20']:.3f} | {row['search_mb']:,} |"
         )
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m benchmarks.scale.search", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.scale.search", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
     parser.add_argument("--items", type=int, default=1_000_000, help="names (1000000)")
     parser.add_argument("--size", type=int, default=384, help="size of a vector (384: MiniLM)")
-    parser.add_argument("--queries", type=int, default=200, help="queries that are searched together (200)")
-    parser.add_argument("--backends", nargs="+", default=list(BACKENDS), help=f"the first must be exact ({' '.join(BACKENDS)})")
+    parser.add_argument(
+        "--queries", type=int, default=200, help="queries that are searched together (200)"
+    )
+    parser.add_argument(
+        "--backends",
+        nargs="+",
+        default=list(BACKENDS),
+        help=f"the first must be exact ({' '.join(BACKENDS)})",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON lines")
     given = parser.parse_args(argv)
     rows = measure(given.items, given.size, given.queries, given.backends)

@@ -1,6 +1,8 @@
-"""What `python -m benchmarks.scale` measures: a function for each stage that prepares its input, and one that is measured.
+"""What `python -m benchmarks.scale` measures: a function for each stage that prepares its input,
+and one that is measured.
 
-A stage counts its items: documents, names, triples or concepts. What one stage writes is the input of the next with the same
+A stage counts its items: documents, names, triples or concepts. What one stage writes is the input
+    of the next with the same
 items, in one folder for each number of them.
 """
 
@@ -37,7 +39,8 @@ INDEX = {"names": "synthetic"}
 
 
 class Stage(NamedTuple):
-    """unit: what is counted; prepare(items, folder) writes what work(items, folder) needs, and is not measured."""
+    """unit: what is counted; prepare(items, folder) writes what work(items, folder) needs, and is
+    not measured."""
 
     name: str
     unit: str
@@ -57,12 +60,20 @@ def _link(items: int, at: Path) -> None:
 
 
 def _build_corpus(items: int, at: Path) -> None:
-    build_corpus(str(at / "linked"), str(at / "graph"), pretrained("minilm"), str(at / "corpus"), long_texts="truncate")
+    build_corpus(
+        str(at / "linked"),
+        str(at / "graph"),
+        pretrained("minilm"),
+        str(at / "corpus"),
+        long_texts="truncate",
+    )
 
 
 def _read_corpus(items: int, at: Path) -> None:
     corpus = Corpus(at / "corpus")
-    assert sum(len(corpus[number].ids) for number in np.random.default_rng(0).permutation(items)) == len(corpus.tokens)
+    assert sum(
+        len(corpus[number].ids) for number in np.random.default_rng(0).permutation(items)
+    ) == len(corpus.tokens)
 
 
 def _write_names(items: int, at: Path) -> None:
@@ -85,22 +96,36 @@ def _load_trie(items: int, at: Path) -> None:
 
 
 def _write_encoder(items: int, at: Path) -> None:
-    """The names, and an encoder of random weights: two layers, so that the rest of the work is seen beside it."""
+    """The names, and an encoder of random weights: two layers, so that the rest of the work is seen
+    beside it."""
     torch.manual_seed(0)
-    config = BertConfig(hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=2, intermediate_size=2 * HIDDEN)
+    config = BertConfig(
+        hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=2, intermediate_size=2 * HIDDEN
+    )
     BertModel(config, add_pooling_layer=False).save_pretrained(at / "encoder")
     load_tokenizer(pretrained("minilm")).save_pretrained(at / "encoder")
     (at / "names.txt").write_text("\n".join(umls_like(items, 0)[0]["name"].to_pylist()), "utf-8")
 
 
 def _embed(items: int, at: Path) -> None:
-    encoder = Embedder(BertEncoder(str(at / "encoder")), load_tokenizer(str(at / "encoder")), "random")
-    write_index((at / "names.txt").read_text("utf-8").split("\n"), encoder, at / "index", INDEX, "torch", Work())
+    encoder = Embedder(
+        BertEncoder(str(at / "encoder")), load_tokenizer(str(at / "encoder")), "random"
+    )
+    write_index(
+        (at / "names.txt").read_text("utf-8").split("\n"),
+        encoder,
+        at / "index",
+        INDEX,
+        "torch",
+        Work(),
+    )
 
 
 def _search(items: int, at: Path) -> None:
     index = Index.load(at / "index", INDEX)
-    queries = torch.nn.functional.normalize(torch.randn(QUERIES, HIDDEN, generator=torch.Generator().manual_seed(0)))
+    queries = torch.nn.functional.normalize(
+        torch.randn(QUERIES, HIDDEN, generator=torch.Generator().manual_seed(0))
+    )
     assert index.search(queries, 20).rows.shape == (QUERIES, 20)
 
 
@@ -118,7 +143,14 @@ def _train(items: int, at: Path) -> None:
 
 def _write_release(items: int, at: Path) -> None:
     """UMLS's files in its proportions: 2.5 names and 6 relations a concept."""
-    umls(at / "release", 1.0, concepts=items, names=items * 5 // 2, relations=6 * items, definitions=items // 100)
+    umls(
+        at / "release",
+        1.0,
+        concepts=items,
+        names=items * 5 // 2,
+        relations=6 * items,
+        definitions=items // 100,
+    )
 
 
 def _build_umls(items: int, at: Path) -> None:
@@ -129,11 +161,21 @@ def _link_umls(items: int, at: Path) -> None:
     """The dictionary linker of all names, and a text of twenty."""
     graph = KnowledgeGraph.load(at / "umls")
     rows = np.linspace(0, len(graph.names) - 1, 20).astype(int)
-    assert DictionaryLinker.from_graph(graph).link(", ".join(graph.names["name"].take(rows).to_pylist()))
+    assert DictionaryLinker.from_graph(graph).link(
+        ", ".join(graph.names["name"].take(rows).to_pylist())
+    )
 
 
 def _train_umls(items: int, at: Path) -> None:
-    train(str(at / "umls"), str(at / "umls_transe"), dim=DIM, epochs=1, batch_size=8192, held_out=0, sparse=True)
+    train(
+        str(at / "umls"),
+        str(at / "umls_transe"),
+        dim=DIM,
+        epochs=1,
+        batch_size=8192,
+        held_out=0,
+        sparse=True,
+    )
 
 
 def _nothing(items: int, at: Path) -> None:

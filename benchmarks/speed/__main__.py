@@ -1,8 +1,9 @@
-"""python -m benchmarks.speed NAME [--json]: how many times better ours is than a plain reference that must agree.
+"""python -m benchmarks.speed NAME [--json]: how many times better ours is than a plain reference
+that must agree.
 
-NAME is a module of this folder with `run() -> dict`: name, ours, reference, ratio (the worst over its settings), equal
-(whether both returned the same), settings (one dict each). A module may have `arguments(parser)`; what it adds goes to
-`run`.
+NAME is a module of this folder with `run() -> dict`: name, ours, reference, ratio (the worst over
+its settings), equal (whether both returned the same), settings (one dict each). A module may have
+`arguments(parser)`; what it adds goes to `run`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m benchmarks.speed", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.speed", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
     parser.add_argument("name", help=f"one of: {', '.join(names())}")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
     given, rest = parser.parse_known_args(argv)
     if given.name not in names():
         print(f"no benchmark {given.name!r}; choose from: {', '.join(names())}", file=sys.stderr)

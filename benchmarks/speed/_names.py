@@ -1,4 +1,5 @@
-"""Synthetic names as tokens, and a trie of them as dictionaries. Imports little: a fresh process measures memory here."""
+"""Synthetic names as tokens, and a trie of them as dictionaries. Imports little: a fresh process
+measures memory here."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ FIRST = 100  # lower tokens are special ones
 
 
 def synthetic(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens end to end, offsets of the names): 3 to 9 pieces each, 6 on average; some far more frequent, as in text."""
+    """(tokens end to end, offsets of the names): 3 to 9 pieces each, 6 on average; some far more
+    frequent, as in text."""
     random = np.random.default_rng(0)
     lengths = random.integers(3, 10, count)
     weight = 1 / np.arange(1, VOCABULARY - FIRST + 1) ** 0.9

@@ -1,13 +1,20 @@
-"""Constrained beam search (GenBioEL's decoder) against transformers.generate with a dictionary trie: same model, same names.
+"""Constrained beam search (GenBioEL's decoder) against transformers.generate with a dictionary
+trie: same model, same names.
 
-settings   a tiny BART (2 + 2 layers of 64) and one of base size (6 + 6 of 768), weights at random, vocabulary of 50,265, one
-           thread; 100,000 synthetic names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5 beams
-reference  generate(num_beams=5, early_stopping="never", length_penalty=1, prefix_allowed_tokens_fn=...), with nested
+settings   a tiny BART (2 + 2 layers of 64) and one of base size (6 + 6 of 768), weights at random,
+           vocabulary of 50,265, one
+           thread; 100,000 synthetic names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5
+           beams
+reference  generate(num_beams=5, early_stopping="never", length_penalty=1,
+prefix_allowed_tokens_fn=...), with nested
            dictionaries, as GENRE and its descendants hold their names
-equal      our search with finish_rule="transformers", which is generate's own rule, finds the same top-1 and the same five
-           names, scores to 1e-3, for every mention. `best_top1` and `best_top5` are the shares of mentions for which our
-           default rule returns the same (it also keeps names that a beam completes at a lower rank)
-ratio      of mentions a second, each at its fastest run, at batch 8, at the worse setting; `curve` is ours at other sizes
+equal      our search with finish_rule="transformers", which is generate's own rule, finds the same
+           top-1 and the same five
+           names, scores to 1e-3, for every mention. `best_top1` and `best_top5` are the shares of
+           mentions for which our default rule returns the same (it also keeps names that a beam
+           completes at a lower rank)
+ratio      of mentions a second, each at its fastest run, at batch 8, at the worse setting; `curve`
+           is ours at other sizes
 """
 
 from __future__ import annotations
@@ -41,7 +48,8 @@ def bart(size: int, layers: int) -> BartForConditionalGeneration:
         decoder_attention_heads=max(1, size // 64),
         encoder_ffn_dim=4 * size,
         decoder_ffn_dim=4 * size,
-        forced_eos_token_id=None,  # generate would close every sequence at the last step, also in the middle of a name
+        # generate would close every sequence at the last step, also in the middle of a name
+        forced_eos_token_id=None,
         init_std=2 / size**0.5,
     )
     return BartForConditionalGeneration(config).eval()
@@ -55,13 +63,21 @@ def inputs(count: int, context: int) -> tuple[Tensor, list[list[int]]]:
 
 
 def ours(
-    model: BartForConditionalGeneration, trie: Trie, ids: Tensor, prompts: list[list[int]], **rule: str
+    model: BartForConditionalGeneration,
+    trie: Trie,
+    ids: Tensor,
+    prompts: list[list[int]],
+    **rule: str,
 ) -> list[Ranking]:
     return constrained_search(model, trie, ids, torch.ones_like(ids), prompts, beams=BEAMS, **rule)  # type: ignore[arg-type]
 
 
 def reference(
-    model: BartForConditionalGeneration, trie: dict[int, Any], depth: int, ids: Tensor, prompts: list[list[int]]
+    model: BartForConditionalGeneration,
+    trie: dict[int, Any],
+    depth: int,
+    ids: Tensor,
+    prompts: list[list[int]],
 ) -> list[list[tuple[tuple[int, ...], float]]]:
     """generate's (name, score) for each mention, best first."""
     length = len(prompts[0])
@@ -87,13 +103,17 @@ def reference(
             output_scores=True,
         )
     rankings: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in prompts]
-    for i, (sequence, score) in enumerate(zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)):
+    for i, (sequence, score) in enumerate(
+        zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)
+    ):
         name = sequence[length:]
         rankings[i // BEAMS].append((tuple(name[: name.index(EOS)]), score))
     return rankings
 
 
-def same(one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie) -> tuple[float, float]:
+def same(
+    one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
+) -> tuple[float, float]:
     """Shares of mentions with the same top-1, and with the same set of names at the same scores."""
     first = every = 0
     for a, b in zip(one, two, strict=True):
@@ -106,16 +126,27 @@ def same(one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], tri
 
 
 def measured(
-    setting: str, size: int, layers: int, made: Ragged, mentions: int, context: int, batch: int, sizes: list[int],
+    setting: str,
+    size: int,
+    layers: int,
+    made: Ragged,
+    mentions: int,
+    context: int,
+    batch: int,
+    sizes: list[int],
     repeats: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(*made)
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
     for _ in range(repeats):
         started = time.perf_counter()
-        found = [r for p in parts for r in ours(model, trie, ids[p], prompts[p], finish_rule="transformers")]
+        found = [
+            r
+            for p in parts
+            for r in ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
+        ]
         fast.append(time.perf_counter() - started)
         started = time.perf_counter()
         wanted = [r for p in parts for r in reference(model, plain, trie.depth, ids[p], prompts[p])]
@@ -147,12 +178,19 @@ def measured(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, default=100_000, help="names of the trie (100000)")
     parser.add_argument(
-        "--mentions", type=int, default=32, help="mentions for the tiny model, of base size a quarter (32)"
+        "--mentions",
+        type=int,
+        default=32,
+        help="mentions for the tiny model, of base size a quarter (32)",
     )
     parser.add_argument("--context", type=int, default=160, help="tokens of a context (160)")
     parser.add_argument("--batch", type=int, default=8, help="mentions a batch (8)")
-    parser.add_argument("--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="its batch sizes")
-    parser.add_argument("--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)")
+    parser.add_argument(
+        "--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="its batch sizes"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)"
+    )
     parser.add_argument("--tiny", action="store_true", help="leave the model of base size out")
 
 
@@ -174,7 +212,11 @@ def run(
         settings = [measured("tiny", 64, 2, made, mentions, context, batch, sizes, repeats)]
         if not tiny:
             few = max(batch, mentions // 4)
-            settings.append(measured("base size", 768, 6, made, few, context, batch, sizes[:0], max(1, repeats - 1)))
+            settings.append(
+                measured(
+                    "base size", 768, 6, made, few, context, batch, sizes[:0], max(1, repeats - 1)
+                )
+            )
     finally:
         torch.set_num_threads(threads)
     worst = min(settings, key=lambda s: s["ratio"])

@@ -1,7 +1,9 @@
-"""Entity linking over 477,000 entities x 100 (KeBioLM, Eq. 3 and 10), forward and backward, against the plain full-logit version.
+"""Entity linking over 477,000 entities x 100 (KeBioLM, Eq. 3 and 10), forward and backward, against
+the plain full-logit version.
 
 settings   320 mentions (16 sequences of 20) and 800 (16 of 50, the paper's most)
-memory     peak of a fresh process (or of the GPU) over what it held before, gradients included; `ratio` is of these
+memory     peak of a fresh process (or of the GPU) over what it held before, gradients included;
+           `ratio` is of these
 seconds    medians of alternating runs; `time_ratio` above 1 means that ours is faster
 equal      loss, mixture, and gradients of queries and table agree to 1e-4
 """
@@ -30,13 +32,19 @@ def plain(query: Tensor, table: Tensor, gold: Tensor, k: int) -> tuple[Tensor, T
     """All logits at once: their log-softmax at the gold row, and the k largest mixed."""
     logits = query @ table.T
     values, best = logits.topk(k, dim=1)
-    mixture = torch.nn.functional.embedding_bag(best, table, per_sample_weights=values.softmax(1), mode="sum")
+    mixture = torch.nn.functional.embedding_bag(
+        best, table, per_sample_weights=values.softmax(1), mode="sum"
+    )
     return torch.nn.functional.cross_entropy(logits, gold, reduction="none"), mixture
 
 
 def inputs(mentions: int, entities: int, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rng = torch.Generator().manual_seed(0)
-    table = torch.nn.functional.normalize(torch.randn(entities, SIZE, generator=rng)).to(device).requires_grad_()
+    table = (
+        torch.nn.functional.normalize(torch.randn(entities, SIZE, generator=rng))
+        .to(device)
+        .requires_grad_()
+    )
     query = (3 * torch.randn(mentions, SIZE, generator=rng)).to(device).requires_grad_()
     return (
         query,
@@ -46,8 +54,11 @@ def inputs(mentions: int, entities: int, device: str) -> tuple[Tensor, Tensor, T
     )
 
 
-def step(which: str, query: Tensor, table: Tensor, gold: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    """(loss, mixture, gradient of queries, gradient of the table) of one forward and backward pass."""
+def step(
+    which: str, query: Tensor, table: Tensor, gold: Tensor, weight: Tensor
+) -> tuple[Tensor, ...]:
+    """(loss, mixture, gradient of queries, gradient of the table) of one forward and backward
+    pass."""
     if which == "ours":
         loss, mixture, _ = entity_softmax(query, table, gold, CANDIDATES)
     else:
@@ -72,8 +83,14 @@ def _peak(which: str, mentions: int, entities: int, device: str) -> float:
 
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:
-    command = python_command("-m", "benchmarks.speed.entity_softmax", which, str(mentions), str(entities), device)
-    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment()).stdout)
+    command = python_command(
+        "-m", "benchmarks.speed.entity_softmax", which, str(mentions), str(entities), device
+    )
+    return float(
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, env=child_environment()
+        ).stdout
+    )
 
 
 def seconds(which: str, data: tuple[Tensor, ...], device: str) -> float:
@@ -114,13 +131,18 @@ def compared(mentions: int, entities: int, repeats: int, device: str) -> dict[st
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeats", type=int, default=3, help="alternating runs of which the median counts (3)")
-    parser.add_argument("--entities", type=int, default=ENTITIES, help=f"rows of the table ({ENTITIES})")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="alternating runs of which the median counts (3)"
+    )
+    parser.add_argument(
+        "--entities", type=int, default=ENTITIES, help=f"rows of the table ({ENTITIES})"
+    )
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
 
 
 def run(repeats: int = 3, entities: int = ENTITIES, device: str = "cpu") -> dict[str, Any]:
-    """Compare both on both settings. Returns the keys that benchmarks.speed asks for, and the worst time_ratio."""
+    """Compare both on both settings. Returns the keys that benchmarks.speed asks for, and the worst
+    time_ratio."""
     settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]
     worst = min(settings, key=lambda s: s["memory_ratio"])
     return {

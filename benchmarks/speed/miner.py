@@ -1,10 +1,15 @@
-"""Hard-pair mining and multi-similarity loss (SapBERT, Eq. 1 and 2) against pytorch-metric-learning's.
+"""Hard-pair mining and multi-similarity loss (SapBERT, Eq. 1 and 2) against
+pytorch-metric-learning's.
 
-settings   480 names (240 pairs, the paper's batch) and 960, vectors of 384 (MiniLM's); the reference is TripletMarginMiner
-           (margin .2, "all") and MultiSimilarityLoss(alpha=1, beta=60, base=.5), as SapBERT's released code has them
-ratio      of the median times of miner and loss in alternating runs, at the worst setting; `backward_ratio` is with the
+settings   480 names (240 pairs, the paper's batch) and 960, vectors of 384 (MiniLM's); the
+           reference is TripletMarginMiner
+           (margin .2, "all") and MultiSimilarityLoss(alpha=1, beta=60, base=.5), as SapBERT's
+           released code has them
+ratio      of the median times of miner and loss in alternating runs, at the worst setting;
+           `backward_ratio` is with the
            backward pass to the vectors, most of which both spend in the same matrix products
-memory     at 1,920 names: peak of a fresh process over what it held before; `memory_ratio` is the reference's over ours
+memory     at 1,920 names: peak of a fresh process over what it held before; `memory_ratio` is the
+           reference's over ours
 equal      the same pairs are mined, and the gradients of the vectors agree to 1e-6
 """
 
@@ -38,7 +43,9 @@ def inputs(names: int) -> tuple[Tensor, Tensor]:
     rng = torch.Generator().manual_seed(0)
     concept = torch.arange(names // 2).repeat(2)
     centre = torch.randn(names // 2, SIZE, generator=rng)
-    return (centre.repeat(2, 1) + NOISE * torch.randn(names, SIZE, generator=rng)).requires_grad_(), concept
+    return (
+        centre.repeat(2, 1) + NOISE * torch.randn(names, SIZE, generator=rng)
+    ).requires_grad_(), concept
 
 
 def reference(f: Tensor, concept: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -70,7 +77,11 @@ def same(names: int) -> bool:
         pairs = torch.zeros(names, names, dtype=torch.bool)
         pairs[anchor, column] = True
         equal = equal and torch.equal(mask, pairs)
-    return equal and bool(abs(loss - other_loss) <= 1e-5) and bool((gradient - other_gradient).abs().max() <= 1e-6)
+    return (
+        equal
+        and bool(abs(loss - other_loss) <= 1e-5)
+        and bool((gradient - other_gradient).abs().max() <= 1e-6)
+    )
 
 
 def _peak(which: str, names: int) -> float:
@@ -85,9 +96,12 @@ def _peak(which: str, names: int) -> float:
 
 def peak(which: str, names: int) -> float:
     command = python_command("-m", "benchmarks.speed.miner", which, str(names))
-    # Both give freed blocks back at once: what is in use counts, not what the allocator happens to keep.
+    # Both give freed blocks back at once: what is in use counts, not what the allocator happens to
+    # keep.
     environment = child_environment({"MALLOC_MMAP_THRESHOLD_": "131072"})
-    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
+    return float(
+        subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    )
 
 
 def compared(names: int, repeats: int) -> dict[str, Any]:
@@ -117,14 +131,21 @@ def compared(names: int, repeats: int) -> dict[str, Any]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeats", type=int, default=5, help="alternating runs of which the median counts (5)")
-    parser.add_argument("--large", type=int, default=LARGE, help=f"names at which memory is measured ({LARGE})")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="alternating runs of which the median counts (5)"
+    )
+    parser.add_argument(
+        "--large", type=int, default=LARGE, help=f"names at which memory is measured ({LARGE})"
+    )
 
 
 def run(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.speed asks for, and memory_ratio. Raises InputError without the reference."""
+    """Compare both. Returns the keys that benchmarks.speed asks for, and memory_ratio. Raises
+    InputError without the reference."""
     if importlib.util.find_spec("pytorch_metric_learning") is None:
-        raise InputError("pytorch-metric-learning, the reference, is not installed. Run make setup.")
+        raise InputError(
+            "pytorch-metric-learning, the reference, is not installed. Run make setup."
+        )
     settings = [compared(names, repeats) for names in (480, 960)]
     memory = {which: peak(which, large) for which in ("ours", "reference")}
     worst = min(settings, key=lambda s: s["ratio"])

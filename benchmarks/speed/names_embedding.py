@@ -1,12 +1,16 @@
 """Vectors of names: the encoder in bfloat16 and in 8-bit integers, against float32.
 
-settings   MiniLM with mean pooling, one thread; HPO's names, and as queries names of them with one word left out
+settings   MiniLM with mean pooling, one thread; HPO's names, and as queries names of them with one
+           word left out
 ours       bfloat16 (`--precision bf16` of kepl link, embed and evaluate)
 reference  float32, the default
 equal      the same nearest name for 99 % of the queries;  same: their share
-int8       torch's dynamic quantization, weights by output channel: `int8_ratio` and `int8_same`. No command offers
-           it: it is about as fast as bfloat16 and changes the nearest name of some 6 % of the queries
-ratio      of names a second, in CPU seconds; below 1 on a processor without bfloat16 instructions (`bf16_instructions`)
+int8       torch's dynamic quantization, weights by output channel: `int8_ratio` and `int8_same`. No
+           command offers
+           it: it is about as fast as bfloat16 and changes the nearest name of some 6 % of the
+               queries
+ratio      of names a second, in CPU seconds; below 1 on a processor without bfloat16 instructions
+           (`bf16_instructions`)
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ SAME = 0.99  #: least share of queries with the same nearest name
 def bf16_instructions() -> bool:
     """Whether this processor multiplies bfloat16 matrices itself, as /proc/cpuinfo says."""
     info = Path("/proc/cpuinfo")
-    return info.is_file() and any(flag in info.read_text() for flag in ("avx512_bf16", "amx_bf16", " bf16"))
+    return info.is_file() and any(
+        flag in info.read_text() for flag in ("avx512_bf16", "amx_bf16", " bf16")
+    )
 
 
 def shortened(names: list[str], seed: int = 0) -> list[str]:
@@ -67,20 +73,33 @@ def measured(own: Embedder, names: list[str], queries: list[str]) -> dict[str, A
         warnings.simplefilter("ignore")  # torch.ao moves to another package
         from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
 
-        own.encoder = quantize_dynamic(copy.deepcopy(plain), {nn.Linear: per_channel_dynamic_qconfig})
+        own.encoder = quantize_dynamic(
+            copy.deepcopy(plain), {nn.Linear: per_channel_dynamic_qconfig}
+        )
         small, other = timed(own, names, queries)
     own.encoder = plain
     same = (found == expected).float().mean().item()
     return {
-        "setting": f"{len(names):,} names", "queries": len(queries), "bf16_instructions": bf16_instructions(),
-        "ours": round(len(names) / fast, 1), "reference": round(len(names) / slow, 1), "ratio": round(slow / fast, 2),
-        "same": round(same, 4), "equal": same >= SAME, "int8_ratio": round(slow / small, 2),
+        "setting": f"{len(names):,} names",
+        "queries": len(queries),
+        "bf16_instructions": bf16_instructions(),
+        "ours": round(len(names) / fast, 1),
+        "reference": round(len(names) / slow, 1),
+        "ratio": round(slow / fast, 2),
+        "same": round(same, 4),
+        "equal": same >= SAME,
+        "int8_ratio": round(slow / small, 2),
         "int8_same": round((other == expected).float().mean().item(), 4),
-    }  # fmt: skip
+    }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--names", type=int, default=6000, help="names that are encoded, of HPO's 58,495 different ones (6000)")
+    parser.add_argument(
+        "--names",
+        type=int,
+        default=6000,
+        help="names that are encoded, of HPO's 58,495 different ones (6000)",
+    )
 
 
 def run(names: int = 6000) -> dict[str, Any]:
@@ -97,6 +116,11 @@ def run(names: int = 6000) -> dict[str, Any]:
         torch.set_num_threads(threads)
     worst = settings[0]
     return {
-        "name": "names_embedding", "unit": "names/s", "ours": worst["ours"], "reference": worst["reference"],
-        "ratio": worst["ratio"], "equal": worst["equal"], "settings": settings,
-    }  # fmt: skip
+        "name": "names_embedding",
+        "unit": "names/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": worst["equal"],
+        "settings": settings,
+    }

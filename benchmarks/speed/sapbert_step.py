@@ -1,8 +1,9 @@
-"""A SapBERT step on MiniLM and HPO's names: one call over length groups, against two calls that pad all names to 25.
+"""A SapBERT step on MiniLM and HPO's names: one call over length groups, against two calls that pad
+all names to 25.
 
-Both run the same encoder, miner, loss and backward pass, so that only how names are encoded differs; the released code
-pads as the reference does. Names a second, the median of alternating steps on the same pairs, dropout off.
-`equal` says that loss and gradients of the step agree.
+Both run the same encoder, miner, loss and backward pass, so that only how names are encoded
+differs; the released code pads as the reference does. Names a second, the median of alternating
+steps on the same pairs, dropout off. `equal` says that loss and gradients of the step agree.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LENGTH = 25
 
 
 def padded(data: SapBERTData, numbers: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """(ids, mask, concept) of the first names of the pairs, and of the second, each padded to 25."""
+    """(ids, mask, concept) of the first names of the pairs, and of the second, each padded to
+    25."""
     assert data.pairs is not None
     rows = data.pairs[numbers]
     found = []
@@ -50,7 +52,9 @@ def ours(model: SapBERT, batch: SapBERTBatch) -> Tensor:
 def plain(model: SapBERT, sides: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     assert model.encoder is not None
     f = torch.cat([model.encoder.vectors(ids, mask) for ids, mask, _ in sides])
-    loss = model.alignment(torch.nn.functional.normalize(f, dim=1), torch.cat([concept for *_, concept in sides]))[0]
+    loss = model.alignment(
+        torch.nn.functional.normalize(f, dim=1), torch.cat([concept for *_, concept in sides])
+    )[0]
     loss.backward()
     return loss.detach()
 
@@ -67,7 +71,9 @@ def compared(model: SapBERT, data: SapBERTData, pairs: int, repeats: int) -> dic
             loss = run_one()
             taken[which].append(time.perf_counter() - started)
             if len(results) < 2:
-                results.append((loss, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+                results.append(
+                    (loss, [p.grad.clone() for p in model.parameters() if p.grad is not None])
+                )
     (loss, gradients), (other, others) = results
     equal = bool((loss - other).abs() <= 1e-5) and all(
         torch.allclose(a, b, atol=1e-5, rtol=1e-3) for a, b in zip(gradients, others, strict=True)
@@ -85,7 +91,9 @@ def compared(model: SapBERT, data: SapBERTData, pairs: int, repeats: int) -> dic
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=240, help="pairs of a step (240)")
-    parser.add_argument("--repeats", type=int, default=3, help="alternating steps of which the median counts (3)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="alternating steps of which the median counts (3)"
+    )
 
 
 def run(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:

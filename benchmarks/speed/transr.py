@@ -1,11 +1,16 @@
-"""Training TransR with one product per relation of a batch against PyKEEN's own, which gathers one matrix per triple.
+"""Training TransR with one product per relation of a batch against PyKEEN's own, which gathers one
+matrix per triple.
 
-settings   d = 100 and 200 (the paper's) on synthetic graphs with as many relations as a refined CMeKG and its skew: the
-           relation on rank i has a share of 1 / i. Batches of 1,024, one filtered negative, Adam, in PyKEEN's training loop
-ratio      of triples a second over two epochs, in alternating runs, best of each, at the worst setting
-equal      from the same TransE and seed: scores of a batch before training agree to 1e-5, and after the same training MRR on
-           held-out triples to 1e-3. Vectors may differ by a step or two: where a gradient is nothing but rounding, Adam
-           makes a step of it all the same
+settings   d = 100 and 200 (the paper's) on synthetic graphs with as many relations as a refined
+           CMeKG and its skew: the
+           relation on rank i has a share of 1 / i. Batches of 1,024, one filtered negative, Adam,
+           in PyKEEN's training loop
+ratio      of triples a second over two epochs, in alternating runs, best of each, at the worst
+           setting
+equal      from the same TransE and seed: scores of a batch before training agree to 1e-5, and after
+           the same training MRR on
+           held-out triples to 1e-3. Vectors may differ by a step or two: where a gradient is
+           nothing but rounding, Adam makes a step of it all the same
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ BATCH, LR, WARM, EPOCHS = 1024, 0.01, 20, 2
 
 
 def synthetic(entities: int, triples: int) -> np.ndarray:
-    """(triples, 3): a relation leads from a group of entities to the one that comes so many groups later."""
+    """(triples, 3): a relation leads from a group of entities to the one that comes so many groups
+    later."""
     rng = np.random.default_rng(0)
     share = 1 / np.arange(1, RELATIONS + 1)
     relation = rng.choice(RELATIONS, triples, p=share / share.sum())
@@ -40,7 +46,9 @@ def synthetic(entities: int, triples: int) -> np.ndarray:
     return np.unique(np.stack([head, relation, tail], axis=1), axis=0)
 
 
-def trained(kind: type[ERModel], factory: CoreTriplesFactory, epochs: int, **kwargs: Any) -> tuple[ERModel, float]:
+def trained(
+    kind: type[ERModel], factory: CoreTriplesFactory, epochs: int, **kwargs: Any
+) -> tuple[ERModel, float]:
     """(the model, seconds of its training)."""
     model = kind(
         triples_factory=factory,
@@ -58,7 +66,8 @@ def trained(kind: type[ERModel], factory: CoreTriplesFactory, epochs: int, **kwa
     )
     torch.manual_seed(0)
     gc.collect()
-    gc.freeze()  # PyKEEN collects garbage after every epoch; neither side is to pay for what the libraries hold
+    # PyKEEN collects garbage after every epoch; neither side is to pay for what the libraries hold
+    gc.freeze()
     started = time.perf_counter()
     loop.train(
         factory,
@@ -75,7 +84,8 @@ def trained(kind: type[ERModel], factory: CoreTriplesFactory, epochs: int, **kwa
 
 
 def as_ours(model: ERModel, factory: CoreTriplesFactory, dim: int) -> TransR:
-    """Ours with the parameters of `model`, to score all entities without gathering a matrix for each."""
+    """Ours with the parameters of `model`, to score all entities without gathering a matrix for
+    each."""
     ours = TransR(triples_factory=factory, embedding_dim=dim, relation_dim=dim, scoring_fct_norm=2)
     ours.load_state_dict(model.state_dict())
     return ours
@@ -90,7 +100,9 @@ def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, A
     stock = PyKEENTransR(triples_factory=factory, scoring_fct_norm=2, random_seed=0, **start)
     batch = torch.from_numpy(training[:256])
     with torch.no_grad():
-        apart = float((stock.score_hrt(batch) - as_ours(stock, factory, dim).score_hrt(batch)).abs().max())
+        apart = float(
+            (stock.score_hrt(batch) - as_ours(stock, factory, dim).score_hrt(batch)).abs().max()
+        )
     kinds: dict[str, type[ERModel]] = {"ours": TransR, "reference": PyKEENTransR}
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
     models = {}
@@ -98,7 +110,10 @@ def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, A
         for name, kind in kinds.items():
             models[name], taken = trained(kind, factory, EPOCHS, **start)
             seconds[name].append(taken)
-    mrr = {name: link_prediction(as_ours(m, factory, dim), test, training)["mrr"] for name, m in models.items()}
+    mrr = {
+        name: link_prediction(as_ours(m, factory, dim), test, training)["mrr"]
+        for name, m in models.items()
+    }
     with torch.no_grad():
         ours, reference = (m.entity_representations[0]() for m in models.values())
         moved = float((ours - reference).abs().max())
@@ -119,13 +134,21 @@ def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, A
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeats", type=int, default=2, help="alternating runs of which the best counts (2)")
-    parser.add_argument("--triples", type=int, default=30_000, help="triples of the graph with d = 100 (30000)")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="alternating runs of which the best counts (2)"
+    )
+    parser.add_argument(
+        "--triples", type=int, default=30_000, help="triples of the graph with d = 100 (30000)"
+    )
     parser.add_argument("--entities", type=int, default=2000, help="entities (2000)")
-    parser.add_argument("--dims", type=int, nargs="+", default=[100, 200], help="sizes of the vectors (100 200)")
+    parser.add_argument(
+        "--dims", type=int, nargs="+", default=[100, 200], help="sizes of the vectors (100 200)"
+    )
 
 
-def run(repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: list[int] | None = None) -> dict[str, Any]:
+def run(
+    repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: list[int] | None = None
+) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.speed asks for."""
     sizes = dims or [100, 200]
     settings = [compared(d, entities, triples * sizes[0] ** 2 // d**2, repeats) for d in sizes]

@@ -1,10 +1,14 @@
-"""The trie of GenBioEL's names as flat arrays against nested dictionaries, as GENRE and its descendants hold theirs.
+"""The trie of GenBioEL's names as flat arrays against nested dictionaries, as GENRE and its
+descendants hold theirs.
 
-Names are synthetic: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265. Each side works in a fresh process:
+Names are synthetic: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265. Each side works in
+    a fresh process:
 
-memory     resident memory of the trie: what the dictionaries added; of ours what it adds to load the folder
+memory     resident memory of the trie: what the dictionaries added; of ours what it adds to load
+           the folder
            and to touch every page of it
-ratio      of bytes a name; `build_ratio` of the times to build. `array_bytes` is what the arrays hold, on disk as in memory
+ratio      of bytes a name; `build_ratio` of the times to build. `array_bytes` is what the arrays
+           hold, on disk as in memory
 equal      both hold the same names
 """
 
@@ -56,12 +60,19 @@ def arrays(count: int, folder: Path) -> dict[str, float]:
     after, digest = resident("VmRSS"), 0
     for path in trie.names():
         digest ^= hash(tuple(path.tolist()))
-    return {"load_seconds": seconds, "megabytes": after - before, "names": len(trie), "digest": digest}
+    return {
+        "load_seconds": seconds,
+        "megabytes": after - before,
+        "names": len(trie),
+        "digest": digest,
+    }
 
 
 def child(*given: str) -> dict[str, float]:
     command = python_command("-m", "benchmarks.speed.trie", *given)
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=child_environment())
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=child_environment()
+    )
     result: dict[str, float] = json.loads(done.stdout)
     return result
 

@@ -1,4 +1,5 @@
-"""What a table's cell holds, and how cells become text: Markdown with reported beside measured, CSV with a line a cell."""
+"""What a table's cell holds, and how cells become text: Markdown with reported beside measured, CSV
+with a line a cell."""
 
 from __future__ import annotations
 
@@ -11,8 +12,17 @@ import numpy as np
 from core.spreadsheets import CsvWriter
 
 HEADS = (
-    "row", "column", "as published", "measured", "sd", "n", "low", "high", "significance", "runs",
-)  # fmt: skip
+    "row",
+    "column",
+    "as published",
+    "measured",
+    "sd",
+    "n",
+    "low",
+    "high",
+    "significance",
+    "runs",
+)
 
 
 class Cell(NamedTuple):
@@ -36,7 +46,8 @@ class Cell(NamedTuple):
 
     @property
     def as_text(self) -> str:
-        """mean ± sd (n), or a single value with its interval if it has one; nothing without a value."""
+        """mean ± sd (n), or a single value with its interval if it has one; nothing without a
+        value."""
         text = spread(self.values, self.digits)
         if len(self.values) != 1 or self.interval is None:
             return text
@@ -59,7 +70,9 @@ def format_comparison(cells: Sequence[Cell]) -> list[list[str]]:
     """Rows by columns, in the cells' order, every column twice: as published, and measured."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     at = {(cell.row, cell.column): cell for cell in cells}
-    lines = [["", *(f"{column} {kind}" for column in columns for kind in ("as published", "measured"))]]
+    lines = [
+        ["", *(f"{column} {kind}" for column in columns for kind in ("as published", "measured"))]
+    ]
     for row in dict.fromkeys(cell.row for cell in cells):
         own = [at[row, column] for column in columns]
         lines.append([row, *(text for cell in own for text in (cell.published, cell.as_text))])

@@ -20,10 +20,18 @@ def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]
     """Groups of mentions by systems, on one task."""
     results = linked(table["task"], table["split"], choices)
     columns = {
-        name: System(c["measured"]).select_results(results) if "measured" in c else [] for name, c in table["columns"].items()
+        name: System(c["measured"]).select_results(results) if "measured" in c else []
+        for name, c in table["columns"].items()
     }
     kinds = ("as published", "measured")
-    lines = [["", "mentions as published", "mentions", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    lines = [
+        [
+            "",
+            "mentions as published",
+            "mentions",
+            *(f"{name} {kind}" for name in columns for kind in kinds),
+        ]
+    ]
     for row in table["rows"]:
         group = OVERALL if row["population"] == "overall" else row["population"]
         sizes = [int(r.scores[group]["examples"]) for r in results if group in r.scores]
@@ -47,7 +55,11 @@ def sizes(table: Table, choices: Choices, files: Files) -> list[list[str]]:
             continue
         try:
             unit = column.get("unit")
-            here[name] = split_sizes(column["task"], unit, files) if unit else linking_sizes(column["task"], files, graph)
+            here[name] = (
+                split_sizes(column["task"], unit, files)
+                if unit
+                else linking_sizes(column["task"], files, graph)
+            )
         except InputError as error:  # a data set that is not available leaves its cells empty
             LOG.warning(f"{name}: not counted: {error}")
     kinds = ("as published", "here")

@@ -32,7 +32,8 @@ from experiments.encoders import default_stem
 from models.metrics import one_sample
 
 LOG = logging.getLogger(__name__)
-BASELINES = ("exact", "tfidf")  #: every evaluation of a linker measures them beside it: one result is enough
+# : every evaluation of a linker measures them beside it: one result is enough
+BASELINES = ("exact", "tfidf")
 Table = Mapping[str, Any]
 
 
@@ -45,22 +46,32 @@ class System:
         self.options: dict[str, Any] = own
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, System) and (self.model, self.options) == (other.model, other.options)
+        return isinstance(other, System) and (self.model, self.options) == (
+            other.model,
+            other.options,
+        )
 
     def select_results(self, results: Iterable[Result]) -> list[Result]:
         """The results of this system."""
-        return [r for r in results if r.model.name == self.model and dict(r.options) == self.options]
+        return [
+            r for r in results if r.model.name == self.model and dict(r.options) == self.options
+        ]
 
     def group(self, results: Iterable[Result]) -> Group | None:
-        """Its results as seeds, None where there are none. Raises InputError for runs of several pre-trainings."""
+        """Its results as seeds, None where there are none. Raises InputError for runs of several
+        pre-trainings."""
         groups = list(grouped(self.select_results(results)).values())
         if len(groups) > 1:
             firsts = [one.results[0] for one in groups]
             place = runs_folder() / firsts[0].kind
-            told = ", ".join(f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}" for r in firsts)
+            told = ", ".join(
+                f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}"
+                for r in firsts
+            )
             raise InputError(
-                f"{firsts[0].task}: {firsts[0].label} has results of several pre-trainings ({told}), which are not seeds of one. "
-                f"Move those aside that are not meant, in {place}."
+                f"{firsts[0].task}: {firsts[0].label} has results of several pre-trainings"
+                f" ({told}), which are not seeds of one. Move those aside that are not meant, in"
+                f" {place}."
             )
         return groups[0] if groups else None
 
@@ -84,10 +95,15 @@ def systems(table: Table) -> list[System]:
 
 
 def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) -> list[Result]:
-    """Results of a linking task's split, all of one protocol but for `varies`; of each baseline the last one alone."""
+    """Results of a linking task's split, all of one protocol but for `varies`; of each baseline the
+    last one alone."""
     folds = ",".join(map(str, choices.folds)) or "all"
     split = choices.split or split
-    found = [r for r in stored("linking", task) if r.split == split and r.protocol["fold_numbers"] == folds]
+    found = [
+        r
+        for r in stored("linking", task)
+        if r.split == split and r.protocol["fold_numbers"] == folds
+    ]
     check_protocol(task, found, varies, "Say which with SPLIT= or FOLDS=.")
     last = {r.model.name: r for r in found if r.model.name in BASELINES}
     return [r for r in found if r.model.name not in BASELINES or last[r.model.name] is r]
@@ -96,13 +112,16 @@ def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
     """Results of a fine-tuning task, all of one protocol."""
     found = [r for r in stored("finetune", task) if profile in (None, r.protocol["profile"])]
-    kept = [r for system in distinct(wanted) if (group := system.group(found)) for r in group.results]
+    kept = [
+        r for system in distinct(wanted) if (group := system.group(found)) for r in group.results
+    ]
     check_protocol(task, kept, (), "Say which with PROFILE=.")
     return kept
 
 
 def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
-    """Results of synonym retrieval on the samples with this checksum, or on the only ones there are."""
+    """Results of synonym retrieval on the samples with this checksum, or on the only ones there
+    are."""
     found = [r for r in stored("synonyms") if samples in (None, r.protocol["samples"])]
     kept = [r for system in distinct(wanted) for r in system.select_results(found)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
@@ -110,33 +129,48 @@ def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
 
 
 def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
-    """Results of probing with the queries and in the way that `choices` say, or in the only way there is."""
+    """Results of probing with the queries and in the way that `choices` say, or in the only way
+    there is."""
     keys = {"limit": "limit", "seed": "seed", "method": "method", "masks": "masks", "beam": "beams"}
-    chosen = {own: getattr(choices, name) for name, own in keys.items() if getattr(choices, name) is not None}
+    chosen = {
+        own: getattr(choices, name)
+        for name, own in keys.items()
+        if getattr(choices, name) is not None
+    }
 
     def fits(result: Result) -> bool:
-        graph = choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
+        graph = (
+            choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
+        )
         return graph and all(result.protocol[own] == value for own, value in chosen.items())
 
     found = [r for r in stored("probing") if fits(r)]
     kept = [r for system in distinct(wanted) for r in system.select_results(found)]
-    check_protocol("probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=.")
+    check_protocol(
+        "probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=."
+    )
     return kept
 
 
 def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
-    """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a paper's newest pre-training.
+    """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a
+    paper's newest pre-training.
 
-    model: as MODEL= accepts it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is finished.
+    model: as MODEL= accepts it, "kebiolm" or "kebiolm/pretrain_wem". (None, []) when none is
+        finished.
     """
     paper, _, stem = model.partition("/")
     if not (ROOT / "experiments" / paper / "encoder.yaml").is_file():
         return None, []
-    finished = [*(runs_folder() / paper / (stem or default_stem(paper) or "")).glob("*/seed*/finished.json")]
+    finished = [
+        *(runs_folder() / paper / (stem or default_stem(paper) or "")).glob("*/seed*/finished.json")
+    ]
     if not finished:
         return None, []
     folder = max(finished, key=lambda p: p.stat().st_mtime_ns).parents[1]
-    runs = sorted((p.parent for p in finished if p.parents[1] == folder), key=lambda p: seed_of(p.name) or 0)
+    runs = sorted(
+        (p.parent for p in finished if p.parents[1] == folder), key=lambda p: seed_of(p.name) or 0
+    )
     return folder, [read_json(run / "end.json") for run in runs]
 
 
@@ -160,17 +194,27 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
                 tests: tuple[str, ...] = ()
                 if own and metric == "acc@1":
                     interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
-                    tests = () if baseline else _against(rival, row, own, results[name], metric, "mentions")
+                    tests = (
+                        ()
+                        if baseline
+                        else _against(rival, row, own, results[name], metric, "mentions")
+                    )
                 values = [100 * v for v in own.values(metric)] if own else []
                 places = own.places if own and not baseline else ()
                 shown = f"{name} {metric.removeprefix('acc')}"
-                cells.append(Cell(row["name"], shown, value, tuple(values), interval, tests, places, digits=1))
+                cells.append(
+                    Cell(
+                        row["name"], shown, value, tuple(values), interval, tests, places, digits=1
+                    )
+                )
     return cells
 
 
 def finetune(table: Table, choices: Choices) -> list[Cell]:
     """Encoders by fine-tuning tasks, and by metrics of their pre-training."""
-    tasks = dict.fromkeys(column["task"] for column in table["columns"].values() if "task" in column)
+    tasks = dict.fromkeys(
+        column["task"] for column in table["columns"].values() if "task" in column
+    )
     results = {task: fine_tuned(task, systems(table), choices.profile) for task in tasks}
     for task in tasks:
         for line in remarks(task, results[task]):
@@ -181,15 +225,25 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
         system = System(row["measured"]) if "measured" in row else None
         for name, column in table["columns"].items():
             values: list[float] = []
-            interval, tests, places = None, (), ()  # type: tuple[float, float] | None, tuple[str, ...], tuple[str, ...]
+            interval, tests, places = (
+                None,
+                (),
+                (),
+            )  # type: tuple[float, float] | None, tuple[str, ...], tuple[str, ...]
             if system and "task" in column and (own := system.group(results[column["task"]])):
                 first, metric = own.results[0], column.get("metric")
                 group = OVERALL if column["split"] == first.split else SELECT
                 asked = metric or first.metric
-                if group == OVERALL or (column["split"] == first.details["selected_on"] and asked == first.metric):
+                if group == OVERALL or (
+                    column["split"] == first.details["selected_on"] and asked == first.metric
+                ):
                     values = [100 * v for v in own.values(asked, group)]
                 scored = group == OVERALL and asked == first.metric
-                interval = _percent(own.interval(asked)) if values and scored and len(own.results) == 1 else None
+                interval = (
+                    _percent(own.interval(asked))
+                    if values and scored and len(own.results) == 1
+                    else None
+                )
                 places = own.places if values else ()
                 if values and baseline and baseline["name"] != row["name"]:
                     tests += _below(baseline["name"], values, baseline["reported"].get(name))
@@ -214,10 +268,14 @@ def synonyms(table: Table, choices: Choices) -> list[Cell]:
 def probing(table: Table, choices: Choices) -> list[Cell]:
     """Masked language models by types of queries."""
     found = probed(systems(table), choices)
-    return _by_group(table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()})
+    return _by_group(
+        table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
+    )
 
 
-def _by_group(table: Table, results: Sequence[Result], columns: Mapping[str, tuple[str, str]]) -> list[Cell]:
+def _by_group(
+    table: Table, results: Sequence[Result], columns: Mapping[str, tuple[str, str]]
+) -> list[Cell]:
     """Cells of columns that are each a (group of examples, metric)."""
     cells = []
     for row in table["rows"]:
@@ -227,7 +285,17 @@ def _by_group(table: Table, results: Sequence[Result], columns: Mapping[str, tup
             single = own and len(own.results) == 1 and values
             interval = _percent(own.interval(f"{group}/{metric}")) if own and single else None
             places = own.places if own and values else ()
-            cells.append(Cell(row["name"], name, row.get("reported", {}).get(name), tuple(values), interval, (), places))
+            cells.append(
+                Cell(
+                    row["name"],
+                    name,
+                    row.get("reported", {}).get(name),
+                    tuple(values),
+                    interval,
+                    (),
+                    places,
+                )
+            )
     return cells
 
 
@@ -236,11 +304,14 @@ def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None
 
 
 def remarks(task: str, results: Sequence[Result]) -> list[str]:
-    """What a reader of a column must know of its scores: the variant of the data, and ARGS= that some were made with."""
+    """What a reader of a column must know of its scores: the variant of the data, and ARGS= that
+    some were made with."""
     variants = {r.details["variant"] for r in results if r.details["variant"]}
     lines = [f"{task}: variant {variant} (not the official set)" for variant in sorted(variants)]
     own = {r.label: r.details["args"] for r in results if r.details["args"]}
-    return lines + [f"{task}: {label} was fine-tuned with ARGS={args!r}" for label, args in own.items()]
+    return lines + [
+        f"{task}: {label} was fine-tuned with ARGS={args!r}" for label, args in own.items()
+    ]
 
 
 # tests
@@ -252,7 +323,9 @@ def row_of(table: Table, key: str) -> Mapping[str, Any] | None:
         return None
     found = [row for row in table["rows"] if row["name"] == table[key]]
     if len(found) != 1:
-        raise InputError(f"{table['title']}: {key}: no row {table[key]!r}; expected the name of one")
+        raise InputError(
+            f"{table['title']}: {key}: no row {table[key]!r}; expected the name of one"
+        )
     return dict(found[0])
 
 
@@ -269,15 +342,28 @@ def _below(name: str, values: Sequence[float], reported: float | None) -> tuple[
     if reported is None or len(values) < 2:
         return ()
     t, p = one_sample(values, reported)
-    return (f"one-sample t against {name} as published ({reported:.2f}): {np.mean(values) - reported:+.2f}, "
-            f"t = {t:.2f}, {p_value(p)}, {len(values)} seeds",)  # fmt: skip
+    return (
+        (
+            f"one-sample t against {name} as published ({reported:.2f}):"
+            f" {np.mean(values) - reported:+.2f}, t = {t:.2f}, {p_value(p)}, {len(values)} seeds"
+        ),
+    )
 
 
 def _against(
-    rival: Mapping[str, Any] | None, row: Mapping[str, Any], own: Group, results: Sequence[Result], metric: str, over: str
+    rival: Mapping[str, Any] | None,
+    row: Mapping[str, Any],
+    own: Group,
+    results: Sequence[Result],
+    metric: str,
+    over: str,
 ) -> tuple[str, ...]:
     """Both paired tests against the table's rival."""
-    if rival is None or rival["name"] == row["name"] or (other := System(rival["measured"]).group(results)) is None:
+    if (
+        rival is None
+        or rival["name"] == row["name"]
+        or (other := System(rival["measured"]).group(results)) is None
+    ):
         return ()
     told = difference(own, other, metric, Style(100, 2, over), brackets=True)
     return (f"against {rival['name']}: {told}",) if told else ()

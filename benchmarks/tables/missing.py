@@ -1,4 +1,5 @@
-"""RUN=1: the results that a table's empty cells need, made before the table is: from the fields of what is measured to a call."""
+"""RUN=1: the results that a table's empty cells need, made before the table is: from the fields of
+what is measured to a call."""
 
 from __future__ import annotations
 
@@ -16,7 +17,16 @@ from benchmarks.probing import compute as probe
 from benchmarks.results import label
 from benchmarks.synonyms import WORDS, samples_checksum
 from benchmarks.synonyms import compute as synonyms
-from benchmarks.tables.measured import BASELINES, System, Table, fine_tuned, linked, probed, retrieved, systems
+from benchmarks.tables.measured import (
+    BASELINES,
+    System,
+    Table,
+    fine_tuned,
+    linked,
+    probed,
+    retrieved,
+    systems,
+)
 from core.files import InputError
 from inference.options import LinkerOptions
 
@@ -33,43 +43,71 @@ class Missing(NamedTuple):
 def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row by every task."""
     wanted = systems(table)
-    tasks = dict.fromkeys(column["task"] for column in table["columns"].values() if "task" in column)
+    tasks = dict.fromkeys(
+        column["task"] for column in table["columns"].values() if "task" in column
+    )
     found = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
     return [
         Missing(
             f"finetune {task} {label(s.model, s.options)}",
-            partial(finetune, task, s.model, seeds=seeds, profile=choices.profile or "small", options=s.options, files=files),
+            partial(
+                finetune,
+                task,
+                s.model,
+                seeds=seeds,
+                profile=choices.profile or "small",
+                options=s.options,
+                files=files,
+            ),
         )
-        for s in wanted for task in tasks if not s.select_results(found[task])
-    ]  # fmt: skip
+        for s in wanted
+        for task in tasks
+        if not s.select_results(found[task])
+    ]
 
 
 def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
-    """Every row by every task, or every column on the table's one task. Each run scores both baselines beside its linker."""
-    tasks = {c["task"]: c["split"] for c in table["columns"].values() if "task" in c} or {table["task"]: table["split"]}
+    """Every row by every task, or every column on the table's one task. Each run scores both
+    baselines beside its linker."""
+    tasks = {c["task"]: c["split"] for c in table["columns"].values() if "task" in c} or {
+        table["task"]: table["split"]
+    }
     plan: dict[str, Missing] = {}
     covered: set[str] = set()  # tasks on which a run of this plan measures the baselines
     for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
         for task, split in tasks.items():
             baseline = system.model in BASELINES
-            if system.select_results(linked(task, split, choices, table.get("varies", ()))) or (baseline and task in covered):
+            if system.select_results(linked(task, split, choices, table.get("varies", ()))) or (
+                baseline and task in covered
+            ):
                 continue
             own = dict(system.options)
             tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
             common: dict[str, Any] = {
-                "split": choices.split or split, "folds": choices.folds, "files": files,
-                "protocol": Protocol(names=own.pop("names", "all")), "linker": LinkerOptions(**own),
-            }  # fmt: skip
+                "split": choices.split or split,
+                "folds": choices.folds,
+                "files": files,
+                "protocol": Protocol(names=own.pop("names", "all")),
+                "linker": LinkerOptions(**own),
+            }
             covered.add(task)
-            shown = f"{task} {label(system.model, {k: v for k, v in system.options.items() if k != 'backoff'})}"
+            shown = (
+                f"{task}"
+                f" {label(system.model, {k: v for k, v in system.options.items() if k != 'backoff'})}"  # noqa: E501
+            )
             if tuned is None:
                 title = f"evaluate {shown}{' + back-off' if backoff else ''}"
-                plan[title] = Missing(title, partial(evaluate, task, system.model, backoff=backoff, **common))
+                plan[title] = Missing(
+                    title, partial(evaluate, task, system.model, backoff=backoff, **common)
+                )
                 continue
-            for seed in seeds_of(seeds) if seeds else [0]:  # fine-tuning scores without and with back-off
+            # fine-tuning scores without and with back-off
+            for seed in seeds_of(seeds) if seeds else [0]:
                 title = f"finetune {shown}, seed {seed}"
                 more = {"options": tuned, "seed": seed, "profile": choices.profile or "small"}
-                plan[title] = Missing(title, partial(finetune_linking, task, system.model, **common, **more))
+                plan[title] = Missing(
+                    title, partial(finetune_linking, task, system.model, **common, **more)
+                )
     return list(plan.values())
 
 
@@ -90,28 +128,41 @@ def probings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     """Every row by one set of queries, asked in one way."""
     found = probed(systems(table), choices)
     names = ("graph", "limit", "seed", "method", "masks", "beam")
-    how: dict[str, Any] = {name: getattr(choices, name) for name in names if getattr(choices, name) is not None}
+    how: dict[str, Any] = {
+        name: getattr(choices, name) for name in names if getattr(choices, name) is not None
+    }
     return [
         Missing(f"probe {label(s.model, s.options)}", partial(probe, s.model, files=files, **how))
-        for s in systems(table) if not s.select_results(found)
-    ]  # fmt: skip
+        for s in systems(table)
+        if not s.select_results(found)
+    ]
 
 
 PLANS: dict[str, Callable[[Table, Choices, Files, str | None], list[Missing]]] = {
-    "finetune": fine_tunings, "scores": linkings, "populations": linkings, "synonyms": retrievals, "probing": probings,
-}  # fmt: skip
+    "finetune": fine_tunings,
+    "scores": linkings,
+    "populations": linkings,
+    "synonyms": retrievals,
+    "probing": probings,
+}
 
 
 def plan(table: Table, choices: Choices, files: Files, seeds: str | None = None) -> list[Missing]:
     """A call for every measured cell without a score. Raises InputError for a table of counts."""
     kind = table.get("kind", "scores")
     if kind not in PLANS:
-        raise InputError(f"RUN=1 makes the results that a table's cells need, and this table only counts ({kind}). Leave RUN out.")
+        raise InputError(
+            "RUN=1 makes the results that a table's cells need, and this table only counts"
+            f" ({kind}). Leave RUN out."
+        )
     return PLANS[kind](table, choices, files, seeds)
 
 
-def run_missing(table: Table, choices: Choices, files: Files, seeds: str | None = None) -> list[str]:
-    """Make the results of :func:`plan`, one after the other; returns the titles of those that failed. What is done is kept."""
+def run_missing(
+    table: Table, choices: Choices, files: Files, seeds: str | None = None
+) -> list[str]:
+    """Make the results of :func:`plan`, one after the other; returns the titles of those that
+    failed. What is done is kept."""
     every = plan(table, choices, files, seeds)
     LOG.info(f"{len(every)} runs are missing; fine-tunings print beforehand how long they take")
     failed = []

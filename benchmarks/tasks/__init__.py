@@ -1,4 +1,5 @@
-"""Every downstream task by name, and its data set's files made into a task folder (:mod:`datamodules.tasks`)."""
+"""Every downstream task by name, and its data set's files made into a task folder
+(:mod:`datamodules.tasks`)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from datamodules.tasks import SPLITS, load_task, save_task
 from experiments.encoders import folder_name
 
 LOG = logging.getLogger(__name__)
-#: Raise when a reader makes other examples out of the same files: task folders are then built again.
+# : Raise when a reader makes other examples out of the same files: task folders are then built
+# again.
 READERS = 1
 
 
@@ -28,35 +30,43 @@ def tasks() -> dict[str, Definition]:
 
 
 def task(name: str) -> Definition:
-    """The task of a name or an alias (cNNER, CHIP-RE). Raises InputError with the list for any other."""
+    """The task of a name or an alias (cNNER, CHIP-RE). Raises InputError with the list for any
+    other."""
     known = tasks()
     for definition in known.values():
         if name in (definition.name, *definition.aliases):
             return definition
-    raise InputError(f"no task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}")
+    raise InputError(
+        f"no task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}"
+    )
 
 
 def inputs(definition: Definition, data: Path) -> dict[str, list[Path]]:
-    """{split: its files} of the splits whose first file is in `data`. Raises InputError without train."""
+    """{split: its files} of the splits whose first file is in `data`. Raises InputError without
+    train."""
     result = {}
     for split, names in definition.files.items():
         paths = [data / name for name in names]
         if not paths[0].exists():
             if split == "train":
                 raise InputError(
-                    f"{paths[0]}: no such file, and task {definition.name} cannot train without it. Get it with "
-                    f"`make data TASK={definition.name}`, or from a folder that has it: MIRROR=<folder>."
+                    f"{paths[0]}: no such file, and task {definition.name} cannot train without it."
+                    f" Get it with `make data TASK={definition.name}`, or from a folder that has"
+                    " it: MIRROR=<folder>."
                 )
             continue
         if missing := [p for p in paths if not p.exists()]:
-            raise InputError(f"{missing[0]}: no such file; {paths[0].name} cannot be read without it. "
-                             f"Get it with `make data TASK={definition.name}`.")  # fmt: skip
+            raise InputError(
+                f"{missing[0]}: no such file; {paths[0].name} cannot be read without it. "
+                f"Get it with `make data TASK={definition.name}`."
+            )
         result[split] = paths
     return result
 
 
 def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str, int]], list[str]]:
-    """(examples by split, what was odd in each split's files and how often, notes about splits) of a task.
+    """(examples by split, what was odd in each split's files and how often, notes about splits) of
+    a task.
 
     A dev or test file without gold labels is as good as absent; a note says so.
     """
@@ -79,16 +89,23 @@ def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str
 
 
 def prepared(name: str, data: str | Path, out: str | Path) -> Path:
-    """The task's folder `out`, made from its data set's folder `data`; kept when the files and readers are the same.
+    """The task's folder `out`, made from its data set's folder `data`; kept when the files and
+    readers are the same.
 
-    The manifest says beside save_task's entries: suite, variant (null for the official set), scored (the split that
-    scores are reported on: test, or dev where no test is to be had), selection (the split that chooses the epoch: dev,
-    or train, a part of which is then held out), odd (what readers counted, by split), notes, inputs (sha256 by file).
-    What is odd is printed once, when the folder is made. Raises InputError for a missing training file and for every
-    file that cannot be read.
+    The manifest says beside save_task's entries: suite, variant (null for the official set), scored
+    (the split that
+    scores are reported on: test, or dev where no test is to be had), selection (the split that
+        chooses the epoch: dev,
+    or train, a part of which is then held out), odd (what readers counted, by split), notes, inputs
+    (sha256 by file). What is odd is printed once, when the folder is made. Raises InputError for a
+    missing training file and for every file that cannot be read.
     """
     definition, data, out = task(name), Path(data), Path(out)
-    files = {p.relative_to(data).as_posix(): p for paths in inputs(definition, data).values() for p in paths}
+    files = {
+        p.relative_to(data).as_posix(): p
+        for paths in inputs(definition, data).values()
+        for p in paths
+    }
     made_of = {
         "name": definition.name,
         "kind": definition.kind,
@@ -130,33 +147,49 @@ def _same(out: Path, made_of: dict[str, Any]) -> bool:
         return False
     try:
         manifest = read_json(out / "manifest.json")
-        whole = all(sha256(out / f"{split}.jsonl") == digest for split, digest in manifest["sha256"].items())
+        whole = all(
+            sha256(out / f"{split}.jsonl") == digest for split, digest in manifest["sha256"].items()
+        )
     except (InputError, OSError, KeyError, TypeError, AttributeError):
         return False
     return whole and all(manifest.get(key) == value for key, value in made_of.items())
 
 
 def report(manifest: dict[str, Any]) -> list[str]:
-    """Lines that say what is odd about a prepared task: its variant, notes, and counts of what readers found."""
+    """Lines that say what is odd about a prepared task: its variant, notes, and counts of what
+    readers found."""
     name = manifest["name"]
-    lines = [f"{name}: variant {manifest['variant']!r}, not the official set"] if manifest["variant"] else []
+    lines = (
+        [f"{name}: variant {manifest['variant']!r}, not the official set"]
+        if manifest["variant"]
+        else []
+    )
     lines += [f"{name}: {note}" for note in manifest["notes"]]
-    lines += [f"{name}: {split}: {count:,} {what}" for split, counted in manifest["odd"].items()
-              for what, count in counted.items()]  # fmt: skip
+    lines += [
+        f"{name}: {split}: {count:,} {what}"
+        for split, counted in manifest["odd"].items()
+        for what, count in counted.items()
+    ]
     return lines + [f"{name}: {count:,} in {what}" for what, count in manifest["warnings"].items()]
 
 
 def task_folder(definition: Definition, files: Files) -> Path:
-    """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched and prepared."""
+    """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched
+    and prepared."""
     from datamodules.sources import fetched, place
 
     folders = runs_folder() / "data" / "benchmarks" / "tasks"
     name = folder_name(definition.name)
     if files.data is None:
-        return prepared(definition.name, fetched(definition.dataset, place(), files.mirror), folders / name)
+        return prepared(
+            definition.name, fetched(definition.dataset, place(), files.mirror), folders / name
+        )
     own = files.data.resolve()
     if not own.is_dir():
-        raise InputError(f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task folder")
+        raise InputError(
+            f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task"
+            " folder"
+        )
     if not (own / "manifest.json").is_file():
         return prepared(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
     kind = load_task(own).kind

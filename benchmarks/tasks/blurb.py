@@ -1,7 +1,8 @@
-"""The English suite, the papers' subset of BLURB: five NER and three relation tasks; KeBioLM's Table 1 prints the sizes.
+"""The English suite, the papers' subset of BLURB: five NER and three relation tasks; KeBioLM's
+Table 1 prints the sizes.
 
-EBM-PICO, BIOSSES, HoC, PubMedQA and BioASQ are in none of the five papers. BLURB's archive is not public, so the tasks
-are rebuilt from the original corpora; `notes` say where that differs.
+EBM-PICO, BIOSSES, HoC, PubMedQA and BioASQ are in none of the five papers. BLURB's archive is not
+public, so the tasks are rebuilt from the original corpora; `notes` say where that differs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from benchmarks.tasks.definition import Definition, Published, Read, Splits
 from datamodules import blurb, formats
 
 KEBIOLM = "KeBioLM Table 1"
-MTL_NOTE = "types merged into one; sentences of one abstract cannot be distinguished, so each is its own document"
+MTL_NOTE = (
+    "types merged into one; sentences of one abstract cannot be distinguished, so each is its own"
+    " document"
+)
 
 
 def _sizes(train: int, dev: int, test: int) -> dict[str, int]:
@@ -30,11 +34,23 @@ def _tokens(merged: str) -> Read:
 
 
 def _ner(name: str, folder: str, merged: str, sizes: dict[str, int], *notes: str) -> Definition:
-    files = {"train": f"{folder}/train.tsv", "dev": f"{folder}/devel.tsv", "test": f"{folder}/test.tsv"}
+    files = {
+        "train": f"{folder}/train.tsv",
+        "dev": f"{folder}/devel.tsv",
+        "test": f"{folder}/test.tsv",
+    }
     return Definition(
-        name, "BLURB", "ner", "en", "entity_f1", name, {s: (p,) for s, p in files.items()}, _tokens(merged),
-        published=(Published(KEBIOLM, "mentions", sizes),), notes=(*notes, MTL_NOTE),
-    )  # fmt: skip
+        name,
+        "BLURB",
+        "ner",
+        "en",
+        "entity_f1",
+        name,
+        {s: (p,) for s, p in files.items()},
+        _tokens(merged),
+        published=(Published(KEBIOLM, "mentions", sizes),),
+        notes=(*notes, MTL_NOTE),
+    )
 
 
 def _chemprot(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
@@ -82,33 +98,86 @@ def _gad_dev(splits: Splits) -> Splits:
 
 TASKS = (
     _ner("BC5-chem", "BC5CDR-chem-IOB", "Chemical", _sizes(5203, 5347, 5385)),
-    _ner("BC5-disease", "BC5CDR-disease-IOB", "Disease", _sizes(4182, 4244, 4424),
-         "the public IOB files have 4,246 mentions in dev, two more than the paper prints"),
-    _ner("NCBI", "NCBI-disease-IOB", "Disease", _sizes(5137, 787, 960),
-         "the public IOB files have 5,134 mentions in train, three fewer than the paper prints"),
+    _ner(
+        "BC5-disease",
+        "BC5CDR-disease-IOB",
+        "Disease",
+        _sizes(4182, 4244, 4424),
+        "the public IOB files have 4,246 mentions in dev, two more than the paper prints",
+    ),
+    _ner(
+        "NCBI",
+        "NCBI-disease-IOB",
+        "Disease",
+        _sizes(5137, 787, 960),
+        "the public IOB files have 5,134 mentions in train, three fewer than the paper prints",
+    ),
     _ner("BC2GM", "BC2GM-IOB", "Gene", _sizes(15197, 3061, 6325)),
     _ner("JNLPBA", "JNLPBA-IOB", "Entity", _sizes(46750, 4551, 8662)),
     Definition(
-        "ChemProt", "BLURB", "relation", "en", "micro_f1", "ChemProt",
-        {"train": _chemprot_files("chemprot_training", "training"),
-         "dev": _chemprot_files("chemprot_development", "development"),
-         "test": _chemprot_files("chemprot_test_gs", "test", "_gs")}, _chemprot,
+        "ChemProt",
+        "BLURB",
+        "relation",
+        "en",
+        "micro_f1",
+        "ChemProt",
+        {
+            "train": _chemprot_files("chemprot_training", "training"),
+            "dev": _chemprot_files("chemprot_development", "development"),
+            "test": _chemprot_files("chemprot_test_gs", "test", "_gs"),
+        },
+        _chemprot,
         published=(Published(KEBIOLM, "examples", _sizes(18035, 11268, 15745)),),
-        markers=blurb.CHEMPROT_MARKERS, negative=blurb.NEGATIVE, mentions=_chemprot_mentions,
-        notes=("sentences are split by a pattern, which BLURB's splitter is not: 29, 56 and 22 pairs more than printed",
-               "gold relations between two sentences are in no example: 6, 0 and 3; they are not counted as missed, as "
-               "in BLURB"),
+        markers=blurb.CHEMPROT_MARKERS,
+        negative=blurb.NEGATIVE,
+        mentions=_chemprot_mentions,
+        notes=(
+            (
+                "sentences are split by a pattern, which BLURB's splitter is not: 29, 56 and 22"
+                " pairs more than printed"
+            ),
+            (
+                "gold relations between two sentences are in no example: 6, 0 and 3; they are not"
+                " counted as missed, as in BLURB"
+            ),
+        ),
     ),
     Definition(
-        "DDI", "BLURB", "relation", "en", "micro_f1", "DDI", {s: (DDI_ZIP,) for s in ("train", "test")}, _ddi,
+        "DDI",
+        "BLURB",
+        "relation",
+        "en",
+        "micro_f1",
+        "DDI",
+        {s: (DDI_ZIP,) for s in ("train", "test")},
+        _ddi,
         published=(Published(KEBIOLM, "examples", _sizes(25296, 2496, 5716)),),
-        markers=blurb.DDI_MARKERS, negative=blurb.NEGATIVE, derived=_ddi_dev, mentions=_ddi_mentions,
-        notes=("dev: whole documents of train in the order of seed 0, 2,496 pairs; which ones BLURB took is not printed",),
+        markers=blurb.DDI_MARKERS,
+        negative=blurb.NEGATIVE,
+        derived=_ddi_dev,
+        mentions=_ddi_mentions,
+        notes=(
+            (
+                "dev: whole documents of train in the order of seed 0, 2,496 pairs; which ones"
+                " BLURB took is not printed"
+            ),
+        ),
     ),
     Definition(
-        "GAD", "BLURB", "relation", "en", "micro_f1", "GAD", {s: (f"gad/{s}.tsv",) for s in ("train", "test")}, _gad,
+        "GAD",
+        "BLURB",
+        "relation",
+        "en",
+        "micro_f1",
+        "GAD",
+        {s: (f"gad/{s}.tsv",) for s in ("train", "test")},
+        _gad,
         published=(Published(KEBIOLM, "examples", _sizes(4261, 535, 534)),),
-        markers=blurb.GAD_MARKERS, negative="0", derived=_gad_dev,
-        notes=("fold 1; dev: the last 535 sentences of train; which ones BLURB took is not printed",),
+        markers=blurb.GAD_MARKERS,
+        negative="0",
+        derived=_gad_dev,
+        notes=(
+            "fold 1; dev: the last 535 sentences of train; which ones BLURB took is not printed",
+        ),
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,5 @@
-"""What a downstream task is, before any of its data is read. The suites (chineseblue.py, blurb.py) list them."""
+"""What a downstream task is, before any of its data is read. The suites (chineseblue.py, blurb.py)
+list them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class Read(Protocol):
 
 
 class Published(NamedTuple):
-    """Sizes that `source` prints, by split, counted in `unit`: examples, mentions, triples or questions."""
+    """Sizes that `source` prints, by split, counted in `unit`: examples, mentions, triples or
+    questions."""
 
     source: str
     unit: str
@@ -30,13 +32,18 @@ class Published(NamedTuple):
 class Definition(NamedTuple):
     """A task: what is scored and how its data set's files become examples.
 
-    files      {split: paths in the data set's folder}; a split is there when its first file is. Test may lack labels.
-    read       the reader; `derived` makes splits out of others (dev out of train) and says how in `notes`. It accepts the
-               settings under `made` in the task's YAML (:func:`derivation_settings`), if there are any.
-    metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all classes but
+    files      {split: paths in the data set's folder}; a split is there when its first file is.
+               Test may lack labels.
+    read       the reader; `derived` makes splits out of others (dev out of train) and says how in
+               `notes`. It accepts the
+               settings under `made` in the task's YAML (:func:`derivation_settings`), if there are
+               any.
+    metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all
+               classes but
                `negative`), acc1 (share of questions whose best answer is right)
     mentions   (files, split) -> the annotated mentions in examples, where markers replaced them
-    variant    what makes this another set than the official one; None for the official one. Never scored as official.
+    variant    what makes this another set than the official one; None for the official one. Never
+               scored as official.
     """
 
     name: str
@@ -65,6 +72,7 @@ def config_of(name: str) -> tuple[Path, dict[str, Any]]:
 
 
 def derivation_settings(name: str) -> dict[str, Any]:
-    """How a task is made whose splits are not published: the section `made` of its YAML; empty for all others."""
+    """How a task is made whose splits are not published: the section `made` of its YAML; empty for
+    all others."""
     settings: dict[str, Any] = config_of(name)[1].get("made") or {}
     return settings

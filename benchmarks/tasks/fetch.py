@@ -11,14 +11,16 @@ from datamodules.sources.listing import sources
 
 
 def dataset_of(name: str) -> str | None:
-    """The data set of a task, or the data set of that name; None for a task that needs none. Raises InputError."""
+    """The data set of a task, or the data set of that name; None for a task that needs none. Raises
+    InputError."""
     if name in linking_tasks():
         return linking_task(name).dataset
     return name if name in sources() else task(name).dataset
 
 
 def fetch_files(name: str, files: Files) -> str:
-    """Where the files are, how many, and their licence. Raises InputError for a file that cannot be had or is another one."""
+    """Where the files are, how many, and their licence. Raises InputError for a file that cannot be
+    had or is another one."""
     dataset = dataset_of(name)
     if dataset is None:
         return f"{name}: nothing to fetch; its data come with the installed packages"

@@ -1,8 +1,9 @@
 """Batches for EMBERT's pre-training (Cai et al., WISA 2021, Sections 3.1-3.3 and Appendix).
 
-Sequences are cut in two near their middle, and half of the time the second segment is another text's (next-sentence
-prediction). Linked entities that have a synonym are replaced now and then, by it or at random (Section 3.1); long ones
-are to be segmented (3.2) and lose one of their halves (3.3). As everywhere, a batch is a function of (seed, step, example).
+Sequences are cut in two near their middle, and half of the time the second segment is another
+text's (next-sentence prediction). Linked entities that have a synonym are replaced now and then, by
+it or at random (Section 3.1); long ones are to be segmented (3.2) and lose one of their halves
+(3.3). As everywhere, a batch is a function of (seed, step, example).
 """
 
 from __future__ import annotations
@@ -28,32 +29,44 @@ from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_finge
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.thesaurus import Thesaurus
 
-COUNTED = 20_000  # training sequences of which the unigrams of long entities' parts are counted, at most
+# training sequences of which the unigrams of long entities' parts are counted, at most
+COUNTED = 20_000
 
 
 class EMBERTBatch(NamedTuple):
-    """One micro-batch of B sequences of length L, with R replaced entities and T tokens of hidden parts.
+    """One micro-batch of B sequences of length L, with R replaced entities and T tokens of hidden
+    parts.
 
-    counts are over the micro-batches that this process accumulates for one step, as in :mod:`datamodules.steps`.
+    counts are over the micro-batches that this process accumulates for one step, as in
+    :mod:`datamodules.steps`.
     """
 
     input_ids: Tensor  # (B, L) with hidden tokens
     attention_mask: Tensor  # (B, L)
     second: Tensor  # (B, L) 1 on the second of the two segments
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
-    pair: Tensor  # (B,) 1 where the second segment does not follow the first, 0 where it does, -100 where there is one
+    # (B,) 1 where the second segment does not follow the first, 0 where it does, -100 where there
+    # is one
+    pair: Tensor
     replaced: Tensor  # (R, 3) row, the token before a replaced entity, the token behind it
     consistent: Tensor  # (R,) 1 where it is a synonym, 0 where it is a random name
-    segment_labels: Tensor  # (B, L) 1 on the last token of a sub-entity, 0 on the others of a long entity, else -100
+    # (B, L) 1 on the last token of a sub-entity, 0 on the others of a long entity, else -100
+    segment_labels: Tensor
     hidden: (
-        Tensor  # (T, 6) row, first and last token of the part that is left, position and length of the part, direction
+        # (T, 6) row, first and last token of the part that is left, position and length of the
+        # part, direction
+        Tensor
     )
     hidden_ids: Tensor  # (T,) original ids
-    counts: Tensor  # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective, sequences
+    # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective,
+    # sequences
+    counts: Tensor
     places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
     def masks(self) -> dict[str, Tensor]:
-        sides = {name: self.hidden[:, 5] == number for number, name in enumerate(("atomic", "adjective"))}
+        sides = {
+            name: self.hidden[:, 5] == number for number, name in enumerate(("atomic", "adjective"))
+        }
         text = {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
         return text | {"long": self.segment_labels != IGNORE} | sides
 
@@ -74,25 +87,33 @@ class EMBERTExample(NamedTuple):
 
     def blank(self) -> EMBERTExample:
         none = np.full(len(self.ids), IGNORE)
-        counted = {name: getattr(self, name)[:0] for name in ("around", "consistent", "hidden", "hidden_ids")}
+        counted = {
+            name: getattr(self, name)[:0]
+            for name in ("around", "consistent", "hidden", "hidden_ids")
+        }
         return self._replace(mlm=none, segments=none, pair=IGNORE, sequences=0, **counted)
 
 
 class EMBERTData(CorpusData):
     """Linked text as batches for EMBERT's objectives.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than `max_length`
+    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
+                 `max_length`
     tokenizer    the encoder's tokenizer: a folder or hub name
-    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``python -m kg.segment build``
+    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``python -m
+                 kg.segment build``
     segments     folder that command wrote
     thesaurus    folder that ``python -m kg.thesaurus`` wrote for that graph
     batch_size   sequences per optimiser step over all processes and accumulated batches
-    replace      share of the replaceable entities that are replaced (0: no context-entity consistency)
+    replace      share of the replaceable entities that are replaced (0: no context-entity
+                 consistency)
     rate         share of the tokens that are hidden or replaced (the corruption rate, Section 4.6)
-    parts        of these at most this share are parts of long entities (0: no bidirectional entity masking)
+    parts        of these at most this share are parts of long entities (0: no bidirectional entity
+                 masking)
     entities     the masked LM hides whole entities and phrases, as MC-BERT does, not words
     validation_size  held-out sequences that validation uses at most; None: all
-    pair         "nsp": half of the second segments come from another text; "sop": half of the pairs are swapped
+    pair         "nsp": half of the second segments come from another text; "sop": half of the pairs
+                 are swapped
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
     """
@@ -135,35 +156,46 @@ class EMBERTData(CorpusData):
         if self.corpus is not None:
             return
         self.tokenizer = load_tokenizer(self.tokenizer_name)
-        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph))
+        corpus = Corpus(
+            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph)
+        )
         corpus.check_length(self.max_length, 1)
         graph = KnowledgeGraph.load(self.graph)
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
             raise InputError(f"{file}: missing. Make it: python -m kg.segment build --help")
         rows = read_table(file, ["name", "pieces"])
-        self.pieces = Pieces(zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer)
+        self.pieces = Pieces(
+            zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer
+        )
         ids = graph.ids.to_pylist()
         same = Thesaurus.load(self.thesaurus)
         known = {i: names for i, entity in enumerate(ids) if (names := same.names(entity))}
         if len(same) and not known:
             raise InputError(
-                f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of that graph: "
-                "python -m kg.thesaurus --help"
+                f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
+                " that graph: python -m kg.thesaurus --help"
             )
         types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)[1]
-        named = zip(graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist(), strict=True)
+        named = zip(
+            graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist(), strict=True
+        )
         self.names = Replacements(named, types, known, self.tokenizer)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
-        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
+        self.train_indices, self.held_out_indices = corpus.divided(
+            self.batch_size, self.min_mentions
+        )
         self.corpus = corpus
 
     def cut(self, example: Example) -> int:
-        return cut_place(example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids))
+        return cut_place(
+            example.word_start, example.mentions[:, :2], np.isin(example.ids, self.end_ids)
+        )
 
     def text(self, index: int, held_out: bool, rng: np.random.Generator) -> tuple[Text, int]:
-        """(sequence `index` in two segments, 1 where the second does not follow the first, 0 where it does, -100 for one)."""
+        """(sequence `index` in two segments, 1 where the second does not follow the first, 0 where
+        it does, -100 for one)."""
         assert self.corpus is not None
         own = self.corpus[index]
         n, cut, limit = len(own.ids), self.cut(own), self.max_length - 3
@@ -183,7 +215,15 @@ class EMBERTData(CorpusData):
         text, label = self.text(index, held_out, rng)
         text = replaced(text, self.names, self.replace, self.max_length - 3, rng)
         found = corrupted(
-            text, self.pieces, rng, self.mask_id, self.random_ids, self.rate, self.parts, self.whole, self.longest_part
+            text,
+            self.pieces,
+            rng,
+            self.mask_id,
+            self.random_ids,
+            self.rate,
+            self.parts,
+            self.whole,
+            self.longest_part,
         )
         whole = len(text.ids) + 2 + (text.cut > 0)
         place = placed(len(text.ids), text.cut, False)
@@ -197,27 +237,60 @@ class EMBERTData(CorpusData):
         hidden = np.column_stack([place[table[:, 1]], place[table[:, 2]], table[:, 3:]])
         second = np.arange(whole) > (text.cut + 1 if text.cut else whole)
         pair = label if text.cut else IGNORE
-        return EMBERTExample(ids, second, mlm, segments, pair, around, changed[:, 3] == SYNONYM, hidden, found.part_ids)
+        return EMBERTExample(
+            ids,
+            second,
+            mlm,
+            segments,
+            pair,
+            around,
+            changed[:, 3] == SYNONYM,
+            hidden,
+            found.part_ids,
+        )
 
     def collate(self, examples: list[EMBERTExample]) -> EMBERTBatch:
         assert isinstance(self.tokenizer.pad_token_id, int)
-        ids, second, masked, ends, pairs, around, consistent, hidden, hidden_ids, sequences = zip(*examples, strict=True)
-        mlm, segments, pair = padded(masked, IGNORE), padded(ends, IGNORE), np.array(pairs, np.int64)
+        ids, second, masked, ends, pairs, around, consistent, hidden, hidden_ids, sequences = zip(
+            *examples, strict=True
+        )
+        mlm, segments, pair = (
+            padded(masked, IGNORE),
+            padded(ends, IGNORE),
+            np.array(pairs, np.int64),
+        )
         replaced_ones, parts = numbered(around, 2), numbered(hidden, 5)
-        sizes = [(mlm != IGNORE).sum(), (pair != IGNORE).sum(), len(replaced_ones), (segments != IGNORE).sum(),
-                 (parts[:, 5] == 0).sum(), (parts[:, 5] == 1).sum(), sum(sequences)]  # fmt: skip
+        sizes = [
+            (mlm != IGNORE).sum(),
+            (pair != IGNORE).sum(),
+            len(replaced_ones),
+            (segments != IGNORE).sum(),
+            (parts[:, 5] == 0).sum(),
+            (parts[:, 5] == 1).sum(),
+            sum(sequences),
+        ]
         arrays = (
-            padded(ids, self.tokenizer.pad_token_id), attention(ids), padded(second, 0), mlm, pair, replaced_ones,
-            np.concatenate(consistent).astype(np.int64), segments, parts,
-            np.concatenate(hidden_ids).astype(np.int64), np.array(sizes, np.float32),
-        )  # fmt: skip
+            padded(ids, self.tokenizer.pad_token_id),
+            attention(ids),
+            padded(second, 0),
+            mlm,
+            pair,
+            replaced_ones,
+            np.concatenate(consistent).astype(np.int64),
+            segments,
+            parts,
+            np.concatenate(hidden_ids).astype(np.int64),
+            np.array(sizes, np.float32),
+        )
         return EMBERTBatch(*(torch.from_numpy(a) for a in arrays))
 
     @cached_property
     def unigrams(self) -> dict[tuple[int, int, int], int]:
-        """(direction, length of the part, position in it) -> the token that occurs there most often in the training text.
+        """(direction, length of the part, position in it) -> the token that occurs there most often
+        in the training text.
 
-        What predicting the tokens of parts has to beat. Counted in up to COUNTED training sequences.
+        What predicting the tokens of parts has to beat. Counted in up to COUNTED training
+        sequences.
         """
         assert self.corpus is not None
         counts: dict[tuple[int, int, int], dict[int, int]] = {}

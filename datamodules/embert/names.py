@@ -1,4 +1,5 @@
-"""What the names of a graph are in tokens: pieces of long entities, synonyms, and names to be put in a name's place."""
+"""What the names of a graph are in tokens: pieces of long entities, synonyms, and names to be put
+in a name's place."""
 
 from __future__ import annotations
 
@@ -18,16 +19,25 @@ class Name(NamedTuple):
     word_start: np.ndarray  # (n,) bool
 
 
-def in_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> tuple[list[Name], list[np.ndarray]]:
+def in_tokens(
+    names: Sequence[str], tokenizer: PreTrainedTokenizerFast
+) -> tuple[list[Name], list[np.ndarray]]:
     """(every name in tokens, (n, 2) the characters that each of its tokens covers)."""
     found, covered = [], []
     for begin in range(0, len(names), 10_000):
         batch = tokenizer(
-            list(names[begin : begin + 10_000]), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            list(names[begin : begin + 10_000]),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            verbose=False,
         )
         for i, ids in enumerate(batch["input_ids"]):
             words = np.array([-1 if w is None else w for w in batch.word_ids(i)], np.int64)
-            start = np.concatenate([[True], words[1:] != words[:-1]]) if len(words) else np.zeros(0, bool)
+            start = (
+                np.concatenate([[True], words[1:] != words[:-1]])
+                if len(words)
+                else np.zeros(0, bool)
+            )
             found.append(Name(np.array(ids, np.int64), start))
             covered.append(np.array(batch["offset_mapping"][i], np.int64).reshape(-1, 2))
     return found, covered
@@ -36,11 +46,15 @@ def in_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> tuple
 class Pieces:
     """Where the sub-entities of long entities end, in tokens.
 
-    segments: each long name with its pieces, which follow one another in the name. A name is left out where a token covers
-    characters of two pieces (`crossed` counts them); of names that are the same in tokens the first one counts.
+    segments: each long name with its pieces, which follow one another in the name. A name is left
+        out where a token covers
+    characters of two pieces (`crossed` counts them); of names that are the same in tokens the first
+    one counts.
     """
 
-    def __init__(self, segments: Iterable[tuple[str, Sequence[str]]], tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(
+        self, segments: Iterable[tuple[str, Sequence[str]]], tokenizer: PreTrainedTokenizerFast
+    ) -> None:
         rows = list(segments)
         found, covered = in_tokens([name for name, _ in rows], tokenizer)
         self.ends: dict[bytes, np.ndarray] = {}
@@ -58,7 +72,8 @@ class Pieces:
         return len(self.ends)
 
     def piece_ends(self, ids: np.ndarray) -> np.ndarray | None:
-        """(pieces,) the token behind the last one of each piece of the name with these token ids; None if it is not long."""
+        """(pieces,) the token behind the last one of each piece of the name with these token ids;
+        None if it is not long."""
         return self.ends.get(ids.astype(np.int64).tobytes())
 
 
@@ -82,7 +97,9 @@ class Replacements:
         pools: dict[tuple[int, int], dict[bytes, Name]] = {}
         for (entity, _), name in zip(every, found, strict=True):
             if len(name.ids):
-                pools.setdefault((len(name.ids), int(types[entity])), {}).setdefault(name.ids.tobytes(), name)
+                pools.setdefault((len(name.ids), int(types[entity])), {}).setdefault(
+                    name.ids.tobytes(), name
+                )
         self.types = types
         self.pools = {key: list(pool.values()) for key, pool in pools.items()}
         flat = [(entity, name) for entity, same in synonyms.items() for name in same]
@@ -92,21 +109,34 @@ class Replacements:
             if len(name.ids):
                 self.same.setdefault(entity, {}).setdefault(name.ids.tobytes(), name)
 
-    def synonym(self, entity: int, ids: np.ndarray, most: int, rng: np.random.Generator) -> Name | None:
-        """Another name of `entity` than the one with these token ids, of at most `most` tokens; None where there is none."""
+    def synonym(
+        self, entity: int, ids: np.ndarray, most: int, rng: np.random.Generator
+    ) -> Name | None:
+        """Another name of `entity` than the one with these token ids, of at most `most` tokens;
+        None where there is none."""
         own = ids.astype(np.int64).tobytes()
-        choice = [name for key, name in self.same.get(entity, {}).items() if key != own and len(name.ids) <= most]
+        choice = [
+            name
+            for key, name in self.same.get(entity, {}).items()
+            if key != own and len(name.ids) <= most
+        ]
         return choice[rng.integers(len(choice))] if choice else None
 
     def another(self, entity: int, ids: np.ndarray, rng: np.random.Generator) -> Name | None:
-        """A name as long, of an entity of the same type, that does not mean the same; None where there is none."""
+        """A name as long, of an entity of the same type, that does not mean the same; None where
+        there is none."""
         pool = self.pools.get((len(ids), int(self.types[entity])), [])
         banned = {ids.astype(np.int64).tobytes(), *self.same.get(entity, {})}
-        for _ in range(20):  # synonyms are few, so a draw that is none of them is found soon where there is one
+        # synonyms are few, so a draw that is none of them is found soon where there is one
+        for _ in range(20):
             if not pool:
                 break
             name = pool[rng.integers(len(pool))]
             if name.ids.tobytes() not in banned:
                 return name
-        left = [name for name in pool if name.ids.tobytes() not in banned] if len(pool) <= len(banned) + 20 else []
+        left = (
+            [name for name in pool if name.ids.tobytes() not in banned]
+            if len(pool) <= len(banned) + 20
+            else []
+        )
         return left[rng.integers(len(left))] if left else None

@@ -1,4 +1,5 @@
-"""Sequences of two segments, replaced entities and corruption, as pure functions of arrays and a generator."""
+"""Sequences of two segments, replaced entities and corruption, as pure functions of arrays and a
+generator."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class Text(NamedTuple):
     word_start: np.ndarray  # (n,) bool
     mentions: (
         np.ndarray
-    )  # (m, 4) first token, last token + 1, entity, ORIGINAL, SYNONYM or RANDOM; disjoint, in text order
+        # (m, 4) first token, last token + 1, entity, ORIGINAL, SYNONYM or RANDOM; disjoint, in text
+        # order
+    )
     cut: int  # first token of the second segment; 0 where there is one segment only
 
 
@@ -31,24 +34,36 @@ def part(example: Example, first: int, last: int) -> Text:
     inside = spans[(spans[:, 0] >= first) & (spans[:, 1] <= last)] - [first, first, 0]
     kind = np.full((len(inside), 1), ORIGINAL, np.int64)
     return Text(
-        example.ids[first:last].astype(np.int64), example.word_start[first:last], np.concatenate([inside, kind], 1), 0
+        example.ids[first:last].astype(np.int64),
+        example.word_start[first:last],
+        np.concatenate([inside, kind], 1),
+        0,
     )
 
 
 def joined(first: Text, second: Text, limit: int) -> Text:
-    """Two segments as one sequence of at most `limit` tokens; what is too much of the second is cut off."""
+    """Two segments as one sequence of at most `limit` tokens; what is too much of the second is cut
+    off."""
     n, room = len(first.ids), limit - len(first.ids)
     spans = second.mentions[second.mentions[:, 1] <= room] + [n, n, 0, 0]
     ids, start = (np.concatenate([a, b[:room]]) for a, b in zip(first[:2], second[:2], strict=True))
-    return Text(ids, start, np.concatenate([first.mentions, spans]), n if len(second.ids[:room]) and n else 0)
+    return Text(
+        ids,
+        start,
+        np.concatenate([first.mentions, spans]),
+        n if len(second.ids[:room]) and n else 0,
+    )
 
 
-def replaced(text: Text, names: Replacements, share: float, limit: int, rng: np.random.Generator) -> Text:
-    """`text` with a `share` of its replaceable mentions replaced, half of them by a synonym, half by a random name.
+def replaced(
+    text: Text, names: Replacements, share: float, limit: int, rng: np.random.Generator
+) -> Text:
+    """`text` with a `share` of its replaceable mentions replaced, half of them by a synonym, half
+    by a random name.
 
-    Replaceable is a mention that has a synonym and for which there is another name of its length and type. One that
-    touches a replaced one stays, or a boundary state of Eq. (1) would be in a replaced name. The text stays within
-    `limit` tokens.
+    Replaceable is a mention that has a synonym and for which there is another name of its length
+    and type. One that touches a replaced one stays, or a boundary state of Eq. (1) would be in a
+    replaced name. The text stays within `limit` tokens.
     """
     length = len(text.ids)
     new: dict[int, tuple[Name, int]] = {}
@@ -91,10 +106,14 @@ class Corrupted(NamedTuple):
 
     ids: np.ndarray  # (n,)
     mlm: np.ndarray  # (n,) original id where the masked LM predicts, else -100
-    segments: np.ndarray  # (n,) 1 on the last token of a sub-entity, 0 on the others of a long entity, else -100
+    # (n,) 1 on the last token of a sub-entity, 0 on the others of a long entity, else -100
+    segments: np.ndarray
     parts: (
         np.ndarray
-    )  # (T, 6) token, first and last token of the part that is left, position and length of the hidden part,
+        # (T, 6) token, first and last token of the part that is left, position and length of the
+        # hidden
+        # part,
+    )
     #                    ATOMIC or ADJECTIVE; one row a token of a hidden part
     part_ids: np.ndarray  # (T,) original ids of these tokens
 
@@ -114,20 +133,23 @@ def corrupted(
 ) -> Corrupted:
     """Hide a share `rate` of the tokens of `text` that are not of a random name.
 
-    parts     of these at most this share are parts of long entities: the last piece (atomic) or all before it (adjective),
+    parts     of these at most this share are parts of long entities: the last piece (atomic) or all
+              before it (adjective),
               each half of the time, never both; the rest are words, for the masked LM
     entities  whole entities and phrases are hidden together, as MC-BERT does, instead of words
     longest   parts of more tokens are not hidden
     mask, random  of what the masked LM draws: hidden, replaced by a random token; the rest stays
 
-    The masked LM predicts what it drew and the hidden parts, but nothing in a synonym, whose name the text did not choose,
-    and draws nothing from the part that is left, from which the other is predicted.
+    The masked LM predicts what it drew and the hidden parts, but nothing in a synonym, whose name
+    the text did not choose, and draws nothing from the part that is left, from which the other is
+    predicted.
     """
     n = len(text.ids)
     result = text.ids.copy()
     mlm, segments = np.full(n, IGNORE, np.int64), np.full(n, IGNORE, np.int64)
     free, maskable = np.ones(n, bool), np.ones(n, bool)
-    long: list[tuple[int, int, int, int]] = []  # first token, where the atomic part begins, last token + 1, kind
+    # first token, where the atomic part begins, last token + 1, kind
+    long: list[tuple[int, int, int, int]] = []
     for start, end, _, kind in text.mentions:
         free[start:end] &= kind == ORIGINAL
         maskable[start:end] &= kind != RANDOM
@@ -143,12 +165,15 @@ def corrupted(
         first, middle, last, kind = long[i]
         side = ATOMIC if rng.random() < 0.5 else ADJECTIVE
         begin, end, near, far = (
-            (middle, last, first, middle - 1) if side == ATOMIC else (first, middle, middle, last - 1)
+            (middle, last, first, middle - 1)
+            if side == ATOMIC
+            else (first, middle, middle, last - 1)
         )
         size = end - begin
         if size > min(budget, longest) or not left:
             continue
-        # A part that is too long for what is left of the share comes as often as keeps it in the mean; else short texts
+        # A part that is too long for what is left of the share comes as often as keeps it in the
+        # mean; else short texts
         # would never have one. The share is spent either way.
         comes = rng.random() * size < left
         left = max(0.0, left - size)
@@ -156,8 +181,18 @@ def corrupted(
             continue
         budget -= size
         place = np.arange(begin, end)
-        rows.append(np.stack([place, *(np.full(size, v) for v in (near, far)), place - begin,
-                              np.full(size, size), np.full(size, side)], axis=1))  # fmt: skip
+        rows.append(
+            np.stack(
+                [
+                    place,
+                    *(np.full(size, v) for v in (near, far)),
+                    place - begin,
+                    np.full(size, size),
+                    np.full(size, side),
+                ],
+                axis=1,
+            )
+        )
         result[place] = mask_id
         if kind == ORIGINAL:
             mlm[place] = text.ids[place]

@@ -9,17 +9,25 @@ import numpy as np
 
 
 def permuted(ids: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """`ids` (n,) with its sentences in random order. A sentence ends with a token that `ends` (vocabulary,) marks."""
+    """`ids` (n,) with its sentences in random order. A sentence ends with a token that `ends`
+    (vocabulary,) marks."""
     last = np.flatnonzero(ends[ids])
     sentences = [part for part in np.split(ids, last + 1) if len(part)]
-    return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))]) if sentences else ids
+    return (
+        np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
+        if sentences
+        else ids
+    )
 
 
-def infilled(ids: np.ndarray, rng: np.random.Generator, mask: int, share: float = 0.3, span: float = 3.0) -> np.ndarray:
-    """`ids` (n,) with `share` of its tokens gone, in spans of Poisson(`span`) lengths, each replaced by one mask token.
+def infilled(
+    ids: np.ndarray, rng: np.random.Generator, mask: int, share: float = 0.3, span: float = 3.0
+) -> np.ndarray:
+    """`ids` (n,) with `share` of its tokens gone, in spans of Poisson(`span`) lengths, each
+    replaced by one mask token.
 
-    A span of length 0 inserts a mask token. Spans are apart from each other by a token at least; the share is exact up
-    to a token, which is drawn.
+    A span of length 0 inserts a mask token. Spans are apart from each other by a token at least;
+    the share is exact up to a token, which is drawn.
     """
     n = len(ids)
     hidden = min(n, int(share * n + rng.random()))
@@ -27,12 +35,14 @@ def infilled(ids: np.ndarray, rng: np.random.Generator, mask: int, share: float 
     while hidden > sum(spans):
         spans.append(min(int(rng.poisson(span)), hidden - sum(spans)))
     kept = n - hidden
-    while len(spans) > kept + 1:  # more spans than places: insertions go first, then neighbours become one
+    # more spans than places: insertions go first, then neighbours become one
+    while len(spans) > kept + 1:
         if 0 in spans:
             spans.remove(0)
         else:
             spans.append(spans.pop() + spans.pop())
-    before = np.sort(rng.choice(kept + 1, len(spans), replace=False))  # kept tokens before each span
+    # kept tokens before each span
+    before = np.sort(rng.choice(kept + 1, len(spans), replace=False))
     result, place, left = [], 0, 0
     for length, at in zip(spans, before, strict=True):
         result += [ids[place : place + at - left], np.array([mask], ids.dtype)]

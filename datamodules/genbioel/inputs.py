@@ -1,10 +1,12 @@
-"""What encoder and decoder read (Yuan et al., NAACL 2022, Section 2.1), the same in training and for a linker.
+"""What encoder and decoder read (Yuan et al., NAACL 2022, Section 2.1), the same in training and
+for a linker.
 
     encoder   <s> left START mention END right </s>
     decoder   </s> mention is name </s>       without prompt: </s> name </s>
 
-Text is lower-cased and its white space squeezed, so that START and END in capitals are never the text's own words. Every
-piece (side, mention, marker, name) is made into tokens by itself, with a blank before it.
+Text is lower-cased and its white space squeezed, so that START and END in capitals are never the
+text's own words. Every piece (side, mention, marker, name) is made into tokens by itself, with a
+blank before it.
 """
 
 from __future__ import annotations
@@ -45,10 +47,13 @@ def window(left: str, right: str, words: int) -> Window:
 class Inputs:
     """Token ids of encoder and decoder.
 
-    tokenizer    a BART's; raises InputError when " is" is not one token in it, because names hang from that token
-    max_length   tokens of the encoder's input; context is cut to fit, the mention and the markers never are
+    tokenizer    a BART's; raises InputError when " is" is not one token in it, because names hang
+                 from that token
+    max_length   tokens of the encoder's input; context is cut to fit, the mention and the markers
+                 never are
     max_mention  tokens of a mention, in encoder and prompt; of a longer one the first count
-    max_name     tokens of a name with its </s>; a longer one is an InputError (training leaves it out)
+    max_name     tokens of a name with its </s>; a longer one is an InputError (training leaves it
+                 out)
     max_words    words of context, on both sides together
     prompt       whether the decoder starts with the mention and "is"
     """
@@ -65,23 +70,29 @@ class Inputs:
         self.tokenizer = tokenizer
         self.max_length, self.max_mention, self.max_name = max_length, max_mention, max_name
         self.max_words, self.prompted = max_words, prompt
-        special = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id]
+        special = [
+            tokenizer.bos_token_id,
+            tokenizer.eos_token_id,
+            tokenizer.pad_token_id,
+            tokenizer.mask_token_id,
+        ]
         if None in special:
             raise InputError("tokenizer without <s>, </s>, <pad> or <mask>: expected a BART's")
         self.bos, self.eos, self.pad, self.mask = (int(i) for i in special if isinstance(i, int))
         linking = self.ids([IS])[0]
         if len(linking) != 1:
             raise InputError(
-                f'tokenizer: " {IS}" is {len(linking)} tokens; expected one, from which the names hang. Take a BART\'s, or '
-                "train one: python -m datamodules.genbioel tokenizer --help"
+                f'tokenizer: " {IS}" is {len(linking)} tokens; expected one, from which the names'
+                " hang. Take a BART's, or train one: python -m datamodules.genbioel tokenizer"
+                " --help"
             )
         self.linking = linking[0]
         self.start, self.end = self.ids([START, END])
         least = max_mention + len(self.start) + len(self.end) + 2
         if max_mention < 1 or max_name < 2 or max_length < least:
             raise InputError(
-                f"max_length {max_length}, max_mention {max_mention}, max_name {max_name}: expected at least {least} (mention, "
-                "markers, <s> and </s>), 1 and 2"
+                f"max_length {max_length}, max_mention {max_mention}, max_name {max_name}: expected"
+                f" at least {least} (mention, markers, <s> and </s>), 1 and 2"
             )
 
     @property
@@ -98,9 +109,12 @@ class Inputs:
     def settings(self) -> dict[str, Any]:
         """What an export keeps, so that a linker makes the same inputs."""
         return {
-            "max_length": self.max_length, "max_mention": self.max_mention, "max_name": self.max_name,
-            "max_words": self.max_words, "prompt": self.prompted,
-        }  # fmt: skip
+            "max_length": self.max_length,
+            "max_mention": self.max_mention,
+            "max_name": self.max_name,
+            "max_words": self.max_words,
+            "prompt": self.prompted,
+        }
 
     @classmethod
     def from_export(cls, folder: str | Path) -> Inputs:
@@ -113,12 +127,18 @@ class Inputs:
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text with a blank before it; none of an empty text."""
         found: list[list[int]] = self.tokenizer(
-            [f" {text}" if text else "" for text in texts], add_special_tokens=False, return_attention_mask=False,
-            padding=False, truncation=False, verbose=False,
-        )["input_ids"]  # fmt: skip
+            [f" {text}" if text else "" for text in texts],
+            add_special_tokens=False,
+            return_attention_mask=False,
+            padding=False,
+            truncation=False,
+            verbose=False,
+        )["input_ids"]
         return found
 
-    def around(self, left: Sequence[int], mention: Sequence[int], right: Sequence[int]) -> list[int]:
+    def around(
+        self, left: Sequence[int], mention: Sequence[int], right: Sequence[int]
+    ) -> list[int]:
         """<s> left START mention END right </s>, of at most max_length tokens."""
         own = [*self.start, *mention[: self.max_mention], *self.end]
         keep, follow = balanced(len(left), len(right), self.max_length - 2 - len(own))
@@ -126,14 +146,16 @@ class Inputs:
 
     def query_ids(self, mention: Sequence[int]) -> list[int]:
         """</s> mention is; without prompt </s> alone."""
-        return [self.eos, *mention[: self.max_mention], self.linking] if self.prompted else [self.eos]
+        return (
+            [self.eos, *mention[: self.max_mention], self.linking] if self.prompted else [self.eos]
+        )
 
     def encoder_input(self, mention: str, context: str | None = None) -> list[int]:
         """The encoder's ids of a mention in its context (None: the mention alone).
 
-        `context` has START and END around the mention as the text writes it; what is between is replaced by
-        `mention`, whose abbreviations may be expanded. Raises InputError for a context without markers, and for a
-        mention that has no tokens.
+        `context` has START and END around the mention as the text writes it; what is between is
+        replaced by `mention`, whose abbreviations may be expanded. Raises InputError for a context
+        without markers, and for a mention that has no tokens.
         """
         around = window(*sides(mention, context), self.max_words)
         left, own, right = self.ids([around.left, plain(mention), around.right])
@@ -146,8 +168,12 @@ class Inputs:
         return self.query_ids(self.ids([plain(mention)])[0])
 
     def name(self, name: str) -> list[int]:
-        """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none, and for too many."""
+        """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none,
+        and for too many."""
         own = self.ids([name])[0]
         if not own or len(own) >= self.max_name:
-            raise InputError(f"name {name!r:.60}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave it out.")
+            raise InputError(
+                f"name {name!r:.60}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave it"
+                " out."
+            )
         return [*own, self.eos]

@@ -1,6 +1,7 @@
 """Names of concepts as Appendix E.1 prepares them: normalised, and each left to one concept.
 
-The same for a graph that is pre-trained on and for the dictionary of a task, whose names a mention is linked to.
+The same for a graph that is pre-trained on and for the dictionary of a task, whose names a mention
+is linked to.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def left_to_one(member: np.ndarray, keep_last: bool = False) -> np.ndarray:
-    """(rows,) bool: the rows of `member` (rows, 2) concept, name that stay when each name is left to one concept.
+    """(rows,) bool: the rows of `member` (rows, 2) concept, name that stay when each name is left
+    to one concept.
 
-    A name of several concepts stays with the one that has the fewest names (Appendix E.1), of equal ones the first.
-    Names are gone through by number, and what was taken from a concept no longer counts for it. `keep_last`: the last
-    name of a concept is not taken from it.
+    A name of several concepts stays with the one that has the fewest names (Appendix E.1), of equal
+    ones the first. Names are gone through by number, and what was taken from a concept no longer
+    counts for it. `keep_last`: the last name of a concept is not taken from it.
     """
     uses = np.bincount(member[:, 1]) if len(member) else np.zeros(0, np.int64)
     size = np.bincount(member[:, 0]) if len(member) else np.zeros(0, np.int64)
@@ -68,7 +70,8 @@ class NameSet(NamedTuple):
 
 
 def name_set(dictionary: Dictionary, one_concept: bool = True, keep_last: bool = False) -> NameSet:
-    """The dictionary's names as they are trained on and generated; `one_concept`: each left to one concept (not for NCBI).
+    """The dictionary's names as they are trained on and generated; `one_concept`: each left to one
+    concept (not for NCBI).
 
     Raises InputError for an empty dictionary.
     """
@@ -86,5 +89,7 @@ def name_set(dictionary: Dictionary, one_concept: bool = True, keep_last: bool =
     }
     if one_concept:
         members = members[left_to_one(members, keep_last)]
-        counts["concepts that are left without a name"] = len(concepts) - len(np.unique(members[:, 0]))
+        counts["concepts that are left without a name"] = len(concepts) - len(
+            np.unique(members[:, 0])
+        )
     return NameSet(names, concepts, members, counts)

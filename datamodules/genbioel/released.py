@@ -10,7 +10,8 @@ from datamodules.tokenizers import load_tokenizer
 
 
 def convert(source: Path, out: Path, prompt: str = "yes") -> None:
-    """Tokenizer and inputs of the authors' checkpoint, into `out`: the paper's settings; prompt "no" for their runs without."""
+    """Tokenizer and inputs of the authors' checkpoint, into `out`: the paper's settings; prompt
+    "no" for their runs without."""
     if prompt not in ("yes", "no"):
         raise InputError(f"prompt {prompt!r}: expected yes or no")
     tokenizer = load_tokenizer(str(source))

@@ -1,14 +1,19 @@
-"""Samples of KB-guided pre-training from any graph (Yuan et al., NAACL 2022, Section 2.2, Appendices E.1 and E.2).
+"""Samples of KB-guided pre-training from any graph (Yuan et al., NAACL 2022, Section 2.2,
+Appendices E.1 and E.2).
 
-    names.parquet      name                  every distinct normalised string, sorted; its row is its number
+    names.parquet      name                  every distinct normalised string, sorted; its row is
+                                             its number
     concepts.parquet   id                    likewise for concepts, in the graphs' order
-    name-tokens.npy, name-offsets.npy        tokens of the names, a blank before each; likewise definition-*
-    members.npy        (rows, 2)             concept, name: a training sample each, with the name as target
-    held_out.npy       (rows, 2)             concept, name: names that no training sample holds, the mentions of validation
+    name-tokens.npy, name-offsets.npy        tokens of the names, a blank before each; likewise
+                                             definition-*
+    members.npy        (rows, 2)             concept, name: a training sample each, with the name as
+                                             target
+    held_out.npy       (rows, 2)             concept, name: names that no training sample holds, the
+                                             mentions of validation
     described.npy      (definitions,)        concept of each definition, ascending
 
-What a sample looks like (which other name is its mention, which template, which context) is drawn when it is read, by
-(seed, epoch, sample).
+What a sample looks like (which other name is its mention, which template, which context) is drawn
+when it is read, by (seed, epoch, sample).
 """
 
 from __future__ import annotations
@@ -29,7 +34,12 @@ from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.names import left_to_one, normalised
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
-from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, tokenizer_fingerprint
+from datamodules.tokenizers import (
+    load_tokenizer,
+    token_rows,
+    token_rows_in_parts,
+    tokenizer_fingerprint,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.names import BIOSYN, normaliser
 
@@ -55,10 +65,12 @@ def drawn(
     rng: np.random.Generator,
     few: int,
 ) -> Drawn:
-    """Section 2.2 and Table 10: mention, template and context for a `target` of a concept with the names `own`.
+    """Section 2.2 and Table 10: mention, template and context for a `target` of a concept with the
+    names `own`.
 
-    A mention is another name than the target where there is one. With a definition it is the context; without, up to
-    OTHERS names that are neither mention nor target are; of a concept with at most `few` names, the target is (E.2).
+    A mention is another name than the target where there is one. With a definition it is the
+    context; without, up to OTHERS names that are neither mention nor target are; of a concept with
+    at most `few` names, the target is (E.2).
     target None: drawn; mention given (validation): that one, which is not in `own`.
     """
     if target is None:
@@ -68,13 +80,17 @@ def drawn(
         mention = int(others[rng.integers(len(others))]) if len(others) else target
     if len(definitions):
         template = DEFINITION[rng.integers(len(DEFINITION))]
-        return Drawn(mention, target, template, int(definitions[rng.integers(len(definitions))]), [])
+        return Drawn(
+            mention, target, template, int(definitions[rng.integers(len(definitions))]), []
+        )
     if len(own) > few:
         others = own[(own != target) & (own != mention)]
         others = others if len(others) else own[own != mention]  # two names, where `few` is 1
         chosen = rng.permutation(others)[:OTHERS]
         if len(chosen):
-            return Drawn(mention, target, SYNONYMS[rng.integers(len(SYNONYMS))], None, chosen.tolist())
+            return Drawn(
+                mention, target, SYNONYMS[rng.integers(len(SYNONYMS))], None, chosen.tolist()
+            )
     return Drawn(mention, target, SAME[rng.integers(len(SAME))], None, [target])
 
 
@@ -88,19 +104,27 @@ class GraphSamples:
         self.folder, self.few = Path(folder), few
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
         self.names, self.definitions = Rows(self.folder, "name"), Rows(self.folder, "definition")
-        self.members, self.kept_out, described = (array(self.folder, n) for n in ("members", "held_out", "described"))
+        self.members, self.kept_out, described = (
+            array(self.folder, n) for n in ("members", "held_out", "described")
+        )
         concepts = np.arange(self.manifest["counts"]["concepts"] + 1)
-        self.first_name = np.searchsorted(self.members[:, 0], concepts)  # where each concept's rows begin
+        # where each concept's rows begin
+        self.first_name = np.searchsorted(self.members[:, 0], concepts)
         self.first_definition = np.searchsorted(described, concepts)
         self.train = np.arange(len(self.members))
         self.held_out = len(self.members) + np.arange(len(self.kept_out))
         words = inputs.ids([template.words for template in TEMPLATES])
         self.words = dict(zip(TEMPLATES, words, strict=True))
         self.comma = inputs.tokenizer(",", add_special_tokens=False)["input_ids"]
-        concept, name = np.concatenate([self.members, self.kept_out]).T if len(self.members) else (concepts[:0],) * 2
+        concept, name = (
+            np.concatenate([self.members, self.kept_out]).T
+            if len(self.members)
+            else (concepts[:0],) * 2
+        )
         text = np.zeros(len(concepts), np.int64)  # tokens of a concept's context, about
         np.maximum.at(text, np.asarray(described), self.definitions.lengths)
-        self.lengths = self.names.lengths[name] + text[concept]  # (samples,) about, for batches of similar length
+        # (samples,) about, for batches of similar length
+        self.lengths = self.names.lengths[name] + text[concept]
 
     def row(self, sample: int) -> tuple[int, int, bool]:
         """(concept, name, whether the name is a held-out mention) of a sample."""
@@ -112,9 +136,13 @@ class GraphSamples:
         concept, name, held = self.row(sample)
         own = self.members[self.first_name[concept] : self.first_name[concept + 1], 1]
         definitions = np.arange(self.first_definition[concept], self.first_definition[concept + 1])
-        return drawn(own, definitions, None if held else name, name if held else None, rng, self.few)
+        return drawn(
+            own, definitions, None if held else name, name if held else None, rng, self.few
+        )
 
-    def parts(self, sample: int, rng: np.random.Generator) -> tuple[list[int], list[int], list[int], list[int]]:
+    def parts(
+        self, sample: int, rng: np.random.Generator
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
         """Tokens (left, mention, right, target), as drawn by `rng`."""
         one = self.drawn(sample, rng)
         if one.definition is not None:
@@ -124,7 +152,9 @@ class GraphSamples:
             for other in one.context[1:]:
                 context = [*context, *self.comma, *self.names[other]]
         words = self.words[one.template]
-        left, right = ([], [*words, *context]) if one.template.mention_first else ([*context, *words], [])
+        left, right = (
+            ([], [*words, *context]) if one.template.mention_first else ([*context, *words], [])
+        )
         return left, self.names[one.mention], right, self.names[one.target]
 
 
@@ -142,11 +172,16 @@ class _Read(NamedTuple):
 
 
 def _read(
-    graphs: list[str], languages: tuple[str, ...], kinds: tuple[str, ...] | None, exclude_names: str | None
+    graphs: list[str],
+    languages: tuple[str, ...],
+    kinds: tuple[str, ...] | None,
+    exclude_names: str | None,
 ) -> _Read:
     loaded = [KnowledgeGraph.load(folder) for folder in graphs]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
-    listed = {normaliser(rules)(name) for name in _listed(exclude_names) for rules in ("lower", BIOSYN)}
+    listed = {
+        normaliser(rules)(name) for name in _listed(exclude_names) for rules in ("lower", BIOSYN)
+    }
     out = pa.array(sorted(listed), pa.string())
     counts = {
         "names": 0,
@@ -166,25 +201,35 @@ def _read(
         counts["names of other languages or kinds"] += len(graph.names) - len(table)
         text, lower = normalised(table["name"]), pc.utf8_lower(table["name"])
         empty = pc.equal(text, "")
-        # the list holds names in lower case, and without punctuation; either way of writing one counts
+        # the list holds names in lower case, and without punctuation; either way of writing one
+        # counts
         bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s[:punct:]]+", " "))
         stays_out = pc.or_(
-            pc.is_in(lower, value_set=out), pc.or_(pc.is_in(bare, value_set=out), pc.is_in(text, value_set=out))
+            pc.is_in(lower, value_set=out),
+            pc.or_(pc.is_in(bare, value_set=out), pc.is_in(text, value_set=out)),
         )
         counts["empty names"] += pc.sum(empty).as_py() or 0
-        counts["names that --exclude_names lists"] += pc.sum(pc.and_(stays_out, pc.invert(empty))).as_py() or 0
+        counts["names that --exclude_names lists"] += (
+            pc.sum(pc.and_(stays_out, pc.invert(empty))).as_py() or 0
+        )
         stays = pc.invert(pc.or_(empty, stays_out))
-        owners.append(pc.index_in(table["id"].filter(stays), value_set=concepts).to_numpy().astype(np.int64))
+        owners.append(
+            pc.index_in(table["id"].filter(stays), value_set=concepts).to_numpy().astype(np.int64)
+        )
         texts.append(text.filter(stays))
     text = pa.chunked_array([chunk for one in texts for chunk in one.chunks], pa.string())
     if not len(text):
         raise InputError(
-            f"{', '.join(graphs)}: no name is left of languages {', '.join(languages)} and kinds "
-            f"{', '.join(kinds) if kinds else 'all'}; the graphs' languages are {', '.join(sorted(heard)) or 'none'}"
+            f"{', '.join(graphs)}: no name is left of languages {', '.join(languages)} and kinds"
+            f" {', '.join(kinds) if kinds else 'all'}; the graphs' languages are"
+            f" {', '.join(sorted(heard)) or 'none'}"
         )
     names = pc.unique(text)
     names = names.take(pc.sort_indices(names))
-    owner, number = np.concatenate(owners), pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
+    owner, number = (
+        np.concatenate(owners),
+        pc.index_in(text, value_set=names).to_numpy().astype(np.int64),
+    )
     member = np.unique(np.stack([owner, number], 1), axis=0)
     counts["names repeated in their concept"] = len(owner) - len(member)
     whose, said = [np.zeros(0, np.int64)], []
@@ -201,17 +246,29 @@ def _read(
     order = order[place < DEFINITIONS]
     definitions = pa.chunked_array(said, pa.string()).take(pa.array(order))
     counts["definitions"] = len(definitions)
-    return _Read(concepts, names, member, definitions.combine_chunks(), described[place < DEFINITIONS], counts)
+    return _Read(
+        concepts,
+        names,
+        member,
+        definitions.combine_chunks(),
+        described[place < DEFINITIONS],
+        counts,
+    )
 
 
 def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> np.ndarray:
-    """Rows of `member` to hold out: a name of at most `most` concepts and of a tenth of those that have three names."""
+    """Rows of `member` to hold out: a name of at most `most` concepts and of a tenth of those that
+    have three names."""
     concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
     rich = np.flatnonzero(size >= min(3, size.max()))
     if size.max() < 2:
         return np.zeros(0, np.int64)
     keys = {
-        int(i): hashlib.blake2b(f"{seed}\t{concepts[int(concept[i])].as_py()}".encode(), digest_size=8).digest()
+        int(i): (
+            hashlib.blake2b(
+                f"{seed}\t{concepts[int(concept[i])].as_py()}".encode(), digest_size=8
+            ).digest()
+        )
         for i in rich
     }
     chosen = sorted(keys, key=lambda i: keys[i])[: min(most, max(1, len(rich) // 10))]
@@ -234,27 +291,39 @@ def build(
     workers: int = 1,
     fresh: bool = False,
 ) -> tuple[Path, bool]:
-    """(the folder with samples, whether it was there already from the same inputs). The arguments are the command's.
+    """(the folder with samples, whether it was there already from the same inputs). The arguments
+    are the command's.
 
     Raises InputError when no name is left, and when `out` holds something else.
     """
     if held_out < 1 or max_name < 2 or max_definition < 1:
         raise InputError(
-            f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}: expected 1, 2, 1 or more"
+            f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}:"
+            " expected 1, 2, 1 or more"
         )
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there
     Inputs(loaded)
     recipe: dict[str, Any] = {
-        "format": FORMAT, "graphs": [fingerprint(g) for g in graph], "tokenizer": tokenizer_fingerprint(loaded),
-        "languages": list(languages), "kinds": list(kinds) if kinds else None, "skip_alone": skip_alone,
-        "one_concept": one_concept, "max_name": max_name, "max_definition": max_definition, "held_out": held_out,
-        "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)), "seed": seed,
-    }  # fmt: skip
+        "format": FORMAT,
+        "graphs": [fingerprint(g) for g in graph],
+        "tokenizer": tokenizer_fingerprint(loaded),
+        "languages": list(languages),
+        "kinds": list(kinds) if kinds else None,
+        "skip_alone": skip_alone,
+        "one_concept": one_concept,
+        "max_name": max_name,
+        "max_definition": max_definition,
+        "held_out": held_out,
+        "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)),
+        "seed": seed,
+    }
     if has_recipe(folder, recipe, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder, True
-    concepts, names, member, definitions, described, counts = _read(graph, languages, kinds, exclude_names)
+    concepts, names, member, definitions, described, counts = _read(
+        graph, languages, kinds, exclude_names
+    )
     rows = token_rows_in_parts(names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
     lengths = np.diff(rows[1])
     fits = (lengths > 0) & (lengths < max_name)
@@ -262,7 +331,9 @@ def build(
     counts[f"names of {max_name} tokens and more"] = int((lengths >= max_name).sum())
     member = member[fits[member[:, 1]]]
     if skip_alone:
-        size, said = (np.bincount(column, minlength=len(concepts)) for column in (member[:, 0], described))
+        size, said = (
+            np.bincount(column, minlength=len(concepts)) for column in (member[:, 0], described)
+        )
         alone = (size[member[:, 0]] == 1) & (said[member[:, 0]] == 0)
         counts["names of concepts with nothing else, left out"] = int(alone.sum())
         member = member[~alone]
@@ -271,11 +342,14 @@ def build(
     if one_concept:
         stays = left_to_one(member)
         counts["names taken from a concept and left to one with fewer"] = int((~stays).sum())
-        counts["concepts left without a name by that"] = len(np.unique(member[:, 0])) - len(np.unique(member[stays, 0]))
+        counts["concepts left without a name by that"] = len(np.unique(member[:, 0])) - len(
+            np.unique(member[stays, 0])
+        )
         member = member[stays]
     if not len(member):
         raise InputError(
-            f"{', '.join(graph)}: no name of 1 to {max_name - 1} tokens is left. Take a larger --max_name."
+            f"{', '.join(graph)}: no name of 1 to {max_name - 1} tokens is left. Take a larger"
+            " --max_name."
         )
     chosen = _held_out(member, concepts, held_out, seed)
     train = np.delete(member, chosen, axis=0)
@@ -298,10 +372,13 @@ def build(
 
 
 def _write(
-    folder: Path, tokenizer: PreTrainedTokenizerFast,
-    text: tuple[pa.Array, pa.Array, tuple[np.ndarray, np.ndarray], pa.Array], max_definition: int,
-    arrays: dict[str, np.ndarray], manifest: dict[str, Any],
-) -> None:  # fmt: skip
+    folder: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    text: tuple[pa.Array, pa.Array, tuple[np.ndarray, np.ndarray], pa.Array],
+    max_definition: int,
+    arrays: dict[str, np.ndarray],
+    manifest: dict[str, Any],
+) -> None:
     """The folder, whole or not at all."""
     concepts, names, rows, definitions = text
     with written_folder(folder) as partial:

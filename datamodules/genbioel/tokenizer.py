@@ -1,7 +1,9 @@
-"""A byte-level BPE tokenizer of a graph's names and definitions, as a BART's that ``AutoTokenizer`` loads.
+"""A byte-level BPE tokenizer of a graph's names and definitions, as a BART's that ``AutoTokenizer``
+loads.
 
-<s>, <pad>, </s>, <unk> and <mask> are 0 to 4; the words that samples are made of (START, END, is, the templates') are one
-token each with the blank before them, as long as the vocabulary holds more than the 256 bytes and those.
+<s>, <pad>, </s>, <unk> and <mask> are 0 to 4; the words that samples are made of (START, END, is,
+the templates') are one token each with the blank before them, as long as the vocabulary holds more
+than the 256 bytes and those.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from datamodules.contexts import END, START
 from datamodules.genbioel.inputs import Inputs, plain
 from datamodules.genbioel.store import has_recipe
 from datamodules.genbioel.templates import TEMPLATES
-from datamodules.tokenizers import BPE_SPECIAL, byte_level_bpe, load_tokenizer, tokenizer_fingerprint
+from datamodules.tokenizers import (
+    BPE_SPECIAL,
+    byte_level_bpe,
+    load_tokenizer,
+    tokenizer_fingerprint,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -24,12 +31,16 @@ OFTEN = 1000  # each of the samples' own words counts as often as a frequent wor
 
 
 def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for too small a size."""
-    words = sorted({word for template in TEMPLATES for word in template.words.split()} | {START, END})
+    """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for
+    too small a size."""
+    words = sorted(
+        {word for template in TEMPLATES for word in template.words.split()} | {START, END}
+    )
     pieces = sum(len(word) for word in words)  # merges that make each of them one token, at most
     if size < len(BPE_SPECIAL) + 256 + pieces:
         raise InputError(
-            f"--size {size}: expected at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the samples' own words"
+            f"--size {size}: expected at least {len(BPE_SPECIAL) + 256 + pieces}, the bytes and the"
+            " samples' own words"
         )
 
     def training_texts() -> Iterator[str]:
@@ -47,7 +58,8 @@ def graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
 
 
 def build(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> tuple[Path, bool]:
-    """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds something else."""
+    """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds
+    something else."""
     folder = Path(out)
     recipe = {"format": FORMAT, "graphs": [fingerprint(g) for g in graph], "size": size}
     if has_recipe(folder, recipe, fresh):

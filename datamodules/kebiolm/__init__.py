@@ -1,7 +1,8 @@
 """Batches for KeBioLM's pre-training (Yuan et al., BioNLP 2021, Sections 3.2, 3.3 and 4.1).
 
-What a batch holds is a function of (seed, step, example) alone: data order and masks do not depend on the number of
-processes, of accumulated batches or of workers, and a resumed run continues with exactly the batches it still owes.
+What a batch holds is a function of (seed, step, example) alone: data order and masks do not depend
+on the number of processes, of accumulated batches or of workers, and a resumed run continues with
+exactly the batches it still owes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
 class KeBioLMBatch(NamedTuple):
     """One micro-batch of B sequences of length L with M mentions in all.
 
-    counts are over the micro-batches that this process accumulates for one step: a loss is its sum over all processes
-    and micro-batches, divided by the all-reduced count.
+    counts are over the micro-batches that this process accumulates for one step: a loss is its sum
+    over all processes and micro-batches, divided by the all-reduced count.
     """
 
     input_ids: Tensor  # (B, L) with masked tokens
@@ -68,12 +69,16 @@ class KeBioLMData(CorpusData):
     corpus       folder that ``python -m datamodules.corpus`` wrote
     tokenizer    the encoder's tokenizer: a folder or hub name
     entities     folder of the :class:`EmbeddingTable` whose rows are the entities
-    batch_size   sequences per optimiser step over all processes and accumulated batches (the paper's 512)
-    min_mentions sequences with fewer are left out of training, never of validation (the paper names no such limit: 0)
-    graph        folder of the graph, to check the table against it and to export its names; None: neither
+    batch_size   sequences per optimiser step over all processes and accumulated batches (the
+                 paper's 512)
+    min_mentions sequences with fewer are left out of training, never of validation (the paper names
+    no such limit: 0)
+    graph        folder of the graph, to check the table against it and to export its names; None:
+                 neither
     whole_entity_masking  False masks whole words only (the paper's ablation "-wem")
 
-    Raises InputError when corpus, tokenizer and table do not belong together, or the batch size does not divide.
+    Raises InputError when corpus, tokenizer and table do not belong together, or the batch size
+    does not divide.
     """
 
     def __init__(
@@ -95,7 +100,12 @@ class KeBioLMData(CorpusData):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.entities, self.graph = corpus, tokenizer, entities, graph
+        self.corpus_folder, self.tokenizer_name, self.entities, self.graph = (
+            corpus,
+            tokenizer,
+            entities,
+            graph,
+        )
         self.batch_size, self.max_length = batch_size, max_length
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
@@ -110,12 +120,16 @@ class KeBioLMData(CorpusData):
         table = EmbeddingTable.load(self.entities)
         if self.graph is not None:
             table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
-        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph"))
+        corpus = Corpus(
+            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph")
+        )
         corpus.check_length(self.max_length)
         self.known = corpus.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
-        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size, self.min_mentions)
+        self.train_indices, self.held_out_indices = corpus.divided(
+            self.batch_size, self.min_mentions
+        )
         self.corpus = corpus
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KeBioLMExample:
@@ -128,24 +142,48 @@ class KeBioLMData(CorpusData):
             bio[start], bio[start + 1 : end] = B, I
         mentions = found.mentions[: self.max_mentions] + np.array([1, 1, 0])
         original = framed(found.ids, self.tokenizer)
-        return KeBioLMExample(framed(ids, self.tokenizer), original, np.pad(labels, 1, constant_values=IGNORE), bio, mentions)
+        return KeBioLMExample(
+            framed(ids, self.tokenizer),
+            original,
+            np.pad(labels, 1, constant_values=IGNORE),
+            bio,
+            mentions,
+        )
 
     def collate(self, examples: list[KeBioLMExample]) -> KeBioLMBatch:
         assert isinstance(self.tokenizer.pad_token_id, int)
         ids, original, mlm, bio, mentions = zip(*examples, strict=True)
         labels, outside = padded(mlm, IGNORE), padded(bio, IGNORE)
         flat = numbered(mentions, 3)
-        counts = np.array([(labels != IGNORE).sum(), (outside != IGNORE).sum(), len(flat)], np.float32)
+        counts = np.array(
+            [(labels != IGNORE).sum(), (outside != IGNORE).sum(), len(flat)], np.float32
+        )
         pad = self.tokenizer.pad_token_id
-        arrays = (padded(ids, pad), padded(original, pad), attention(ids), labels, outside, flat[:, :3], flat[:, 3])
-        return KeBioLMBatch(*(torch.from_numpy(np.ascontiguousarray(a)) for a in (*arrays, self.known[flat[:, 3]], counts)))
+        arrays = (
+            padded(ids, pad),
+            padded(original, pad),
+            attention(ids),
+            labels,
+            outside,
+            flat[:, :3],
+            flat[:, 3],
+        )
+        return KeBioLMBatch(
+            *(
+                torch.from_numpy(np.ascontiguousarray(a))
+                for a in (*arrays, self.known[flat[:, 3]], counts)
+            )
+        )
 
     def export(self, folder: str | Path) -> None:
-        """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's names into `folder`."""
+        """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's
+        names into `folder`."""
         self.tokenizer.save_pretrained(folder)
         table = EmbeddingTable.load(self.entities)
         with written(Path(folder) / "entities.txt") as handle:
             handle.writelines(f"{i}\n" for i in table.entity_ids)
         if self.graph is not None:
             for name in ("entities", "names"):
-                shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
+                shutil.copyfile(
+                    Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet"
+                )

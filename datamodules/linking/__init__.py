@@ -1,22 +1,25 @@
 """Entity linking on disk, whatever format it came in.
 
-A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``, ``documents.jsonl``, ``annotated.jsonl`` and
-a manifest.
+A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``,
+``documents.jsonl``, ``annotated.jsonl`` and a manifest.
 
     dictionary   id, name, alternatives [id, …], broader [id, …], type, definition     one row per name; all but the
                  name are the concept's
     mentions     id, document, start, end, mention, parts, gold, kind
     documents    id, text
-    annotated    split, document, without_concept [[start, end], …]     every document of a split, also one without a mention;
+    annotated    split, document, without_concept [[start, end], …]     every document of a split,
+                                                                        also one without a mention;
                  where its mentions without a concept are
 
-`parts` are the strings to link: the mention itself, or what its source made of a composite one ("retinal tumours|pineal
-tumours"). `gold` holds a list of ids for each concept that the mention means, any of which is right. `start` and `end`
-are offsets in the document's text, null where the source has no text.
+`parts` are the strings to link: the mention itself, or what its source made of a composite one
+    ("retinal tumours|pineal
+tumours"). `gold` holds a list of ids for each concept that the mention means, any of which is
+right. `start` and `end` are offsets in the document's text, null where the source has no text.
 
     formats     the readers of the real formats
-    layperson   HPO-EL: patient words -> HPO term;  python -m datamodules.linking held-out FILE  its dev and test queries
-"""
+    layperson   HPO-EL: patient words -> HPO term;  python -m datamodules.linking held-out FILE  its
+                dev and test queries
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -33,15 +36,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import InputError, check_files, json_lines, read_object, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    check_files,
+    json_lines,
+    read_object,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 from datamodules.contexts import marked
 from kg.homonyms import Description
 
 SPLITS = ("train", "dev", "test")
-_SCHEMA = pa.schema([
-    ("id", pa.string()), ("name", pa.string()), ("alternatives", pa.list_(pa.string())),
-    ("broader", pa.list_(pa.string())), ("type", pa.string()), ("definition", pa.string()),
-])  # fmt: skip
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("alternatives", pa.list_(pa.string())),
+        ("broader", pa.list_(pa.string())),
+        ("type", pa.string()),
+        ("definition", pa.string()),
+    ]
+)
 
 
 class Mention(NamedTuple):
@@ -59,9 +77,10 @@ class Mention(NamedTuple):
 
 @dataclass(eq=False)
 class Dictionary:
-    """Names to link to: parallel lists of ids and names, a concept's preferred name before its others; a concept's other ids, its
-    parents, its type and its definition, where they are known; the kind of each name (kg.graph.KINDS) and the number of a
-    concept's triples, where the names are a graph's."""
+    """Names to link to: parallel lists of ids and names, a concept's preferred name before its
+    others; a concept's other ids, its parents, its type and its definition, where they are known;
+    the kind of each name (kg.graph.KINDS) and the number of a concept's triples, where the names
+    are a graph's."""
 
     ids: list[str]
     names: list[str]
@@ -90,22 +109,30 @@ class Dictionary:
         return dict(found)
 
     def describe(self, concepts: Collection[str]) -> dict[str, Description]:
-        """What distinguishes concepts that share a name (kg.homonyms); a parent is described by its preferred name."""
+        """What distinguishes concepts that share a name (kg.homonyms); a parent is described by its
+        preferred name."""
         own = self.names_of
         return {
             one: Description(
-                self.types.get(one, ""), " ".join(sorted(own[above][0] for above in self.broader.get(one, ()) if above in own)),
-                self.definitions.get(one, ""), tuple(dict.fromkeys(own.get(one, ()))),
+                self.types.get(one, ""),
+                " ".join(
+                    sorted(own[above][0] for above in self.broader.get(one, ()) if above in own)
+                ),
+                self.definitions.get(one, ""),
+                tuple(dict.fromkeys(own.get(one, ()))),
             )
             for one in concepts
-        }  # fmt: skip
+        }
 
     @cached_property
     def digest(self) -> str:
         """A name of the content, whatever the order of its rows."""
         total = hashlib.sha256()
         for concept, name in sorted(set(zip(self.ids, self.names, strict=True))):
-            total.update("\0".join((concept, name, *sorted(self.alternatives.get(concept, ())))).encode() + b"\n")
+            total.update(
+                "\0".join((concept, name, *sorted(self.alternatives.get(concept, ())))).encode()
+                + b"\n"
+            )
         return total.hexdigest()
 
     def concepts_of(self, gold: Iterable[str]) -> frozenset[str]:
@@ -113,21 +140,28 @@ class Dictionary:
         return frozenset().union(*(self.concepts_by_id.get(one, frozenset()) for one in gold))
 
     def with_names(self, pairs: Iterable[tuple[str, str]]) -> Dictionary:
-        """This dictionary and more (id, name) rows; an alternative id means its concept, an unknown id is left out."""
+        """This dictionary and more (id, name) rows; an alternative id means its concept, an unknown
+        id is left out."""
         ids, names = list(self.ids), list(self.names)
         for one, name in pairs:
             for concept in sorted(self.concepts_by_id.get(one, ())):
                 ids.append(concept)
                 names.append(name)
-        kinds = None if self.kinds is None else [*self.kinds, *("synonym" for _ in ids[len(self.ids) :])]
+        kinds = (
+            None
+            if self.kinds is None
+            else [*self.kinds, *("synonym" for _ in ids[len(self.ids) :])]
+        )
         return replace(self, ids=ids, names=names, kinds=kinds)
 
 
-Spans = dict[str, list[tuple[int, int]]]  #: {document: the places of its mentions without a concept}
+# : {document: the places of its mentions without a concept}
+Spans = dict[str, list[tuple[int, int]]]
 
 
 class Linking(NamedTuple):
-    """A linking task as a folder contains it. `annotated` names every document of a split, in order."""
+    """A linking task as a folder contains it. `annotated` names every document of a split, in
+    order."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -153,12 +187,17 @@ def _checked(name: str, split: str, mention: Mention, documents: Mapping[str, st
     if not mention.parts or not all(p.strip() for p in mention.parts):
         raise InputError(f"{where}: an empty mention. Fix the line in the source, or remove it.")
     if not mention.gold or not all(mention.gold):
-        raise InputError(f"{where}: no gold concept. Leave mentions without one out, and count them.")
+        raise InputError(
+            f"{where}: no gold concept. Leave mentions without one out, and count them."
+        )
     text = documents.get(mention.document)
     if mention.start is not None and (
         text is None or mention.end is None or not 0 <= mention.start < mention.end <= len(text)
     ):
-        raise InputError(f"{where}: [{mention.start}, {mention.end}) is not a place in document {mention.document!r}.")
+        raise InputError(
+            f"{where}: [{mention.start}, {mention.end}) is not a place in document"
+            f" {mention.document!r}."
+        )
 
 
 def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) -> dict[str, int]:
@@ -171,13 +210,17 @@ def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) ->
     found = {
         "dictionary: names that several concepts have": sum(len(c) > 1 for c in owners.values()),
         "dictionary: concepts with one name": sum(len(n) == 1 for n in own.values()),
-        "dictionary: ids that stand for several concepts": sum(len(c) > 1 for c in dictionary.concepts_by_id.values()),
+        "dictionary: ids that stand for several concepts": sum(
+            len(c) > 1 for c in dictionary.concepts_by_id.values()
+        ),
     }
     for split, mentions in splits.items():
         found[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
             not any(dictionary.concepts_of(g) for g in m.gold) for m in mentions
         )
-        found[f"{split}: composite mentions, of several strings"] = sum(len(m.parts) > 1 for m in mentions)
+        found[f"{split}: composite mentions, of several strings"] = sum(
+            len(m.parts) > 1 for m in mentions
+        )
         found[f"{split}: mentions of one string and several concepts"] = sum(
             len(m.gold) > 1 and len(m.parts) == 1 for m in mentions
         )
@@ -192,34 +235,49 @@ def save_linking(
     annotated: Mapping[str, Spans] | None = None,
     **manifest: Any,
 ) -> dict[str, Any]:
-    """Write a task and return its manifest: `manifest` (at least name) with counts, warnings and sums added.
+    """Write a task and return its manifest: `manifest` (at least name) with counts, warnings and
+    sums added.
 
-    annotated: {split: its documents, with the places of their mentions without a concept}; those of a split that it lacks are
+    annotated: {split: its documents, with the places of their mentions without a concept}; those of
+        a split that it lacks are
     the documents of its mentions.
 
-    Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without gold ids, two of one
-    id, and offsets outside their document.
+    Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without
+    gold ids, two of one id, and offsets outside their document.
     """
     name, documents = manifest["name"], documents or {}
     if not dictionary.ids:
         raise InputError(f"{name}: no names in its dictionary. Check the files it came from.")
     if not any(splits.get(s) for s in ("dev", "test")):
-        raise InputError(f"{name}: neither a dev nor a test split with mentions, so there is nothing to score.")
+        raise InputError(
+            f"{name}: neither a dev nor a test split with mentions, so there is nothing to score."
+        )
     for split, mentions in splits.items():
         for mention in mentions:
             _checked(name, split, mention, documents)
         if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
-            raise InputError(f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own.")
-    every = {split: (annotated or {}).get(split) or {m.document: [] for m in mentions} for split, mentions in splits.items()}
+            raise InputError(
+                f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own."
+            )
+    every = {
+        split: (annotated or {}).get(split) or {m.document: [] for m in mentions}
+        for split, mentions in splits.items()
+    }
     manifest |= {
         "dictionary": {
-            "names": len(dictionary.names), "strings": len(set(dictionary.names)),
-            "concepts": len(set(dictionary.ids)), "ids": len(dictionary.concepts_by_id), "digest": dictionary.digest,
+            "names": len(dictionary.names),
+            "strings": len(set(dictionary.names)),
+            "concepts": len(set(dictionary.ids)),
+            "ids": len(dictionary.concepts_by_id),
+            "digest": dictionary.digest,
         },
-        "splits": {s: {"mentions": len(splits[s]), "documents": len({m.document for m in splits[s]})}
-                   for s in SPLITS if s in splits},
+        "splits": {
+            s: {"mentions": len(splits[s]), "documents": len({m.document for m in splits[s]})}
+            for s in SPLITS
+            if s in splits
+        },
         "warnings": warnings(dictionary, splits),
-    }  # fmt: skip
+    }
     with written_folder(folder) as partial:
         rows = {
             "id": dictionary.ids,
@@ -229,12 +287,18 @@ def save_linking(
             "type": [dictionary.types.get(i, "") for i in dictionary.ids],
             "definition": [dictionary.definitions.get(i, "") for i in dictionary.ids],
         }
-        pq.write_table(pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd")
-        records: dict[str, list[dict[str, Any]]] = {s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits}
+        pq.write_table(
+            pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd"
+        )
+        records: dict[str, list[dict[str, Any]]] = {
+            s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits
+        }
         records["annotated"] = [
             {"split": split, "document": document, "without_concept": spans}
-            for split in SPLITS if split in every for document, spans in every[split].items()
-        ]  # fmt: skip
+            for split in SPLITS
+            if split in every
+            for document, spans in every[split].items()
+        ]
         records["documents"] = [{"id": i, "text": t} for i, t in documents.items()]
         for part, values in records.items():
             with written(partial / f"{part}.jsonl") as handle:
@@ -245,17 +309,26 @@ def save_linking(
 
 
 def load_linking(folder: str | Path) -> Linking:
-    """The task in `folder`. Raises InputError when it is missing, broken, or not what its manifest describes."""
+    """The task in `folder`. Raises InputError when it is missing, broken, or not what its manifest
+    describes."""
     folder = Path(folder)
     manifest = read_object(folder / "manifest.json")
     if missing := [k for k in ("name", "dictionary", "splits", "sha256") if k not in manifest]:
-        raise InputError(f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it again.")
+        raise InputError(
+            f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it"
+            " again."
+        )
     if not isinstance(manifest["splits"], dict | list):
-        raise InputError(f"{folder}/manifest.json: expected an object under splits. Build the task again.")
+        raise InputError(
+            f"{folder}/manifest.json: expected an object under splits. Build the task again."
+        )
     check_files(folder, manifest["sha256"], "Build the task again.")
-    table = read_table(folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again.").to_pydict()
+    table = read_table(
+        folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again."
+    ).to_pydict()
     alternatives, broader, types, definitions = (
-        {i: v for i, v in zip(table["id"], table[column], strict=True) if v} for column in _SCHEMA.names[2:]
+        {i: v for i, v in zip(table["id"], table[column], strict=True) if v}
+        for column in _SCHEMA.names[2:]
     )
     splits: dict[str, list[Mention]] = {}
     for split in manifest["splits"]:
@@ -264,14 +337,18 @@ def load_linking(folder: str | Path) -> Linking:
             try:
                 splits[split].append(Mention(**record))
             except TypeError as error:
-                raise InputError(f"{where}: expected the fields {', '.join(Mention._fields)} ({error})") from error
+                raise InputError(
+                    f"{where}: expected the fields {', '.join(Mention._fields)} ({error})"
+                ) from error
     annotated: dict[str, Spans] = {split: {} for split in splits}
     for where, record in json_lines(folder / "annotated.jsonl", advice="Build the task again."):
         try:
             spans = [(int(start), int(end)) for start, end in record["without_concept"]]
             annotated[record["split"]][record["document"]] = spans
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{where}: expected split, document and without_concept. Build the task again.") from error
+            raise InputError(
+                f"{where}: expected split, document and without_concept. Build the task again."
+            ) from error
     documents: dict[str, str] = {}
     for where, record in json_lines(folder / "documents.jsonl", advice="Build the task again."):
         if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):

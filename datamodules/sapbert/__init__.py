@@ -18,13 +18,16 @@ from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
 def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
-    """At most `most` runs of ascending `lengths` such that padding each to its longest needs the fewest tokens."""
+    """At most `most` runs of ascending `lengths` such that padding each to its longest needs the
+    fewest tokens."""
     sizes, begin = np.unique(lengths, return_index=True)
     edges = np.append(begin, len(lengths))  # where each length begins
-    best = np.where(np.arange(len(edges)) == 0, 0, np.iinfo(np.int64).max // 2)  # cost of the first j lengths
+    # cost of the first j lengths
+    best = np.where(np.arange(len(edges)) == 0, 0, np.iinfo(np.int64).max // 2)
     back: list[np.ndarray] = []
     for _ in range(min(most, len(sizes))):
-        cost = best[:-1, None] + (edges[None, 1:] - edges[:-1, None]) * sizes[None]  # (i, j): lengths i … j in a group
+        # (i, j): lengths i … j in a group
+        cost = best[:-1, None] + (edges[None, 1:] - edges[:-1, None]) * sizes[None]
         cost[np.tril_indices(len(sizes), -1)] = np.iinfo(np.int64).max // 2
         back.append(cost.argmin(0))
         best = np.concatenate([[np.iinfo(np.int64).max // 2], cost.min(0)])
@@ -36,11 +39,14 @@ def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
     return groups[::-1]
 
 
-def group_similar(chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int) -> np.ndarray:
-    """The pairs `chosen` (n,) in another order: each not yet placed one, then one of up to `together` - 1 neighbours.
+def group_similar(
+    chosen: np.ndarray, concept: np.ndarray, neighbours: np.ndarray, together: int
+) -> np.ndarray:
+    """The pairs `chosen` (n,) in another order: each not yet placed one, then one of up to
+    `together` - 1 neighbours.
 
-    concept (n,) of each of them; neighbours (concepts, K), nearest first, -1 for none. A neighbour without a pair left is
-    passed over.
+    concept (n,) of each of them; neighbours (concepts, K), nearest first, -1 for none. A neighbour
+    without a pair left is passed over.
     """
     waiting: dict[int, list[int]] = {}  # places of `chosen` by concept, the next one last
     for place in range(len(chosen) - 1, -1, -1):
@@ -93,14 +99,17 @@ class SapBERTData(pl.LightningDataModule):
 
     pairs        folder that ``python -m datamodules.sapbert`` wrote
     tokenizer    the encoder's tokenizer: a folder or hub name
-    batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480 names)
+    batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480
+                 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in
-    together     pairs of similar concepts that are in a batch together, 1: none (all pairs of a batch drawn alike);
+    together     pairs of similar concepts that are in a batch together, 1: none (all pairs of a
+                 batch drawn alike);
                  more needs pairs made with --neighbours
     val_names    names that validation searches, those of the held-out names' concepts among them
 
-    Raises InputError when pairs and tokenizer do not belong together, or the batch size does not divide.
+    Raises InputError when pairs and tokenizer do not belong together, or the batch size does not
+    divide.
     """
 
     def __init__(
@@ -128,7 +137,8 @@ class SapBERTData(pl.LightningDataModule):
             return
         if self.max_length < 3 or self.groups < 1 or self.together < 1:
             raise InputError(
-                f"max_length {self.max_length}, groups {self.groups}, together {self.together}: expected 3, 1 and 1 at least"
+                f"max_length {self.max_length}, groups {self.groups}, together {self.together}:"
+                " expected 3, 1 and 1 at least"
             )
         self.tokenizer = load_tokenizer(self.tokenizer_name)
         pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))
@@ -139,27 +149,33 @@ class SapBERTData(pl.LightningDataModule):
             )
         if self.together > 1 and pairs.neighbours is None:
             raise InputError(
-                f"{self.folder}: together {self.together} wants pairs with neighbours. Build them with --neighbours, or take 1."
+                f"{self.folder}: together {self.together} wants pairs with neighbours. Build them"
+                " with --neighbours, or take 1."
             )
         self.pairs = pairs
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the pairs; what is left over after whole batches waits its turn."""
+        """Optimiser steps of one pass over the pairs; what is left over after whole batches waits
+        its turn."""
         assert self.pairs is not None
         return len(self.pairs) // self.batch_size
 
     @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
     def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) pair numbers of an epoch, shuffled: what is mined together is drawn from all pairs.
+        """(steps, batch_size) pair numbers of an epoch, shuffled: what is mined together is drawn
+        from all pairs.
 
-        With `together` > 1 each drawn pair brings a pair of each of its concept's nearest neighbours that still have one.
+        With `together` > 1 each drawn pair brings a pair of each of its concept's nearest
+        neighbours that still have one.
         """
         assert self.pairs is not None
         chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
         if self.together > 1:
             assert self.pairs.neighbours is not None
-            chosen = group_similar(chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together)
+            chosen = group_similar(
+                chosen, self.pairs[chosen][:, 2], self.pairs.neighbours, self.together
+            )
         return chosen[: self.steps_per_epoch * self.batch_size].reshape(-1, self.batch_size)
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:
@@ -168,7 +184,9 @@ class SapBERTData(pl.LightningDataModule):
         first, second, concept = self.pairs[indices].T
         return self.named(np.concatenate([first, second]), np.tile(concept, 2))
 
-    def named(self, name: np.ndarray, concept: np.ndarray, query: np.ndarray | None = None) -> SapBERTBatch:
+    def named(
+        self, name: np.ndarray, concept: np.ndarray, query: np.ndarray | None = None
+    ) -> SapBERTBatch:
         """Names by number, with their concepts, as a batch."""
         assert self.pairs is not None
         tokens, offsets = self.pairs.tokens, self.pairs.offsets
@@ -178,13 +196,24 @@ class SapBERTData(pl.LightningDataModule):
         asked = np.zeros(len(name), bool) if query is None else query[order].astype(bool)
         ids, masks = [], []
         for group in length_groups(length, self.groups):
-            padded = np.full((group.stop - group.start, length[group.stop - 1]), self.tokenizer.pad_token_id, np.int64)
+            padded = np.full(
+                (group.stop - group.start, length[group.stop - 1]),
+                self.tokenizer.pad_token_id,
+                np.int64,
+            )
             for row, (number, size) in enumerate(zip(name[group], length[group], strict=True)):
                 begin = offsets[number]
-                padded[row, 0], padded[row, size - 1] = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+                padded[row, 0], padded[row, size - 1] = (
+                    self.tokenizer.cls_token_id,
+                    self.tokenizer.sep_token_id,
+                )
                 padded[row, 1 : size - 1] = tokens[begin : begin + size - 2]
             ids.append(torch.from_numpy(padded))
-            masks.append(torch.from_numpy((np.arange(padded.shape[1]) < length[group, None]).astype(np.int64)))
+            masks.append(
+                torch.from_numpy(
+                    (np.arange(padded.shape[1]) < length[group, None]).astype(np.int64)
+                )
+            )
         counts = torch.tensor([len(name)], dtype=torch.float32)
         owner, asks = torch.from_numpy(concept.astype(np.int64)), torch.from_numpy(asked)
         return SapBERTBatch(tuple(ids), tuple(masks), owner, asks, counts)
@@ -193,7 +222,8 @@ class SapBERTData(pl.LightningDataModule):
         return train_batches(self)
 
     def val_dataloader(self) -> DataLoader:
-        """Every held-out name, and the names searched, in batches of similar length; the same for every process."""
+        """Every held-out name, and the names searched, in batches of similar length; the same for
+        every process."""
         assert self.pairs is not None
         asked, members = np.asarray(self.pairs.held_out), np.asarray(self.pairs.members)
         own = np.isin(members[:, 1], asked[:, 1])
@@ -201,9 +231,13 @@ class SapBERTData(pl.LightningDataModule):
             : max(0, self.val_names - own.sum())
         ]
         searched = members[np.concatenate([np.flatnonzero(own), np.sort(others)])]
-        rows = np.concatenate([np.pad(asked, ((0, 0), (0, 1)), constant_values=1), np.pad(searched, ((0, 0), (0, 1)))])
+        rows = np.concatenate(
+            [np.pad(asked, ((0, 0), (0, 1)), constant_values=1), np.pad(searched, ((0, 0), (0, 1)))]
+        )
         rows = rows[np.argsort(self.pairs.lengths[rows[:, 0]], kind="stable")]
-        shares = [rows[i : i + self.eval_batch_size] for i in range(0, len(rows), self.eval_batch_size)]
+        shares = [
+            rows[i : i + self.eval_batch_size] for i in range(0, len(rows), self.eval_batch_size)
+        ]
         return DataLoader(_Listed(self, shares), batch_size=None, num_workers=self.num_workers)
 
     def export(self, folder: str) -> None:

@@ -1,4 +1,5 @@
-"""Which names and concepts are alike: normalised names, names of the same words, concepts of several graphs that are one."""
+"""Which names and concepts are alike: normalised names, names of the same words, concepts of
+several graphs that are one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from kg.graph import KnowledgeGraph
 from kg.names import TfIdf
 
 WORD = re.compile(r"\w+")
-SAME = ("preferred", "exact", "synonym")  #: kinds of names that a concept of another graph may be known by
+# : kinds of names that a concept of another graph may be known by
+SAME = ("preferred", "exact", "synonym")
 
 
 def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -23,11 +25,13 @@ def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
-    """(concepts,) for each its own number, or that of the concept of an earlier graph that it is one with.
+    """(concepts,) for each its own number, or that of the concept of an earlier graph that it is
+    one with.
 
-    One with it is the concept of earlier graphs that alone has the same preferred name; or else that alone has its
-    preferred name among its SAME names, or the other way round. No two concepts of one graph become one, so a chain of
-    loose synonyms joins nothing. Names are compared normalised.
+    One with it is the concept of earlier graphs that alone has the same preferred name; or else
+    that alone has its preferred name among its SAME names, or the other way round. No two concepts
+    of one graph become one, so a chain of loose synonyms joins nothing. Names are compared
+    normalised.
     """
     one = np.arange(len(concepts))
     if len(loaded) == 1:
@@ -37,7 +41,10 @@ def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
     known: dict[str, set[int]] = {}  # any SAME name -> concepts
     for graph in loaded:
         table = graph.names.filter(pc.is_in(graph.names["kind"], value_set=pa.array(SAME)))
-        rows = zip(*(c.to_pylist() for c in (table["id"], normalised(table["name"]), table["kind"])), strict=True)
+        rows = zip(
+            *(c.to_pylist() for c in (table["id"], normalised(table["name"]), table["kind"])),
+            strict=True,
+        )
         label: dict[int, list[str]] = {}
         own: dict[int, list[str]] = {}
         for concept, name, kind in rows:
@@ -59,15 +66,21 @@ def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
 
 
 def same_words(names: list[str]) -> np.ndarray:
-    """(names,) numbers that are equal where names have the same words, in whatever order and whether or not they end in s."""
-    bags = [" ".join(sorted(word.rstrip("s") or word for word in WORD.findall(name))) or name for name in names]
+    """(names,) numbers that are equal where names have the same words, in whatever order and
+    whether or not they end in s."""
+    bags = [
+        " ".join(sorted(word.rstrip("s") or word for word in WORD.findall(name))) or name
+        for name in names
+    ]
     return np.unique(np.array(bags, dtype=object).astype(str), return_inverse=True)[1]
 
 
 def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int) -> np.ndarray:
-    """(concepts, k) for each concept that has pairs the k others whose paired names, together, are nearest by TF-IDF.
+    """(concepts, k) for each concept that has pairs the k others whose paired names, together, are
+    nearest by TF-IDF.
 
-    Nearest first, by character 3-grams (kg.names.TfIdf); -1 where there are fewer, and all along where there are no pairs.
+    Nearest first, by character 3-grams (kg.names.TfIdf); -1 where there are fewer, and all along
+    where there are no pairs.
     """
     owner, name = np.concatenate([pairs[:, [2, 0]], pairs[:, [2, 1]]]).T
     rows = np.unique(owner.astype(np.int64) << 32 | name)
@@ -75,7 +88,13 @@ def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int)
     texts = [" ".join(names[i] for i in part) for part in np.split(rows & 0xFFFFFFFF, begin[1:])]
     table = np.full((concepts, k), -1, np.int32)
     tfidf = TfIdf(texts)
-    for first in tqdm(range(0, len(texts), 2048), unit_scale=2048, unit=" concepts", desc="neighbours", disable=None):
+    for first in tqdm(
+        range(0, len(texts), 2048),
+        unit_scale=2048,
+        unit=" concepts",
+        desc="neighbours",
+        disable=None,
+    ):
         scores, near = tfidf.search(texts[first : first + 2048], k + 1)
         for i, (score, row) in enumerate(zip(scores, near, strict=True), first):
             others = row[(row != i) & (score > 0)][:k]

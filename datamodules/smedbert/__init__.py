@@ -1,8 +1,9 @@
 """Batches for SMedBERT's pre-training (Zhang et al., ACL 2021, Sections 3.4, 3.5 and Appendix B).
 
-The text is that of :mod:`datamodules.ordered`. A masked mention takes in the knowledge of its neighbours in the graph; an
-unmasked one predicts them among negatives; a share of these takes half of them in, as it will all in fine-tuning, and predicts the
-others. As everywhere, a batch is a function of (seed, step, example).
+The text is that of :mod:`datamodules.ordered`. A masked mention takes in the knowledge of its
+neighbours in the graph; an unmasked one predicts them among negatives; a share of these takes half
+of them in, as it will all in fine-tuning, and predicts the others. As everywhere, a batch is a
+function of (seed, step, example).
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from kg.pagerank import NeighbourTable
 
 
 class SMedBERTBatch(NamedTuple):
-    """One micro-batch of B sequences of length L, with P pairs of an unmasked mention and one of its neighbours.
+    """One micro-batch of B sequences of length L, with P pairs of an unmasked mention and one of
+    its neighbours.
 
-    counts are over the micro-batches that this process accumulates for one step, as in :mod:`datamodules.steps`.
+    counts are over the micro-batches that this process accumulates for one step, as in
+    :mod:`datamodules.steps`.
     """
 
     input_ids: Tensor  # (B, L) with masked tokens
@@ -38,14 +41,17 @@ class SMedBERTBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     second: Tensor  # (B, L) 1 on the second of the two segments
     mlm_labels: Tensor  # (B, L) original id where a token is predicted, else -100
-    order: Tensor  # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
+    order: Tensor
     masked: Mentions  # mentions whose tokens are predicted
     unmasked: Mentions  # others that have neighbours and are asked for them
     infused: Mentions  # those that take knowledge in: the masked ones, and a share of the others
-    candidates: Tensor  # (P, 1 + n) the neighbour, then negatives; -1 for a negative that is a neighbour after all
+    # (P, 1 + n) the neighbour, then negatives; -1 for a negative that is a neighbour after all
+    candidates: Tensor
     log_q: Tensor  # (P, 1 + n) log Q of each among the entities of the neighbour's type
     counts: Tensor  # (4,) predicted tokens, sequences of two segments, P, masked mentions
-    ranked: Tensor | None = None  # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
+    # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
+    ranked: Tensor | None = None
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
     places: Places | Any = None  # of a training batch: datamodules.steps.placed
 
@@ -57,7 +63,11 @@ class SMedBERTBatch(NamedTuple):
         spans = (self.masked.span, self.unmasked.span, self.infused.span)
         relation = self.unmasked.relation[self.unmasked.neighbours >= 0]
         tokens = int((self.infused.span[:, 2] - self.infused.span[:, 1]).sum())
-        return {"longest": max(map(longest, spans)), "infused": tokens, "relations": grouped(relation)}
+        return {
+            "longest": max(map(longest, spans)),
+            "infused": tokens,
+            "relations": grouped(relation),
+        }
 
 
 class SMedBERTExample(NamedTuple):
@@ -67,7 +77,8 @@ class SMedBERTExample(NamedTuple):
     unmasked: np.ndarray  # (m, 3) first token, last token + 1, entity
     masked: np.ndarray  # likewise
     told: np.ndarray  # likewise, unmasked ones that take half of their neighbours in
-    rng: np.random.Generator  # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
+    # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
+    rng: np.random.Generator
     held_out: bool  # other entities to rank its neighbours among are drawn, too
 
     def blank(self) -> SMedBERTExample:
@@ -76,14 +87,17 @@ class SMedBERTExample(NamedTuple):
 
 
 def halves(told: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Mentions]:
-    """The mentions with half of their neighbours (rounded down), those of the least `noise` (a list of (m, K)), and the rest."""
+    """The mentions with half of their neighbours (rounded down), those of the least `noise` (a list
+    of (m, K)), and the rest."""
     there = told.neighbours.numpy() >= 0
     order = np.where(there, np.concatenate(noise), 2.0).argsort(1).argsort(1)
     first = torch.from_numpy(order < there.sum(1, keepdims=True) // 2)
 
     def only(which: Tensor) -> Mentions:
         none = {"neighbours": -1, "relation": 0, "direction": 0, "type": -1}
-        return told._replace(**{name: getattr(told, name).where(which, value) for name, value in none.items()})
+        return told._replace(
+            **{name: getattr(told, name).where(which, value) for name, value in none.items()}
+        )
 
     return only(first), only(~first)
 
@@ -93,17 +107,25 @@ class SMedBERTData(OrderedText):
 
     neighbours   folder of the :class:`NeighbourTable` (``python -m kg.pagerank``)
     k            neighbours a mention at most (the paper's 10)
-    infused      share of the unmasked mentions that take half of their neighbours in and are asked for the others: the same ones
+    infused      share of the unmasked mentions that take half of their neighbours in and are asked
+                 for the others: the same ones
                  would give the answer away; 0: masked ones alone take knowledge in, as in the paper
     n_negatives  negatives a pair (the released code's 35)
-    n_ranked     entities that validation ranks the neighbour among at most, itself included: of its type, drawn by Q, and evenly
+    n_ranked     entities that validation ranks the neighbour among at most, itself included: of its
+                 type, drawn by Q, and evenly
     The rest as in :class:`OrderedText`.
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
     """
 
     def __init__(
-        self, neighbours: str, k: int = 10, infused: float = 0.0, n_negatives: int = 35, n_ranked: int = 100, **text: Any
+        self,
+        neighbours: str,
+        k: int = 10,
+        infused: float = 0.0,
+        n_negatives: int = 35,
+        n_ranked: int = 100,
+        **text: Any,
     ) -> None:
         super().__init__(**text)
         if not 0 <= infused <= 1:
@@ -119,25 +141,39 @@ class SMedBERTData(OrderedText):
                 f"{self.neighbours}: {self.table.k} neighbours an entity, but k is {self.k}. "
                 f"Build the table again with --k {self.k}."
             )
-        self.kinds, self.types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)
+        self.kinds, self.types = np.unique(
+            np.array(graph.entities["type"].to_pylist()), return_inverse=True
+        )
         self.sampler = Sampler(self.types, self.frequency)
 
     def linked(self, spans: np.ndarray) -> Mentions:
         """Mentions of rows (m, 4): sequence, first token, last token + 1, entity."""
         entity = spans[:, 3]
-        return mentions(spans[:, :3], entity, np.asarray(self.table[entity])[:, : self.k], self.types)
+        return mentions(
+            spans[:, :3], entity, np.asarray(self.table[entity])[:, : self.k], self.types
+        )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> SMedBERTExample:
         text, moved, hidden = self.ordered(index, rng)
-        told = ~hidden & (rng.random(len(hidden)) < self.infused) if self.infused else np.zeros(len(hidden), bool)
-        return SMedBERTExample(text, moved[~hidden & ~told], moved[hidden], moved[told], rng, held_out)
+        told = (
+            ~hidden & (rng.random(len(hidden)) < self.infused)
+            if self.infused
+            else np.zeros(len(hidden), bool)
+        )
+        return SMedBERTExample(
+            text, moved[~hidden & ~told], moved[hidden], moved[told], rng, held_out
+        )
 
     def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
-        unmasked, hidden_ones, told_ones = (self.linked(numbered(part, 3)) for part in (plain, hidden, told))
+        unmasked, hidden_ones, told_ones = (
+            self.linked(numbered(part, 3)) for part in (plain, hidden, told)
+        )
         every = torch.cat([unmasked.neighbours, told_ones.neighbours])
-        told_ones, rest = halves(told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)])
+        told_ones, rest = halves(
+            told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)]
+        )
         asked = Mentions(*(torch.cat(parts) for parts in zip(unmasked, rest, strict=True)))
         order = torch.argsort(asked.span[:, 0], stable=True)  # negatives are drawn by sequence
         order = order[(asked.neighbours[order] >= 0).any(1)]
@@ -147,10 +183,19 @@ class SMedBERTData(OrderedText):
         gold = gold_of[pair, place]
         row = unmasked.span[:, 0].numpy()[pair]
         own = [gold[row == r] for r in range(len(examples))]
-        drawn = np.concatenate([self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)])
+        drawn = np.concatenate(
+            [self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)]
+        )
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
-        log_q = np.concatenate([self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1)
-        counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(gold), len(hidden_ones.span)]
+        log_q = np.concatenate(
+            [self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1
+        )
+        counts = [
+            (text.mlm_labels >= 0).sum(),
+            (text.order >= 0).sum(),
+            len(gold),
+            len(hidden_ones.span),
+        ]
         result = SMedBERTBatch(
             *text,
             hidden_ones,
@@ -168,11 +213,14 @@ class SMedBERTData(OrderedText):
             for draw in (self.sampler.drawn, self.sampler.others)
         )
         others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
-        ranked, evenly = (torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in others)
+        ranked, evenly = (
+            torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in others
+        )
         return result._replace(ranked=ranked, even=evenly)
 
     def export(self, folder: str | Path) -> None:
-        """Write what an :class:`OrderedText` does, entity types, the neighbour table, and how many of them count into `folder`."""
+        """Write what an :class:`OrderedText` does, entity types, the neighbour table, and how many
+        of them count into `folder`."""
         super().export(folder)
         save_array(folder, "types", self.types)
         shutil.copytree(self.neighbours, Path(folder) / "neighbours")

@@ -1,4 +1,5 @@
-"""Negatives of masked neighbour modelling: entities of the neighbour's own type (Section 3.4.1 and Appendix B)."""
+"""Negatives of masked neighbour modelling: entities of the neighbour's own type (Section 3.4.1 and
+Appendix B)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ class Sampler:
     """Draws entities of a given entity's type.
 
     types (Z,) int from 0; frequency (Z,) how often the training text mentions each.
-    log_q (Z,): log Q(e) = log of (t_e + 1) / the same summed over e's type. One is added because an entity that the text
-    never mentions would otherwise have Q = 0, whose logarithm is in Eq. (19).
+    log_q (Z,): log Q(e) = log of (t_e + 1) / the same summed over e's type. One is added because an
+    entity that the text never mentions would otherwise have Q = 0, whose logarithm is in Eq. (19).
     """
 
     def __init__(self, types: np.ndarray, frequency: np.ndarray) -> None:
@@ -19,7 +20,8 @@ class Sampler:
         self.by_type = np.argsort(types, kind="stable")
         self.sizes = np.bincount(types)
         self.first = np.cumsum(self.sizes) - self.sizes
-        # Type t owns the interval [t, t + 1): its entities' shares of it in turn, so one search serves all types.
+        # Type t owns the interval [t, t + 1): its entities' shares of it in turn, so one search
+        # serves all types.
         total = np.cumsum(weight[self.by_type])
         before = np.concatenate([[0.0], total])[self.first]
         kind = types[self.by_type]
@@ -32,7 +34,8 @@ class Sampler:
         return self.by_type[np.searchsorted(self.bounds, place, side="right")]
 
     def others(self, gold: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-        """(P, n) different entities of the types of `gold` (P,), never `gold` itself, drawn evenly; -1 where there are fewer."""
+        """(P, n) different entities of the types of `gold` (P,), never `gold` itself, drawn evenly;
+        -1 where there are fewer."""
         result = np.full((len(gold), n), -1, np.int64)
         for row, entity in enumerate(gold):
             kind = self.types[entity]

@@ -1,8 +1,9 @@
 """A data set's files, fetched and verified (`make data TASK=… MIRROR=…`).
 
-Where they come from, and their checksums, is in sources.yaml. An existing file with the right checksum is kept; otherwise mirrors
-are searched, then its address is asked. Mirrors are folders, or archives, that are searched recursively; a file that is
-found there is written under its name in sources.yaml.
+Where they come from, and their checksums, is in sources.yaml. An existing file with the right
+checksum is kept; otherwise mirrors are searched, then its address is asked. Mirrors are folders, or
+archives, that are searched recursively; a file that is found there is written under its name in
+sources.yaml.
 
     listing     sources.yaml
     mirrors     what folders and archives hold
@@ -38,20 +39,26 @@ def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> Input
     own = (
         ""
         if file.sha256
-        else " (That sum is this folder's own, from the first fetch: sums.json; delete its line there "
+        else (
+            " (That sum is this folder's own, from the first fetch: sums.json; delete its line"
+            " there "
+        )
     )
     return InputError(
-        f"{name}: {where}: checksum mismatch for {file.path}: expected sha256 {wanted}, got {got}. It is another version or "
-        f"damaged: remove it, or give a MIRROR that holds the right file.{own and own + 'to take another version.)'}"
+        f"{name}: {where}: checksum mismatch for {file.path}: expected sha256 {wanted}, got {got}."
+        " It is another version or damaged: remove it, or give a MIRROR that holds the right"
+        f" file.{own and own + 'to take another version.)'}"
     )
 
 
-def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True) -> Fetched:
+def fetch(
+    dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True
+) -> Fetched:
     """The data set's folder below `folder` with every file that can be had, each verified.
 
-    A file without a recorded sum gets one in `sums.json` beside the data when it first comes, with a warning, and is
-    checked from then on. Raises InputError, with the steps in sources.yaml, for a file that is needed and cannot
-    be had; and for one whose checksum is not the recorded one.
+    A file without a recorded sum gets one in `sums.json` beside the data when it first comes, with
+    a warning, and is checked from then on. Raises InputError, with the steps in sources.yaml, for a
+    file that is needed and cannot be had; and for one whose checksum is not the recorded one.
     """
     known = sources()
     if dataset not in known:
@@ -95,7 +102,9 @@ def fetch(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), 
         if file.path in wrong:
             raise _mismatch(dataset, file, str(here / file.path), needed or "", wrong[file.path])
         if not file.optional:
-            searched = f"in none of {', '.join(map(str, mirrors))}" if mirrors else "no MIRROR was given"
+            searched = (
+                f"in none of {', '.join(map(str, mirrors))}" if mirrors else "no MIRROR was given"
+            )
             raise InputError(
                 f"{dataset}: {file.path} cannot be had ({searched}; {why}).\n{source.how}\n"
                 f"Or put the file at {here / file.path} yourself, and run the command again."
@@ -108,34 +117,41 @@ def _record(name: str, here: Path, path: str, got: str, sums: dict[str, str]) ->
     sums[path] = got
     write_json(here / "sums.json", sums)
     LOG.warning(
-        f"{name}: no checksum of {path} is recorded in sources.yaml, so this file's is taken as right from now on: {got} "
-        f"({here / 'sums.json'})"
+        f"{name}: no checksum of {path} is recorded in sources.yaml, so this file's is taken as"
+        f" right from now on: {got} ({here / 'sums.json'})"
     )
 
 
-def _mirrored(source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path) -> str | None:
+def _mirrored(
+    source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path
+) -> str | None:
     same = [hit for hit in found if hit.sha256 == wanted]
     named = [hit for hit in found if fits(hit.paths, file.path)]
     if not same and named and wanted is not None:
         raise _mismatch(source.name, file, f"{named[0].file}", wanted, named[0].sha256)
     if len({hit.sha256 for hit in named}) > 1 and wanted is None:
         places = ", ".join(sorted({f"{hit.file} ({hit.sha256[:12]})" for hit in named}))
-        raise InputError(f"{source.name}: {file.path} is in the mirrors in several versions: {places}. "
-                         "Give a MIRROR that holds one of them.")  # fmt: skip
+        raise InputError(
+            f"{source.name}: {file.path} is in the mirrors in several versions: {places}. "
+            "Give a MIRROR that holds one of them."
+        )
     for hit in (*same, *named)[:1]:
         copied(hit, here / file.path)
         return hit.sha256
     return None
 
 
-def _downloaded(source: Source, file: File, wanted: str | None, here: Path, silent: set[str]) -> str:
+def _downloaded(
+    source: Source, file: File, wanted: str | None, here: Path, silent: set[str]
+) -> str:
     target, url = here / file.path, cast(str, file.url)
     host = urllib.parse.urlsplit(url).netloc
     if host in silent:
         raise Unreachable(f"{url}: {host} does not answer")
     try:
         for again in (True, False):
-            coming = target.with_name(target.name + ".new")  # the file's own name is only for what is verified
+            # the file's own name is only for what is verified
+            coming = target.with_name(target.name + ".new")
             resumed = coming.with_name(coming.name + PARTIAL).exists()
             download(url, coming, f"{source.name} {file.path}")
             if file.archive is not None:
@@ -145,7 +161,8 @@ def _downloaded(source: Source, file: File, wanted: str | None, here: Path, sile
                 renamed(coming, target)
                 return got
             coming.unlink()
-            if not (resumed and again):  # what was resumed may have been another version's beginning
+            # what was resumed may have been another version's beginning
+            if not (resumed and again):
                 raise _mismatch(source.name, file, url, wanted, got)
     except Unreachable as error:
         if error.host:
@@ -159,8 +176,11 @@ def place() -> Path:
     return runs_folder() / "data" / "benchmarks" / "raw"
 
 
-def fetched(dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True) -> Path:
-    """:func:`fetch`, telling about optional files that are not there. Returns the data set's folder."""
+def fetched(
+    dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True
+) -> Path:
+    """:func:`fetch`, telling about optional files that are not there. Returns the data set's
+    folder."""
     result = fetch(dataset, folder, mirrors, network)
     for path, why in result.missing.items():
         LOG.warning(f"{dataset}: without {path} ({why})")

@@ -1,4 +1,5 @@
-"""python -m datamodules.sources DATASET --data FOLDER [--mirror PATH ...]: a data set's files, fetched and verified."""
+"""python -m datamodules.sources DATASET --data FOLDER [--mirror PATH ...]: a data set's files,
+fetched and verified."""
 
 from __future__ import annotations
 
@@ -14,8 +15,20 @@ from datamodules.sources import fetched
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m datamodules.sources", description=__doc__)
     parser.add_argument("dataset")
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="the files come to FOLDER/DATASET")
-    parser.add_argument("--mirror", nargs="*", default=[], metavar="PATH", help="folders or archives that hold the files")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="the files come to FOLDER/DATASET",
+    )
+    parser.add_argument(
+        "--mirror",
+        nargs="*",
+        default=[],
+        metavar="PATH",
+        help="folders or archives that hold the files",
+    )
     given = parser.parse_args(words)
     set_up()
     try:

@@ -19,7 +19,8 @@ TIMEOUT, TRIES, PAUSE = 30.0, 3, 2.0  # seconds for an answer, attempts, seconds
 
 
 class Unreachable(Exception):
-    """An address that sends nothing now; the text says why. `host` is True where the whole host does not answer."""
+    """An address that sends nothing now; the text says why. `host` is True where the whole host
+    does not answer."""
 
     def __init__(self, why: str, host: bool = False) -> None:
         super().__init__(why)
@@ -27,7 +28,8 @@ class Unreachable(Exception):
 
 
 def download(url: str, target: Path, label: str) -> None:
-    """Fetch `url` to `target`, from where an earlier attempt was cut (`target`.partial). Raises Unreachable."""
+    """Fetch `url` to `target`, from where an earlier attempt was cut (`target`.partial). Raises
+    Unreachable."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise InputError(f"{url}: expected an http or https address. Fix sources.yaml.")
     partial = target.with_name(target.name + PARTIAL)
@@ -46,11 +48,20 @@ def download(url: str, target: Path, label: str) -> None:
             why = Unreachable(f"{url}: the server answers {error.code} {error.reason}")
             if error.code not in (408, 416, 429) and error.code < 500:
                 break
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            why = Unreachable(f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}",
-                               isinstance(error, urllib.error.URLError))  # fmt: skip
+        except (
+            urllib.error.URLError,
+            http.client.HTTPException,
+            TimeoutError,
+            ConnectionError,
+        ) as error:
+            why = Unreachable(
+                f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}",
+                isinstance(error, urllib.error.URLError),
+            )
             if isinstance(getattr(error, "reason", None), (socket.gaierror, TimeoutError)):
-                break  # no network, no such host, or one that lets us wait: asking again at once does not help
+                # no network, no such host, or one that lets us wait: asking again at once does not
+                # help
+                break
         except OSError as error:
             raise explained(error, partial) from error
     assert why is not None
@@ -76,13 +87,20 @@ def _attempt(url: str, partial: Path, label: str) -> None:
         total = there + int(length) if length else None
         with (
             open(partial, "ab" if there else "wb") as handle,
-            tqdm(total=total, initial=there, unit="B", unit_scale=True, desc=label, disable=None) as bar,
+            tqdm(
+                total=total, initial=there, unit="B", unit_scale=True, desc=label, disable=None
+            ) as bar,
         ):
             while block := answer.read(1 << 16):
                 there += len(block)
                 if there > LARGEST:
-                    raise InputError(f"{url}: sends more than {LARGEST:,} bytes. Check the address in sources.yaml.")
+                    raise InputError(
+                        f"{url}: sends more than {LARGEST:,} bytes. Check the address in"
+                        " sources.yaml."
+                    )
                 handle.write(block)
                 bar.update(len(block))
     if total is not None and there < total:
-        raise http.client.HTTPException(f"the connection was cut after {there:,} of {total:,} bytes")
+        raise http.client.HTTPException(
+            f"the connection was cut after {there:,} of {total:,} bytes"
+        )

@@ -14,7 +14,8 @@ SOURCES = Path(__file__).parent / "sources.yaml"
 
 
 class File(NamedTuple):
-    """A file of a data set: `path` in its folder; sha256 and bytes None where they are not known."""
+    """A file of a data set: `path` in its folder; sha256 and bytes None where they are not
+    known."""
 
     path: str
     url: str | None
@@ -42,10 +43,22 @@ def _sources(path: Path) -> dict[str, Source]:
         for relative, file in entry["files"].items():
             parts = PurePosixPath(relative).parts
             if not parts or ".." in parts or relative.startswith("/"):
-                raise InputError(f"{path}: {name}: {relative!r} does not stay in the data set's folder.")
-            files.append(File(relative, file["url"], file["sha256"], file.get("bytes"), file.get("optional", False),
-                              file.get("archive")))  # fmt: skip
-        result[name] = Source(name, entry["licence"], entry["citation"], entry["how"].strip(), tuple(files))
+                raise InputError(
+                    f"{path}: {name}: {relative!r} does not stay in the data set's folder."
+                )
+            files.append(
+                File(
+                    relative,
+                    file["url"],
+                    file["sha256"],
+                    file.get("bytes"),
+                    file.get("optional", False),
+                    file.get("archive"),
+                )
+            )
+        result[name] = Source(
+            name, entry["licence"], entry["citation"], entry["how"].strip(), tuple(files)
+        )
     return result
 
 

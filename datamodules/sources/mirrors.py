@@ -1,7 +1,8 @@
-"""What a mirror holds: folders and archives, searched recursively, inside .tar, .tar.gz, .tgz, .zip and .gz too.
+"""What a mirror holds: folders and archives, searched recursively, inside .tar, .tar.gz, .tgz, .zip
+and .gz too.
 
-Nothing is unpacked but the wanted file. What leaves its archive, is a link, grows too large or cannot be read is refused and
-told.
+Nothing is unpacked but the wanted file. What leaves its archive, is a link, grows too large or
+cannot be read is refused and told.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class _Refused(Exception):
 
 
 class Entry(NamedTuple):
-    """A file in a mirror. `paths` are its possible places: each archive on the way counted as a folder, or not."""
+    """A file in a mirror. `paths` are its possible places: each archive on the way counted as a
+    folder, or not."""
 
     paths: tuple[str, ...]
     size: int | None
@@ -43,7 +45,8 @@ class Entry(NamedTuple):
 
 
 class _Counted:
-    """A stream that refuses to return more than what is left of `room` [bytes], which all streams of an archive share."""
+    """A stream that refuses to return more than what is left of `room` [bytes], which all streams
+    of an archive share."""
 
     def __init__(self, stream: IO[bytes], room: list[int], where: str) -> None:
         self.stream, self.room, self.where = stream, room, where
@@ -59,14 +62,21 @@ class _Counted:
 def _kind(name: str) -> tuple[str, str]:
     """(tar, zip, gz or nothing, the name without that ending)."""
     low = name.lower()
-    for ending, kind in ((".tar.gz", "tar"), (".tgz", "tar"), (".tar", "tar"), (".zip", "zip"), (".gz", "gz")):
+    for ending, kind in (
+        (".tar.gz", "tar"),
+        (".tgz", "tar"),
+        (".tar", "tar"),
+        (".zip", "zip"),
+        (".gz", "gz"),
+    ):
         if low.endswith(ending) and len(name) > len(ending):
             return kind, name[: -len(ending)]
     return "", name
 
 
 def _safe(name: str, plain: bool, where: str, refused: list[str]) -> str | None:
-    """The path of an archive's member; None, and a line in `refused`, when it leaves the archive or is no plain file."""
+    """The path of an archive's member; None, and a line in `refused`, when it leaves the archive or
+    is no plain file."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     leaves = name.startswith(("/", "\\")) or ".." in parts or (parts and ":" in parts[0][1:2])
     if leaves or not plain:
@@ -77,14 +87,24 @@ def _safe(name: str, plain: bool, where: str, refused: list[str]) -> str | None:
 
 
 def _inside(
-    stream: IO[bytes], name: str, paths: tuple[str, ...], depth: int, room: list[int], where: str, refused: list[str]
+    stream: IO[bytes],
+    name: str,
+    paths: tuple[str, ...],
+    depth: int,
+    room: list[int],
+    where: str,
+    refused: list[str],
 ) -> Iterator[Entry]:
-    """The files in the archive of `stream`, and in archives in it. A stream is read before the next is asked."""
+    """The files in the archive of `stream`, and in archives in it. A stream is read before the next
+    is asked."""
     kind, stem = _kind(name)
-    folders = tuple(p.removesuffix(name) for p in paths)  # beside the archive; or in a folder of its name
+    # beside the archive; or in a folder of its name
+    folders = tuple(p.removesuffix(name) for p in paths)
 
     def within(member: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(place + m for place in folders for m in (member, f"{stem}/{member}")))
+        return tuple(
+            dict.fromkeys(place + m for place in folders for m in (member, f"{stem}/{member}"))
+        )
 
     def deeper(entry: Entry, member: str) -> Iterator[Entry]:
         inner = PurePosixPath(member).name
@@ -92,7 +112,9 @@ def _inside(
             yield entry
             return
         if depth >= DEEPEST:
-            refused.append(f"{where}!{member}: archives within archives, more than {DEEPEST} deep; not read")
+            refused.append(
+                f"{where}!{member}: archives within archives, more than {DEEPEST} deep; not read"
+            )
             yield entry
             return
         with tempfile.SpooledTemporaryFile(64 << 20) as copy:
@@ -101,7 +123,9 @@ def _inside(
             yield entry._replace(stream=cast(IO[bytes], copy))
             copy.seek(0)
             below = cast(IO[bytes], copy)
-            yield from _inside(below, inner, entry.paths, depth + 1, room, f"{where}!{member}", refused)
+            yield from _inside(
+                below, inner, entry.paths, depth + 1, room, f"{where}!{member}", refused
+            )
 
     def counted(raw: Any) -> IO[bytes]:
         return cast(IO[bytes], _Counted(raw, room, where))
@@ -109,7 +133,12 @@ def _inside(
     try:
         if kind == "gz":
             yield from deeper(
-                Entry(tuple(f + stem for f in folders), None, counted(gzip.GzipFile(fileobj=stream, mode="rb"))), stem
+                Entry(
+                    tuple(f + stem for f in folders),
+                    None,
+                    counted(gzip.GzipFile(fileobj=stream, mode="rb")),
+                ),
+                stem,
             )
         elif kind == "tar":
             raw = (
@@ -120,7 +149,9 @@ def _inside(
             with tarfile.open(fileobj=raw, mode="r|") as tar:
                 for number, member in enumerate(tar):
                     if number >= MEMBERS:
-                        raise _Refused(f"{where}: more than {MEMBERS:,} files; the rest is not read")
+                        raise _Refused(
+                            f"{where}: more than {MEMBERS:,} files; the rest is not read"
+                        )
                     if member.isdir():
                         continue
                     inner = _safe(member.name, member.isreg(), where, refused)
@@ -136,12 +167,15 @@ def _inside(
                 for info in infos:
                     if info.is_dir():
                         continue
-                    plain = (info.external_attr >> 28) in (0, 8)  # the Unix file type: unknown, or a plain file
+                    # the Unix file type: unknown, or a plain file
+                    plain = (info.external_attr >> 28) in (0, 8)
                     inner = _safe(info.filename, plain, where, refused)
                     if inner is None:
                         continue
                     with archive.open(info) as content:
-                        yield from deeper(Entry(within(inner), info.file_size, counted(content)), inner)
+                        yield from deeper(
+                            Entry(within(inner), info.file_size, counted(content)), inner
+                        )
     except _Refused as error:
         refused.append(str(error))
     except (
@@ -165,7 +199,9 @@ def _files(mirror: Path) -> Iterator[Path]:
     seen = set()
     for folder, below, names in os.walk(mirror, followlinks=True):
         real = os.path.realpath(folder)
-        below[:] = sorted(b for b in below if b not in (".git", "__pycache__")) if real not in seen else []
+        below[:] = (
+            sorted(b for b in below if b not in (".git", "__pycache__")) if real not in seen else []
+        )
         if real not in seen:
             seen.add(real)
             yield from (Path(folder) / name for name in sorted(names))
@@ -188,7 +224,8 @@ def _entries(file: Path, mirror: Path, refused: list[str]) -> Iterator[Entry]:
 
 
 class Hit(NamedTuple):
-    """A file of a mirror that may be the wanted one: the mirror and its file that hold it, its place, its checksum."""
+    """A file of a mirror that may be the wanted one: the mirror and its file that hold it, its
+    place, its checksum."""
 
     mirror: Path
     file: Path
@@ -211,9 +248,11 @@ _seen: dict[tuple[Any, ...], tuple[list[Hit], list[str]]] = {}
 
 
 def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
-    """(files of the mirrors that have the size, or the path, of one in sources.yaml; what was not read and why).
+    """(files of the mirrors that have the size, or the path, of one in sources.yaml; what was not
+    read and why).
 
-    The contents of an unchanged file of a mirror are remembered while the process runs, so that many data sets cost one search.
+    The contents of an unchanged file of a mirror are remembered while the process runs, so that
+    many data sets cost one search.
     """
     files = [file for source in sources().values() for file in source.files]
     result, refused = [], []
@@ -221,7 +260,9 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
     any_size = any(known and size < 0 for _, size, known in wanted)
     sizes = {size for _, size, _ in wanted}
     listed = [(mirror, file) for mirror in mirrors for file in _files(mirror)]
-    for mirror, file in tqdm(listed, "searching the mirror", unit="file", disable=None, leave=False):
+    for mirror, file in tqdm(
+        listed, "searching the mirror", unit="file", disable=None, leave=False
+    ):
         try:
             about = file.stat()
         except OSError as error:
@@ -239,7 +280,13 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
                     except _Refused as error:
                         odd.append(str(error))
                         break
-                    except (zlib.error, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+                    except (
+                        zlib.error,
+                        OSError,
+                        EOFError,
+                        tarfile.TarError,
+                        zipfile.BadZipFile,
+                    ) as error:
                         odd.append(f"{file}: cannot be read ({error}); not searched further")
                         break
             _seen[key] = found, odd
@@ -252,7 +299,8 @@ def copied(hit: Hit, target: Path) -> None:
     """Write the file of `hit` to `target`."""
     for entry in _entries(hit.file, hit.mirror, []):
         if entry.paths == hit.paths:
-            coming = target.with_name(target.name + ".new")  # `written` would compress a name that ends in .gz again
+            # `written` would compress a name that ends in .gz again
+            coming = target.with_name(target.name + ".new")
             with written(coming, "wb") as handle:
                 shutil.copyfileobj(entry.stream, handle, BLOCK)
             if (got := sha256(coming)) == hit.sha256:
@@ -260,7 +308,8 @@ def copied(hit: Hit, target: Path) -> None:
                 return
             coming.unlink()
             raise InputError(
-                f"{hit.file}: changed while it was read ({hit.sha256}, then {got}). Run the command again."
+                f"{hit.file}: changed while it was read ({hit.sha256}, then {got}). Run the command"
+                " again."
             )
     raise InputError(f"{hit.file}: changed while it was read. Run the command again.")
 
@@ -276,5 +325,7 @@ def member_of(archive: Path, url: str, wanted: str) -> None:
                     shutil.copyfileobj(entry.stream, handle, BLOCK)
                 return
     archive.unlink()
-    raise InputError(f"{url}: no member {wanted!r} in this archive ({'; '.join(refused) or 'read to its end'}). "
-                     "Fix sources.yaml.")  # fmt: skip
+    raise InputError(
+        f"{url}: no member {wanted!r} in this archive ({'; '.join(refused) or 'read to its end'}). "
+        "Fix sources.yaml."
+    )

@@ -1,11 +1,14 @@
 """Text -> mentions of a graph's entities.
 
 matcher, abbreviations, tokens   dictionary linker: DictionaryLinker.link(text)
-scispacy                         spaCy spans, nearest names: ScispacyLinker.link(text) (extra `scispacy`)
-given                            mentions that come with the documents: GivenLinker.link_document(document)
+scispacy                         spaCy spans, nearest names: ScispacyLinker.link(text) (extra
+                                 `scispacy`)
+given                            mentions that come with the documents:
+                                 GivenLinker.link_document(document)
 mentions                         Document and Mention
 documents, bioc                  readers: JSON lines, plain text, PubTator, PubMed XML, BioC
-run                              python -m kg.linking; link_corpus writes a linked corpus, linked reads it
+run                              python -m kg.linking; link_corpus writes a linked corpus, linked
+                                 reads it
 """
 
 from kg.linking.given import GivenLinker

@@ -1,21 +1,23 @@
 """Abbreviations that a text defines itself, and what each means at a place.
 
-Schwartz and Hearst, A simple algorithm for identifying abbreviation definitions in biomedical text, PSB 2003.
-https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf
+Schwartz and Hearst, A simple algorithm for identifying abbreviation definitions in biomedical text,
+PSB 2003. https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf
 
     Candidates (section 3.1)      definitions, _usable
     Long form (section 3.2)       _long_form_start
 
 Deviations from the paper, each pinned by a test:
-    D1  In "SF (long form)" the short form must have a capital letter, and all of the parentheses must be its long form.
-    D2  In "long form (SF)" a short form without a capital letter or a digit must consist of the initials of
-        the long form's words: "(fever)" behind any words is a remark, not a short form.
-    D4  Where the initials of the last words are the short form, these words are the long form: of "colon cancer (CC)" both.
+    D1  In "SF (long form)" the short form must have a capital letter, and all of the parentheses
+        must be its long form.
+    D2  In "long form (SF)" a short form without a capital letter or a digit must consist of the
+        initials of the long form's words: "(fever)" behind any words is a remark, not a short form.
+    D4  Where the initials of the last words are the short form, these words are the long form: of
+        "colon cancer (CC)" both.
     D3  A definition may go over the end of a line, where the text is wrapped.
 
-What a short form means at a place (:class:`ShortForms`): what its last definition before the place says, and where there
-is none before it, what its first definition says, if all of its definitions agree. A place before two definitions that
-differ has no meaning.
+What a short form means at a place (:class:`ShortForms`): what its last definition before the place
+says, and where there is none before it, what its first definition says, if all of its definitions
+agree. A place before two definitions that differ has no meaning.
 """
 
 from __future__ import annotations
@@ -28,30 +30,43 @@ Span = tuple[int, int]
 
 
 class Definition(NamedTuple):
-    """Where a text defines an abbreviation: (start, end) of the short form and of the long form, end exclusive."""
+    """Where a text defines an abbreviation: (start, end) of the short form and of the long form,
+    end exclusive."""
 
     short: Span
     long: Span
 
 
 _PARENTHESES = re.compile(r"\(([^()]{2,200})\)")
-# The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters before the mark. The end
-# of a line ends a sentence where a blank line or an item of a list follows; elsewhere the text may be wrapped (D3).
+# The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters
+# before the mark. The end
+# of a line ends a sentence where a blank line or an item of a list follows; elsewhere the text may
+# be wrapped (D3).
 _SENTENCE_END = re.compile(r"(?<=\w\w\w)[.!?]\s|\n(?=\s*\n|\s*(?:[-*\u2022]|\d{1,2}[.)])\s)")
 WIDEST = 300  #: characters before a pair of parentheses, which contain any long form
-_SEPARATOR = re.compile(r"[,;]\s")  # in "(SF, something)" and "(SF; something)" only the first part can be a short form
-_BREAK = re.compile(r"\n\s*\n|\n\s*(?:[-*\u2022]|\d{1,2}[.)])\s")  # inside parentheses: no definition goes over it
+# in "(SF, something)" and "(SF; something)" only the first part can be a short form
+_SEPARATOR = re.compile(r"[,;]\s")
+# inside parentheses: no definition goes over it
+_BREAK = re.compile(r"\n\s*\n|\n\s*(?:[-*\u2022]|\d{1,2}[.)])\s")
 
 
 def _usable(short: str) -> bool:
-    """Section 3.1: at most two words, 2 to 10 characters, a letter in it, a letter or digit first."""
-    return 2 <= len(short) <= 10 and len(short.split()) <= 2 and short[0].isalnum() and any(map(str.isalpha, short))
+    """Section 3.1: at most two words, 2 to 10 characters, a letter in it, a letter or digit
+    first."""
+    return (
+        2 <= len(short) <= 10
+        and len(short.split()) <= 2
+        and short[0].isalnum()
+        and any(map(str.isalpha, short))
+    )
 
 
 def _long_form_start(short: str, long: str) -> int | None:
-    """Offset in `long`, the text that ends where the long form ends, at which the long form begins; None: no match.
+    """Offset in `long`, the text that ends where the long form ends, at which the long form begins;
+    None: no match.
 
-    Section 3.2: from right to left every letter or digit of the short form must be found in order; its first one at
+    Section 3.2: from right to left every letter or digit of the short form must be found in order;
+        its first one at
     the beginning of a word.
     """
     low, at = long.lower(), len(long)
@@ -74,7 +89,8 @@ def _long_form_start(short: str, long: str) -> int | None:
 
 
 def _initials_start(short: str, long: str) -> int | None:
-    """D4: where the words begin whose initials are the short form's letters; None where they are not."""
+    """D4: where the words begin whose initials are the short form's letters; None where they are
+    not."""
     words = [match.start() for match in re.finditer(r"(?<!\S)\w", long)]
     if not short.isalpha() or len(words) < len(short):
         return None
@@ -84,7 +100,8 @@ def _initials_start(short: str, long: str) -> int | None:
 
 
 def _long_form(short: str, long: str) -> int | None:
-    """Like :func:`_long_form_start` with the paper's checks: few words, longer than the short form, not having it."""
+    """Like :func:`_long_form_start` with the paper's checks: few words, longer than the short form,
+    not having it."""
     most = min(len(short) + 5, 2 * len(short))
     pieces = long.rsplit(None, most)
     shift = len(pieces[0]) if len(pieces) > most else 0
@@ -100,7 +117,8 @@ def _long_form(short: str, long: str) -> int | None:
 
 
 def _is_abbreviation(short: str, long: str) -> bool:
-    """D2: whether a short form looks like one: a capital letter, a digit, or the initials of the long form's words."""
+    """D2: whether a short form looks like one: a capital letter, a digit, or the initials of the
+    long form's words."""
     if short != short.lower() or any(map(str.isdigit, short)):
         return True
     initials = "".join(word[0] for word in re.findall(r"\w+", long.lower()))
@@ -117,7 +135,11 @@ def _definition_before(text: str, match: re.Match[str], short: str) -> Definitio
     opening = match.start()
     before = text[max(opening - WIDEST, 0) : opening].rstrip()
     start = _long_form(short, before)
-    if start is None or _SENTENCE_END.search(before, start) or not _is_abbreviation(short, before[start:]):
+    if (
+        start is None
+        or _SENTENCE_END.search(before, start)
+        or not _is_abbreviation(short, before[start:])
+    ):
         return None
     inner, offset = text.index(short, match.start(1)), max(opening - WIDEST, 0)
     return Definition((inner, inner + len(short)), (offset + start, offset + len(before)))
@@ -128,7 +150,8 @@ def _definition_inside(text: str, match: re.Match[str]) -> Definition | None:
     inside, opening = match[1], match.start()
     if len(inside.split()) < 3:
         return None
-    # D1: a word without a capital is no short form here: "ear (external acoustic region)" is a gloss.
+    # D1: a word without a capital is no short form here: "ear (external acoustic region)" is a
+    # gloss.
     ahead = text[max(opening - 12, 0) : opening].rstrip()
     short = re.split(r"\s", ahead)[-1].lstrip("([")
     if not _usable(short) or short == short.lower() or _long_form(short, inside) != 0:
@@ -138,7 +161,8 @@ def _definition_inside(text: str, match: re.Match[str]) -> Definition | None:
 
 
 def definitions(text: str) -> list[Definition]:
-    """Definitions "long form (SF)" and "SF (long form)" in `text`, in order of their parentheses."""
+    """Definitions "long form (SF)" and "SF (long form)" in `text`, in order of their
+    parentheses."""
     found = []
     for match in _PARENTHESES.finditer(text):
         if "\n" in match[1] and _BREAK.search(match[1]):
@@ -154,7 +178,8 @@ def definitions(text: str) -> list[Definition]:
 
 
 class ShortForms:
-    """The short forms that a text defines: each with its definitions, in the order of their places."""
+    """The short forms that a text defines: each with its definitions, in the order of their
+    places."""
 
     def __init__(self, text: str) -> None:
         self.definitions: dict[str, list[Definition]] = {}
@@ -170,7 +195,8 @@ class ShortForms:
         return " ".join(self._text[slice(*definition.long)].split())
 
     def meaning(self, short: str, place: int) -> Definition | None:
-        """What a short form at a place means; None where it is not defined, or its definitions leave it open."""
+        """What a short form at a place means; None where it is not defined, or its definitions
+        leave it open."""
         found = self.definitions.get(short) or self.definitions.get(short.removesuffix("s"))
         if found is None:
             return None
@@ -182,13 +208,17 @@ class ShortForms:
         return None
 
     def expand(self, string: str, place: int) -> str:
-        """`string`, which begins at `place` of the text, with short forms as what they mean there."""
+        """`string`, which begins at `place` of the text, with short forms as what they mean
+        there."""
         if not self.definitions:
             return string
         if (definition := self.meaning(string, place)) is not None:
             return self.long_form(definition)
         words = []
-        if not any(word.removesuffix("s") in self.definitions or word in self.definitions for word in string.split()):
+        if not any(
+            word.removesuffix("s") in self.definitions or word in self.definitions
+            for word in string.split()
+        ):
             return string
         for match in re.finditer(r"\S+", string):
             definition = self.meaning(match[0], place + match.start())

@@ -1,9 +1,11 @@
-"""BioC (Comeau et al., Database 2013): collections of documents, passages and annotations, as XML and as JSON.
+"""BioC (Comeau et al., Database 2013): collections of documents, passages and annotations, as XML
+and as JSON.
 
-A document's text are its passages, each at its own offset, so that offsets of the text are those of the file: gaps are
-filled with a line end and blanks. A passage may have sentences instead of a text of its own. An annotation of several
-places is taken from its first to its last character; its entity is the infon `identifier`, else the first infon that is
-named in IDENTIFIERS; annotations without one are left out, as PubTator's are, and counted, as relations are.
+A document's text are its passages, each at its own offset, so that offsets of the text are those of
+the file: gaps are filled with a line end and blanks. A passage may have sentences instead of a text
+of its own. An annotation of several places is taken from its first to its last character; its
+entity is the infon `identifier`, else the first infon that is named in IDENTIFIERS; annotations
+without one are left out, as PubTator's are, and counted, as relations are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,19 @@ from kg.ids import is_no_concept
 from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
 from kg.linking.xml import Events, read
 
-IDENTIFIERS = ("identifier", "MESH", "mesh", "UMLS", "umls", "CUI", "cui", "OMIM", "NCBI Gene", "concept_id", "id")
+IDENTIFIERS = (
+    "identifier",
+    "MESH",
+    "mesh",
+    "UMLS",
+    "umls",
+    "CUI",
+    "cui",
+    "OMIM",
+    "NCBI Gene",
+    "concept_id",
+    "id",
+)
 
 
 NO_ENTITY = "annotations without an entity"
@@ -31,7 +45,8 @@ GAP = 64  #: the share of a document's largest size that a gap between two passa
 class Text:
     """A document's passages, put together; `left_out` counts its annotations without an entity.
 
-    used: whether somebody uses the annotations; else those that do not fit the text are counted, too.
+    used: whether somebody uses the annotations; else those that do not fit the text are counted,
+        too.
     """
 
     def __init__(self, where: str, name: str, left_out: Counter[str], used: bool) -> None:
@@ -39,20 +54,26 @@ class Text:
         self.text, self.mentions = "", []  # type: str, list[Mention]
 
     def add(self, where: str, offset: Any, text: str) -> None:
-        """A passage or sentence at `offset`, an integer or a number in words. Raises InputError if it overlaps the one before."""
+        """A passage or sentence at `offset`, an integer or a number in words. Raises InputError if
+        it overlaps the one before."""
         at = whole_number(where, "offset", offset)
         if not isinstance(text, str):
-            raise InputError(f"{where}: document {self.name}: expected a string as the text of a passage, got {text!r:.60}.")
+            raise InputError(
+                f"{where}: document {self.name}: expected a string as the text of a passage, got"
+                f" {text!r:.60}."
+            )
         if at < len(self.text):
             raise InputError(
-                f"{where}: document {self.name}: the passage at offset {at} begins before the end of the one before "
-                f"({len(self.text)}). Offsets count characters of the whole document."
+                f"{where}: document {self.name}: the passage at offset {at} begins before the end"
+                f" of the one before ({len(self.text)}). Offsets count characters of the whole"
+                " document."
             )
         gap = at - len(self.text)
         if gap > largest_document() // GAP or at + len(text) > largest_document():
             raise InputError(
-                f"{where}: document {self.name}: the passage at offset {at:,} comes {gap:,} characters after the one before. "
-                "Offsets count characters of the whole document; fix them, or raise the limit with --max-document (MiB)."
+                f"{where}: document {self.name}: the passage at offset {at:,} comes {gap:,}"
+                " characters after the one before. Offsets count characters of the whole document;"
+                " fix them, or raise the limit with --max-document (MiB)."
             )
         self.text += ("\n" + " " * (gap - 1) if gap and self.text else " " * gap) + text
 
@@ -71,10 +92,15 @@ class Text:
     ) -> None:
         entity = next((infons[key] for key in IDENTIFIERS if infons.get(key)), "")
         if not places:
-            raise InputError(f"{where}: document {self.name}: an annotation without a location. Add one.")
-        parts = sorted((whole_number(where, "offset", o), whole_number(where, "length", n)) for o, n in places)
+            raise InputError(
+                f"{where}: document {self.name}: an annotation without a location. Add one."
+            )
+        parts = sorted(
+            (whole_number(where, "offset", o), whole_number(where, "length", n)) for o, n in places
+        )
         start, end = parts[0][0], max(o + n for o, n in parts)
-        known = (surface or None) if len(parts) == 1 else None  # the text of several places is in no one place
+        # the text of several places is in no one place
+        known = (surface or None) if len(parts) == 1 else None
         checked_mention(where, self.text, start, end, "any", known)
         if is_no_concept(entity):
             self.left_out[NO_ENTITY] += 1
@@ -86,7 +112,8 @@ class Text:
 
 
 class _Collection(Events[Document]):
-    """Documents of a BioC collection. Annotations wait for the document's end: some come before what they mark."""
+    """Documents of a BioC collection. Annotations wait for the document's end: some come before
+    what they mark."""
 
     FIELDS = ("id", "offset", "text", "infon")
 
@@ -103,13 +130,24 @@ class _Collection(Events[Document]):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.open and name != "collection":
-            raise InputError(f"{self.where}: expected a BioC collection, the file begins with <{name}>.")
+            raise InputError(
+                f"{self.where}: expected a BioC collection, the file begins with <{name}>."
+            )
         self.open.append(name)
-        if (name == "document") != (self.document is None) and name in ("document", "passage", "sentence", "annotation"):
+        if (name == "document") != (self.document is None) and name in (
+            "document",
+            "passage",
+            "sentence",
+            "annotation",
+        ):
             inside = "inside another one" if name == "document" else "outside of a document"
             raise InputError(f"{self.where}: a {name} {inside}. Fix the file's elements.")
         if name == "document":
-            self.begun, self.id, self.document = self.line, "", Text(f"{self.path}:{self.line}", "", self.left_out, self.used)
+            self.begun, self.id, self.document = (
+                self.line,
+                "",
+                Text(f"{self.path}:{self.line}", "", self.left_out, self.used),
+            )
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
         elif self.document is None:
             return
@@ -157,15 +195,23 @@ class _Collection(Events[Document]):
             self.offset = value
         elif name == "text" and parent in ("passage", "sentence"):
             if self.offset is None:
-                raise InputError(f"{self.where}: document {self.document.name}: a {parent} without an offset. Add one.")
+                raise InputError(
+                    f"{self.where}: document {self.document.name}: a {parent} without an offset."
+                    " Add one."
+                )
             self.document.add(self.where, self.offset, value)
         elif name == "text":
-            raise InputError(f"{self.where}: document {self.document.name}: a text in a {parent}. Put it into a passage.")
+            raise InputError(
+                f"{self.where}: document {self.document.name}: a text in a {parent}. Put it into a"
+                " passage."
+            )
 
     def finish(self) -> None:
         assert self.document is not None
         if not self.document.name:
-            raise InputError(f"{self.document.where}: this document has no id. Fetch the file again.")
+            raise InputError(
+                f"{self.document.where}: this document has no id. Fetch the file again."
+            )
         for annotation in self.waiting:
             self.document.mark(*annotation)
         self.ready.append(self.document.document())
@@ -177,7 +223,8 @@ def bioc_documents(
 ) -> Iterator[Document]:
     """A BioC collection in XML, a document at a time. `used`: whether the annotations are.
 
-    Raises InputError as :func:`kg.linking.xml.read` does, and for annotations that do not fit the text.
+    Raises InputError as :func:`kg.linking.xml.read` does, and for annotations that do not fit the
+    text.
     """
     return read(_Collection(path, Counter() if left_out is None else left_out, used), encoding)
 
@@ -185,9 +232,12 @@ def bioc_documents(
 def biocjson_documents(
     path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
-    """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or a list of documents."""
+    """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or
+    a list of documents."""
     left_out = Counter() if left_out is None else left_out
-    for number, (_, one) in enumerate(json_records(path, encoding, ("documents", "PubTator3")), start=1):
+    for number, (_, one) in enumerate(
+        json_records(path, encoding, ("documents", "PubTator3")), start=1
+    ):
         where = f"{path}: document {number}"
         name = one.get("id")
         if type(name) not in (str, int) or name == "" or not isinstance(one.get("passages"), list):
@@ -211,7 +261,8 @@ def biocjson_documents(
 
 def _not_bioc(where: str, name: str, error: Exception) -> InputError:
     return InputError(
-        f"{where} ({name}): not as BioC has it ({error}). Expected passages with offset, text and annotations."
+        f"{where} ({name}): not as BioC has it ({error}). Expected passages with offset, text and"
+        " annotations."
     )
 
 
@@ -232,7 +283,8 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def _xml(text: str) -> str:
-    """`text` for XML: as many characters as before, forbidden ones as blanks, a carriage return so that it stays."""
+    """`text` for XML: as many characters as before, forbidden ones as blanks, a carriage return so
+    that it stays."""
     return escape(_FORBIDDEN.sub(" ", text), {"\r": "&#13;"})
 
 
@@ -244,11 +296,17 @@ TAIL = "</collection>\n"
 
 
 def bioc_document(name: str, text: str, mentions: list[tuple[int, int, dict[str, str]]]) -> str:
-    """A document as BioC XML: one passage, and of each mention (start, end, infons) an annotation."""
-    shown = name if _FORBIDDEN.sub(" ", name).strip() else "-"  # an id of blanks would be read as none
-    parts = [f"<document><id>{_xml(shown)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"]
+    """A document as BioC XML: one passage, and of each mention (start, end, infons) an
+    annotation."""
+    # an id of blanks would be read as none
+    shown = name if _FORBIDDEN.sub(" ", name).strip() else "-"
+    parts = [
+        f"<document><id>{_xml(shown)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"
+    ]
     for number, (start, end, infons) in enumerate(mentions, start=1):
-        said = "".join(f"<infon key={quoteattr(_xml(k))}>{_xml(v)}</infon>" for k, v in infons.items())
+        said = "".join(
+            f"<infon key={quoteattr(_xml(k))}>{_xml(v)}</infon>" for k, v in infons.items()
+        )
         parts.append(
             f'\n<annotation id="{number}">{said}<location offset="{start}" length="{end - start}"/>'
             f"<text>{_xml(text[start:end])}</text></annotation>"
@@ -256,11 +314,26 @@ def bioc_document(name: str, text: str, mentions: list[tuple[int, int, dict[str,
     return "".join(parts) + "</passage></document>\n"
 
 
-def biocjson_document(name: str, text: str, mentions: list[tuple[int, int, dict[str, str]]]) -> dict[str, Any]:
-    """A document as BioC JSON has it: one passage, and of each mention (start, end, infons) an annotation."""
+def biocjson_document(
+    name: str, text: str, mentions: list[tuple[int, int, dict[str, str]]]
+) -> dict[str, Any]:
+    """A document as BioC JSON has it: one passage, and of each mention (start, end, infons) an
+    annotation."""
     annotations = [
-        {"id": str(number), "infons": infons, "text": text[s:e], "locations": [{"offset": s, "length": e - s}]}
+        {
+            "id": str(number),
+            "infons": infons,
+            "text": text[s:e],
+            "locations": [{"offset": s, "length": e - s}],
+        }
         for number, (s, e, infons) in enumerate(mentions, start=1)
     ]
-    passage = {"offset": 0, "infons": {}, "text": text, "sentences": [], "annotations": annotations, "relations": []}
+    passage = {
+        "offset": 0,
+        "infons": {},
+        "text": text,
+        "sentences": [],
+        "annotations": annotations,
+        "relations": [],
+    }
     return {"id": name, "infons": {}, "passages": [passage], "annotations": [], "relations": []}

@@ -1,7 +1,8 @@
 """Mentions that name several things in one phrase: "breast and ovarian cancer".
 
-A rule expands the phrase; a split is made only where every part is a name of the dictionary and the whole is none. A tagger
-finds the phrase as a whole; of names found in a text, :func:`widen` looks for the phrase around each.
+A rule expands the phrase; a split is made only where every part is a name of the dictionary and the
+whole is none. A tagger finds the phrase as a whole; of names found in a text, :func:`widen` looks
+for the phrase around each.
 
 >>> names = {"breast cancer", "ovarian cancer", "hepatitis b", "hepatitis c"}
 >>> parts_of("breast and ovarian cancer", names.__contains__)
@@ -21,10 +22,11 @@ MOST = 8  #: conjuncts: longer enumerations are left whole
 
 
 def expansions(mention: str) -> Iterator[list[str]]:
-    """Ways to read a coordination, each a list of phrases: with a shared end, both, a shared beginning, as it is written.
+    """Ways to read a coordination, each a list of phrases: with a shared end, both, a shared
+    beginning, as it is written.
 
-    "breast and ovarian cancer": [breast cancer, ovarian cancer], [breast, ovarian cancer] last, since
-    "breast" may be a name, too. Shorter shared parts come first.
+    "breast and ovarian cancer": [breast cancer, ovarian cancer], [breast, ovarian cancer] last,
+    since "breast" may be a name, too. Shorter shared parts come first.
     """
     conjuncts = [part for part in _BETWEEN.split(mention) if part]
     if not 2 <= len(conjuncts) <= MOST:
@@ -65,9 +67,12 @@ _JOIN = r"(?:[ \t]*,?\s+(?:and/or|and|or|&)\s+|[ \t]*/[ \t]*)"
 _JOIN_BEFORE = re.compile(_JOIN + r"\Z")
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}-?\Z")
 _FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
-_LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+{_WORD}){{0,6}}{_JOIN}")  # more of "hepatitis A, B or C"
+# more of "hepatitis A, B or C"
+_LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+{_WORD}){{0,6}}{_JOIN}")
 # "and 2 " before the diabetes of "type 1 and 2 diabetes": a number or a letter.
-_CORE_BEFORE = re.compile(rf"{_JOIN}(?:[A-Za-z]?\d{{1,3}}[A-Za-z]?|[IVXivx]{{1,4}}|[A-Za-z])[ \t]+\Z")
+_CORE_BEFORE = re.compile(
+    rf"{_JOIN}(?:[A-Za-z]?\d{{1,3}}[A-Za-z]?|[IVXivx]{{1,4}}|[A-Za-z])[ \t]+\Z"
+)
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
 
 
@@ -77,7 +82,8 @@ def widen(
     known: Callable[[str], bool],
     covers: Callable[[int, int], bool] = lambda own, other: False,
 ) -> list[tuple[int, int]]:
-    """The places of names, those that are the end or the beginning of a composite mention with its place.
+    """The places of names, those that are the end or the beginning of a composite mention with its
+    place.
 
     covers(own, other): whether the phrase around the one mention (by number) may cover the other.
     """
@@ -95,7 +101,10 @@ def widen(
             if join is not None:
                 low = _bound(places, number, number - 1, covers)
                 places[number] = _wider_start(text, places[number], join.start(), low, known), end
-        if text[end : end + 8].lstrip(" \t").startswith((",", *_CONJUNCTIONS)) and places[number][0] == start:
+        if (
+            text[end : end + 8].lstrip(" \t").startswith((",", *_CONJUNCTIONS))
+            and places[number][0] == start
+        ):
             join = _LIST.match(text, end)
             if join is not None:
                 high = _bound(places, number, number + 1, covers)
@@ -107,14 +116,18 @@ def widen(
 def _bound(
     places: Sequence[tuple[int, int]], number: int, other: int, covers: Callable[[int, int], bool]
 ) -> int | None:
-    """How far a phrase may reach: to the mention beside it, unless it may cover that; None: no bound."""
+    """How far a phrase may reach: to the mention beside it, unless it may cover that; None: no
+    bound."""
     if not 0 <= other < len(places) or covers(number, other):
         return None
     return places[other][1] if other < number else places[other][0]
 
 
-def _wider_start(text: str, place: tuple[int, int], join: int, low: int | None, known: Callable[[str], bool]) -> int:
-    """Where a composite mention begins that ends as `place` does: at up to three words before a conjunction, at `join`.
+def _wider_start(
+    text: str, place: tuple[int, int], join: int, low: int | None, known: Callable[[str], bool]
+) -> int:
+    """Where a composite mention begins that ends as `place` does: at up to three words before a
+    conjunction, at `join`.
 
     More words before commas ("lung, breast and ovarian cancer") belong to it as well.
     """
@@ -123,7 +136,11 @@ def _wider_start(text: str, place: tuple[int, int], join: int, low: int | None, 
     while True:
         least = max(begin - NEAR, low or 0)
         words = _LAST_WORDS.search(text, least, begin)
-        starts = [] if words is None else [words.start() + word.start() for word in re.finditer(_WORD, words[0])]
+        starts = (
+            []
+            if words is None
+            else [words.start() + word.start() for word in re.finditer(_WORD, words[0])]
+        )
         wider = next((one for one in starts if is_composite(text[one:end], known)), None)
         if wider is None:
             return start
@@ -134,14 +151,25 @@ def _wider_start(text: str, place: tuple[int, int], join: int, low: int | None, 
         begin = comma.start()
 
 
-def _wider_end(text: str, place: tuple[int, int], join: int, high: int, known: Callable[[str], bool]) -> int:
-    """Where a composite mention ends that begins as `place` does: at up to two words behind a conjunction, at `join`."""
+def _wider_end(
+    text: str, place: tuple[int, int], join: int, high: int, known: Callable[[str], bool]
+) -> int:
+    """Where a composite mention ends that begins as `place` does: at up to two words behind a
+    conjunction, at `join`."""
     words = _FIRST_WORDS.match(text, join, min(join + NEAR, high))
-    ends = [] if words is None else [words.start() + word.end() for word in re.finditer(_WORD, words[0])]
-    return next((end for end in reversed(ends) if is_composite(text[place[0] : end], known)), place[1])
+    ends = (
+        []
+        if words is None
+        else [words.start() + word.end() for word in re.finditer(_WORD, words[0])]
+    )
+    return next(
+        (end for end in reversed(ends) if is_composite(text[place[0] : end], known)), place[1]
+    )
 
 
 def is_composite(phrase: str, known: Callable[[str], bool]) -> bool:
     """Whether a phrase combines names that share a beginning or an end."""
     readings = list(expansions(phrase))[:-1]  # the last one is the phrase as it is written
-    return any(len(set(parts)) > 1 and all(map(known, parts)) for parts in readings) and not known(phrase)
+    return any(len(set(parts)) > 1 and all(map(known, parts)) for parts in readings) and not known(
+        phrase
+    )

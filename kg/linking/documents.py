@@ -1,7 +1,9 @@
-"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator, PubMed XML, BioC.
+"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator,
+PubMed XML, BioC.
 
-Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those in its file, empty where it has
-none. What is read and not used is counted in `left_out`, a Counter {what it is: how often}.
+Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those in its file, empty
+where it has none. What is read and not used is counted in `left_out`, a Counter {what it is: how
+often}.
 """
 
 from __future__ import annotations
@@ -64,21 +66,30 @@ def _first(record: dict[str, Any], *keys: str) -> Any:
 def json_documents(
     path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
-    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a line end between.
+    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a
+    line end between.
 
-    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted in `text`),
+    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted
+        in `text`),
     `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
     """
     left_out = Counter() if left_out is None else left_out
     for where, record in json_lines(path, encoding):
         if "id" not in record and ("documents" in record or "PubTator3" in record):
-            raise InputError(f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the file's name.")
+            raise InputError(
+                f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the"
+                " file's name."
+            )
         name = _first(record, "id", "_id", "pmid")
         if type(name) not in (str, int) or name == "":
-            raise InputError(f"{where}: expected an id under id, _id or pmid, got {name!r}. Add one.")
+            raise InputError(
+                f"{where}: expected an id under id, _id or pmid, got {name!r}. Add one."
+            )
         text, title = record.get("text"), record.get("title") or ""
         if not isinstance(text, str) or not isinstance(title, str):
-            raise InputError(f"{where}: expected a string under text (and title, if any), got {text!r:.60}.")
+            raise InputError(
+                f"{where}: expected a string under text (and title, if any), got {text!r:.60}."
+            )
         mentions = tuple(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
         if title:
             shift = len(title) + 1
@@ -87,15 +98,20 @@ def json_documents(
         yield Document(str(name), text, mentions, where)
 
 
-def _json_mentions(where: str, text: str, given: Any, left_out: Counter[str], used: bool) -> Iterator[Mention]:
-    """The mentions of a line of JSON. Raises InputError for one that does not fit the text, where they are used."""
+def _json_mentions(
+    where: str, text: str, given: Any, left_out: Counter[str], used: bool
+) -> Iterator[Mention]:
+    """The mentions of a line of JSON. Raises InputError for one that does not fit the text, where
+    they are used."""
     listed = given if isinstance(given, list) else [given]
     for m in listed:
         if isinstance(given, list) and isinstance(m, dict):
             with counted_unless_used(left_out, used):
                 start, end = _first(m, "start", "start_offset"), _first(m, "end", "end_offset")
                 entity = _first(m, "entity", "link_id")
-                yield checked_mention(where, text, start, end, entity, m.get("mention"), m.get("score", 1.0))
+                yield checked_mention(
+                    where, text, start, end, entity, m.get("mention"), m.get("score", 1.0)
+                )
         elif used:
             raise InputError(f"{where}: expected a list of objects under mentions.")
         else:
@@ -105,14 +121,19 @@ def _json_mentions(where: str, text: str, given: Any, left_out: Counter[str], us
 def text_documents(
     path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
-    """Plain text, a document on each line; its id is the file's name without endings and the line number: `notes:7`.
+    """Plain text, a document on each line; its id is the file's name without endings and the line
+    number: `notes:7`.
 
-    Raises InputError for a carriage return inside a line: whether it ends a document cannot be known.
+    Raises InputError for a carriage return inside a line: whether it ends a document cannot be
+    known.
     """
     stem = unpacked_name(path).rpartition(".")[0] or Path(path).name
     for number, line in lines(path, encoding):
         if "\r" in line:
-            raise InputError(f"{path}:{number}: a carriage return inside the line. End every line alike, with LF or CRLF.")
+            raise InputError(
+                f"{path}:{number}: a carriage return inside the line. End every line alike, with LF"
+                " or CRLF."
+            )
         yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
 
 
@@ -120,7 +141,8 @@ _HEAD = re.compile(r"[^|\t]*\|[ta]\|")  # of a document of PubTator
 
 
 class Annotation(NamedTuple):
-    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may say that there is none (kg.ids)."""
+    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may say that there is
+    none (kg.ids)."""
 
     where: str
     start: int
@@ -135,10 +157,11 @@ def pubtator_annotations(
 ) -> Iterator[tuple[str, str, str, list[Annotation]]]:
     """(file and line, id, text, annotations) of each document of a PubTator file.
 
-    PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a blank line. The text is
-    title, line end, abstract, to which the offsets fit. Relation lines (id, a name of a relation, ids) are counted in
-    `left_out`. Raises InputError for any other line, and for offsets that do not fit the text; where the annotations are not
-    `used`, those are counted instead.
+    PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a
+        blank line. The text is
+    title, line end, abstract, to which the offsets fit. Relation lines (id, a name of a relation,
+    ids) are counted in `left_out`. Raises InputError for any other line, and for offsets that do
+    not fit the text; where the annotations are not `used`, those are counted instead.
     """
     left_out = Counter() if left_out is None else left_out
     block: list[tuple[int, str]] = []
@@ -157,7 +180,9 @@ def _annotated(
 ) -> tuple[str, str, str, list[Annotation]]:
     where = f"{path}:{block[0][0]}"
     head = [line.split("|", 2) for _, line in block[:2]]
-    if [(len(part), *part[1:2]) for part in head] != [(3, "t"), (3, "a")] or head[0][0] != head[1][0]:
+    if [(len(part), *part[1:2]) for part in head] != [(3, "t"), (3, "a")] or head[0][0] != head[1][
+        0
+    ]:
         raise InputError(
             f"{where}: expected a line 'id|t|title' and then 'id|a|abstract' of one id, got "
             f"{block[0][1]!r:.60}. Put a blank line between documents."
@@ -180,10 +205,14 @@ def _annotated(
 
 
 def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
-    """An annotation of the document `name`. Raises InputError for one that does not fit its text."""
+    """An annotation of the document `name`. Raises InputError for one that does not fit its
+    text."""
     part = line.split("\t")
     if len(part) < 5 or part[0] != name:
-        raise InputError(f"{at}: expected id, start, end, mention, type, entity, got {line!r:.60}. Put tabs between them.")
+        raise InputError(
+            f"{at}: expected id, start, end, mention, type, entity, got {line!r:.60}. Put tabs"
+            " between them."
+        )
     start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
     checked_mention(at, text, start, end, "any", part[3])
     entity = part[5].strip() if len(part) > 5 else ""
@@ -193,7 +222,8 @@ def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
 def pubtator_documents(
     path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
-    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in `left_out` as well."""
+    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in
+    `left_out` as well."""
     left_out = Counter() if left_out is None else left_out
     for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
         named = [a for a in given if not is_no_concept(a.entity)]
@@ -201,11 +231,13 @@ def pubtator_documents(
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
-COUNTED = frozenset(("AbstractText", "OtherAbstract", "PMID"))  #: elements that may hold what is not used
+# : elements that may hold what is not used
+COUNTED = frozenset(("AbstractText", "OtherAbstract", "PMID"))
 
 
 class _PubMed(Events[Document]):
-    """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText of Abstract."""
+    """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText
+    of Abstract."""
 
     def __init__(self, path: Path, left_out: Counter[str]) -> None:
         super().__init__(path)
@@ -222,7 +254,10 @@ class _PubMed(Events[Document]):
             self.count(name, attributes)
         if name in ("PubmedArticle", "PubmedBookArticle"):
             if self.inside:
-                raise InputError(f"{self.where}: a {name} inside another article. The file may be cut; fetch it again.")
+                raise InputError(
+                    f"{self.where}: a {name} inside another article. The file may be cut; fetch it"
+                    " again."
+                )
             self.inside, self.fields, self.begun = True, {}, self.line
         elif self.inside and self.field is None:
             parent = self.open[-2]
@@ -237,9 +272,12 @@ class _PubMed(Events[Document]):
                 self.field.append(" ")
 
     def count(self, name: str, attributes: dict[str, str]) -> None:
-        """Count what is not used: labels of an abstract's sections, other abstracts, citations to delete."""
+        """Count what is not used: labels of an abstract's sections, other abstracts, citations to
+        delete."""
         parent = self.open[-2] if len(self.open) > 1 else ""
-        self.left_out[LABELS] += name == "AbstractText" and parent == "Abstract" and "Label" in attributes
+        self.left_out[LABELS] += (
+            name == "AbstractText" and parent == "Abstract" and "Label" in attributes
+        )
         self.left_out[OTHER_ABSTRACTS] += name == "OtherAbstract"
         self.left_out[DELETED] += name == "PMID" and parent == "DeleteCitation"
 
@@ -254,7 +292,8 @@ class _PubMed(Events[Document]):
         if self.inside and name in ("PubmedArticle", "PubmedBookArticle"):
             self.inside = False
             pmid, title, abstract = (
-                " ".join("".join(self.fields.get(key, ())).split()) for key in ("PMID", "ArticleTitle", "AbstractText")
+                " ".join("".join(self.fields.get(key, ())).split())
+                for key in ("PMID", "ArticleTitle", "AbstractText")
             )
             where = f"{self.path}:{self.begun}"
             if not pmid:
@@ -265,7 +304,8 @@ class _PubMed(Events[Document]):
 def pubmed_documents(
     path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
-    """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner tags are flattened.
+    """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner
+    tags are flattened.
 
     Memory stays that of a few articles. Raises InputError as :func:`kg.linking.xml.read` does.
     """
@@ -276,7 +316,9 @@ def xml_documents(
     path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
 ) -> Iterator[Document]:
     """BioC, where the outermost element is a collection; else PubMed."""
-    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](path, encoding, left_out, used)
+    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](
+        path, encoding, left_out, used
+    )
 
 
 FORMATS: dict[str, Callable[[Any, str, Counter[str] | None, bool], Iterator[Document]]] = {
@@ -288,7 +330,8 @@ FORMATS: dict[str, Callable[[Any, str, Counter[str] | None, bool], Iterator[Docu
     "biocjson": biocjson_documents,
     "xml": xml_documents,
 }
-LINES = {"jsonl": False, "text": False, "pubtator": True}  # formats that spans can be read of: whether blank lines part documents
+# formats that spans can be read of: whether blank lines part documents
+LINES = {"jsonl": False, "text": False, "pubtator": True}
 _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -313,7 +356,10 @@ def format_of(path: str | Path | Span) -> str:
     if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
         return "pubtator"
     if ending not in _ENDINGS:
-        raise InputError(f"{path}: cannot tell the format from this name. Give --format: one of {', '.join(FORMATS)}.")
+        raise InputError(
+            f"{path}: cannot tell the format from this name. Give --format: one of"
+            f" {', '.join(FORMATS)}."
+        )
     return _ENDINGS[ending]
 
 
@@ -327,10 +373,12 @@ def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> No
 
 
 def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
-    """`paths`, every folder among them replaced by the files in it whose name has a format, sorted by path.
+    """`paths`, every folder among them replaced by the files in it whose name has a format, sorted
+    by path.
 
-    `left_out` counts what else is in folders: files of other names by their endings, hidden files and folders, links to
-    folders. Raises InputError for a path that is not there, for a folder without such files, and for a name that is not UTF-8.
+    `left_out` counts what else is in folders: files of other names by their endings, hidden files
+    and folders, links to folders. Raises InputError for a path that is not there, for a folder
+    without such files, and for a name that is not UTF-8.
     """
     left_out = Counter() if left_out is None else left_out
     found: list[Path] = []
@@ -338,7 +386,10 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
         if path.is_dir():
             inside = [file for file in files_below(path, left_out) if _ending(file) in _ENDINGS]
             if not inside:
-                raise InputError(f"{path}: no text in this folder. Expected files that end in {', '.join(_ENDINGS)}.")
+                raise InputError(
+                    f"{path}: no text in this folder. Expected files that end in"
+                    f" {', '.join(_ENDINGS)}."
+                )
             for file in inside:
                 check_name(file)
             found += inside
@@ -351,7 +402,8 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
 
 
 def check_name(path: Path) -> None:
-    """Raise InputError for a name that is not UTF-8: ids of documents, and plans of work, hold names of files."""
+    """Raise InputError for a name that is not UTF-8: ids of documents, and plans of work, hold
+    names of files."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -361,13 +413,17 @@ def check_name(path: Path) -> None:
 def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
     """The files of a folder and of the folders in it, sorted by path.
 
-    `left_out` counts hidden files and folders, manifests of outputs and links to folders, which are passed over, and files whose
-    name has no format, which are among those returned.
+    `left_out` counts hidden files and folders, manifests of outputs and links to folders, which are
+    passed over, and files whose name has no format, which are among those returned.
     """
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         hidden = [name for name in (*folders, *names) if name.startswith(".")]
-        links = [name for name in folders if name not in hidden and os.path.islink(os.path.join(place, name))]
+        links = [
+            name
+            for name in folders
+            if name not in hidden and os.path.islink(os.path.join(place, name))
+        ]
         left_out[HIDDEN] += len(hidden)
         left_out[LINKS] += len(links)
         folders[:] = [name for name in folders if name not in hidden and name not in links]
@@ -389,9 +445,11 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
 
 @contextlib.contextmanager
 def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
-    """(`inputs`, the folder of copies, "" without any): FIFOs, devices and open files (-, /dev/stdin) as copies, for the block.
+    """(`inputs`, the folder of copies, "" without any): FIFOs, devices and open files (-,
+    /dev/stdin) as copies, for the block.
 
-    Such an input is gone once it is read; a copy can be hashed, and cut into parts. Errors name the input, not its copy.
+    Such an input is gone once it is read; a copy can be hashed, and cut into parts. Errors name the
+    input, not its copy.
     """
     paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
     if not any(_is_consumed(path) for path in paths):
@@ -399,7 +457,10 @@ def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
         return
     with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
         try:
-            yield [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths], f"{folder}/"
+            yield (
+                [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths],
+                f"{folder}/",
+            )
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", "")) from error
 
@@ -432,10 +493,14 @@ class Plan(NamedTuple):
     parts: list[list[list[Any]]]
 
     def check_unchanged(self) -> None:
-        """Raise InputError where a file is another by now than the plan was made for: it changed while it was read."""
+        """Raise InputError where a file is another by now than the plan was made for: it changed
+        while it was read."""
         for (name, *_), checksum in zip(self.files, self.checksums, strict=True):
             if not os.path.isfile(name) or sha256(name) != checksum:
-                raise InputError(f"{name}: changed while it was read. Run the command again, with --fresh, once nothing writes it.")
+                raise InputError(
+                    f"{name}: changed while it was read. Run the command again, with --fresh, once"
+                    " nothing writes it."
+                )
 
     def save(self, folder: Path) -> list[Part]:
         """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
@@ -445,34 +510,50 @@ class Plan(NamedTuple):
     def make_parts(self) -> list[Part]:
         return [
             Part(
-                part_name(number), [Span(Path(self.files[file][0]), *rest) for file, *rest in part],
+                part_name(number),
+                [Span(Path(self.files[file][0]), *rest) for file, *rest in part],
                 json.dumps([[self.checksums[file], *rest] for file, *rest in part]),
             )
             for number, part in enumerate(self.parts)
-        ]  # fmt: skip
+        ]
 
 
 def planned(
-    folder: Path, paths: Sequence[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
+    folder: Path,
+    paths: Sequence[Path],
+    format: str | None,
+    size: int,
+    kind_of: Callable[[Path], str] = format_of,
 ) -> Plan:
-    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path without a given one.
+    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path without a
+    given one.
 
-    Its parts are those of the plan in `folder` where the files are still the same, by their checksums.
+    Its parts are those of the plan in `folder` where the files are still the same, by their
+    checksums.
     """
     states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     checksums = [sha256(path) for path in paths]
     known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
-    if [known.get(key) for key in ("files", "format", "size", "checksums")] == [states, format, size, checksums]:
+    if [known.get(key) for key in ("files", "format", "size", "checksums")] == [
+        states,
+        format,
+        size,
+        checksums,
+    ]:
         return Plan(**known)
     number = {path: place for place, path in enumerate(paths)}
-    parts = [[[number[path], *rest] for path, *rest in part] for part in parts_of(paths, format, size, kind_of)]
+    parts = [
+        [[number[path], *rest] for path, *rest in part]
+        for part in parts_of(paths, format, size, kind_of)
+    ]
     return Plan(states, format, size, checksums, parts)
 
 
 def parts_of(
     paths: Iterable[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
 ) -> Iterator[list[Span]]:
-    """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one whose format allows it."""
+    """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one
+    whose format allows it."""
     part: list[Span] = []
     room = size
     for path in paths:
@@ -488,13 +569,19 @@ def parts_of(
 
 
 def documents(
-    paths: Iterable[str | Path | Span], format: str | None = None, empty: str = "error", encoding: str = "utf-8",
-    left_out: Counter[str] | None = None, used: bool = True,
-) -> Iterator[Document]:  # fmt: skip
+    paths: Iterable[str | Path | Span],
+    format: str | None = None,
+    empty: str = "error",
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+) -> Iterator[Document]:
     """Documents of all `paths` in order; `format` (a key of FORMATS) None reads it from each name.
 
-    empty: "error" raises InputError at a document without text and at a file without a document, "skip" leaves them out.
-    encoding: of all text files. left_out: counts what is read and not used. used: whether the mentions of the documents are
+    empty: "error" raises InputError at a document without text and at a file without a document,
+        "skip" leaves them out.
+    encoding: of all text files. left_out: counts what is read and not used. used: whether the
+        mentions of the documents are
     used; else mentions that do not fit the text are counted, and left out.
     Raises InputError for an unknown format and for every broken line.
     """
@@ -518,14 +605,15 @@ def documents(
         if whole and not count:
             if empty != "skip":
                 raise InputError(
-                    f"{source}: no document in this file. Check the file and its format, remove it, or leave such files "
-                    "out with --empty skip."
+                    f"{source}: no document in this file. Check the file and its format, remove it,"
+                    " or leave such files out with --empty skip."
                 )
             left_out[NO_DOCUMENT] += 1
 
 
 def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
-    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the path."""
+    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
+    path."""
     with written(path) as handle:
         for document in given:
             record: dict[str, Any] = {"id": document[0], "text": document[1]}

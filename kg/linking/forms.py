@@ -1,13 +1,16 @@
 """Sequences of words in a prefix tree, looked up for many places of a text at once.
 
-A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node is in the bucket that its key's hash names
-or, where that is full, in one of the next. Three arrays are all of it:
+A tree's nodes are the slots of a hash table: eight slots make a bucket, and a node is in the bucket
+that its key's hash names or, where that is full, in one of the next. Three arrays are all of it:
 
-    keys    (buckets, 8) uint64   (number of the node above + 1) << 32 | word; 0 where the slot is free. The root is no node
-    values  (buckets * 8,) int32  the value of a sequence that ends at the node; NONE where none ends
+    keys    (buckets, 8) uint64   (number of the node above + 1) << 32 | word; 0 where the slot is
+                                  free. The root is no node
+    values  (buckets * 8,) int32  the value of a sequence that ends at the node; NONE where none
+    ends
     roots   (words,) int32        the node of a sequence's first word, -1 where none begins with it
 
-Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS has some 2.4 nodes of 16 bytes.
+Numbers of words begin at 1: 0 is a word that no sequence has. A name of the UMLS has some 2.4 nodes
+    of 16 bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ import numpy as np
 WIDTH = 8  # slots of a bucket: a cache line of keys
 FILLED = 0.7  # share of the slots that are taken
 NONE = np.iinfo(np.int32).min
-SPREAD = 0x9E3779B97F4A7C15  # 2**64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)
+# 2**64 / the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)
+SPREAD = 0x9E3779B97F4A7C15
 _HALF, _MASK = np.uint64(32), 2**64 - 1
 FEW = 600  # words
 
 
 class Longest(NamedTuple):
-    """The longest sequence that begins at each place where one does: its place, its last word's place, its value."""
+    """The longest sequence that begins at each place where one does: its place, its last word's
+    place, its value."""
 
     first: np.ndarray
     last: np.ndarray
@@ -46,10 +51,12 @@ class Forms:
 
     @classmethod
     def build(cls, words: np.ndarray, lengths: np.ndarray) -> tuple[Forms, np.ndarray]:
-        """The tree of sequences, end to end in `words` (int32, from 1), and the slot where each ends (-1: it has no word)."""
+        """The tree of sequences, end to end in `words` (int32, from 1), and the slot where each
+        ends (-1: it has no word)."""
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1]
         rows = np.flatnonzero(lengths)
-        node = np.zeros(len(rows), np.uint64)  # of each row; nodes are numbered from 1 by level, until they have slots
+        # of each row; nodes are numbered from 1 by level, until they have slots
+        node = np.zeros(len(rows), np.uint64)
         levels: list[np.ndarray] = []
         ends = np.full(len(lengths), -1, np.int64)
         count = 0
@@ -63,7 +70,11 @@ class Forms:
             ends[rows[done]] = node[done] - 1
             rows, node = rows[~done], node[~done]
         roots = np.full(int(words.max(initial=0)) + 1, -1, np.int32)
-        made = cls(np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64), np.zeros(0, np.int32), roots)
+        made = cls(
+            np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64),
+            np.zeros(0, np.int32),
+            roots,
+        )
         slots = np.zeros(count + 1, np.uint64)  # of each node, counted from 1
         taken, used = 1, np.zeros(len(made.keys), np.uint8)
         for level in levels:
@@ -76,16 +87,24 @@ class Forms:
         return made, np.where(ends >= 0, slots[ends + 1].astype(np.int64) - 1, -1)
 
     def _bucket(self, keys: np.ndarray) -> np.ndarray:
-        return ((keys * np.uint64(SPREAD) >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(np.int64)
+        return ((keys * np.uint64(SPREAD) >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(
+            np.int64
+        )
 
     def _put(self, keys: np.ndarray, used: np.ndarray) -> np.ndarray:
-        """Slots for new `keys`, all different. used: (buckets,) how many slots are taken, brought up to date."""
-        slots, waiting, bucket = np.empty(len(keys), np.int64), np.arange(len(keys)), self._bucket(keys)
+        """Slots for new `keys`, all different. used: (buckets,) how many slots are taken, brought
+        up to date."""
+        slots, waiting, bucket = (
+            np.empty(len(keys), np.int64),
+            np.arange(len(keys)),
+            self._bucket(keys),
+        )
         while len(waiting):
             order = np.argsort(bucket, kind="stable")
             waiting, bucket = waiting[order], bucket[order]
             first = np.flatnonzero(np.diff(bucket, prepend=-1))
-            turn = np.arange(len(bucket)) - np.repeat(first, np.diff(first, append=len(bucket)))  # among those of one bucket
+            # among those of one bucket
+            turn = np.arange(len(bucket)) - np.repeat(first, np.diff(first, append=len(bucket)))
             place = used[bucket] + turn
             fits = place < WIDTH
             slots[waiting[fits]] = bucket[fits] * WIDTH + place[fits]
@@ -100,9 +119,12 @@ class Forms:
         slots = bucket * WIDTH + (self.keys[bucket] == keys[:, None]).argmax(1)
         missed = np.flatnonzero(flat[slots] != keys)
         slots[missed] = -1
-        while len(missed := missed[flat[bucket[missed] * WIDTH + WIDTH - 1] != 0]):  # full: the key may be in the next one
+        # full: the key may be in the next one
+        while len(missed := missed[flat[bucket[missed] * WIDTH + WIDTH - 1] != 0]):
             bucket[missed] = (bucket[missed] + 1) % len(self.keys)
-            own = bucket[missed] * WIDTH + (self.keys[bucket[missed]] == keys[missed, None]).argmax(1)
+            own = bucket[missed] * WIDTH + (self.keys[bucket[missed]] == keys[missed, None]).argmax(
+                1
+            )
             there = flat[own] == keys[missed]
             slots[missed[there]] = own[there]
             missed = missed[~there]
@@ -124,7 +146,11 @@ class Forms:
             ends = own != NONE
             last[first[ends]], value[first[ends]] = place[ends], own[ends]
             continues = words[place + 1] != 0
-            first, place, above = first[continues], place[continues] + 1, (slots[continues] + 1).astype(np.uint64)
+            first, place, above = (
+                first[continues],
+                place[continues] + 1,
+                (slots[continues] + 1).astype(np.uint64),
+            )
             slots = self._slots(above << _HALF | words[place])
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])
@@ -152,7 +178,8 @@ class Forms:
         return slot
 
     def every(self, words: np.ndarray) -> list[tuple[int, int]]:
-        """(last word, value) of each sequence that begins with the first of `words`, the shortest first."""
+        """(last word, value) of each sequence that begins with the first of `words`, the shortest
+        first."""
         found = []
         for count in range(1, len(words) + 1):
             longest = self._one_by_one(words[:count].tolist())

@@ -38,9 +38,18 @@ IRREGULAR = {
     "viscera": "viscus",
     "women": "woman",
 }
-#: Words that look like plurals: adjectives of species ("Haemophilus influenzae") and words of their own.
+# : Words that look like plurals: adjectives of species ("Haemophilus influenzae") and words of
+# their own.
 NO_PLURALS = frozenset(
-    ("diphtheriae", "dysenteriae", "gonorrhoeae", "influenzae", "meningitidis", "news", "pneumoniae")
+    (
+        "diphtheriae",
+        "dysenteriae",
+        "gonorrhoeae",
+        "influenzae",
+        "meningitidis",
+        "news",
+        "pneumoniae",
+    )
 )
 #: (ending of a plural, letters the word has at least, what replaces it); the first counts.
 PLURALS = (

@@ -1,28 +1,32 @@
-"""Dictionary linking: every name of a graph, found in running text, longest first, by one prefix tree over words.
+"""Dictionary linking: every name of a graph, found in running text, longest first, by one prefix
+tree over words.
 
 Which names match
-    Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word boundaries. What is
-    compared is their normal form (kg.linking.normal); `forms` says how much may differ: `exact` nothing but the case,
-    `normal` characters, and accents and punctuation as weaker forms, `inflected` plural and singular as well.
-    Case must be exact for names of one word with at most 3 characters, and for names of one word in capitals with at
-    most 6 (abbreviations, gene symbols). All other names match in any case. In a sentence in capitals such a name of
-    letters alone, with a vowel, is an ordinary word ("WAS", "REST") and does not match.
-    Never matched: names without a letter, of one character, or of more than 1,000 words; and function words
-    (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which then has to match exactly.
-    `kinds` names the kinds of names that are used (kg.graph.KINDS); without it all are, but related and broad names
-    of one ordinary word ("test", "death"), which say little.
+    Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word
+    boundaries. What is compared is their normal form (kg.linking.normal); `forms` says how much may
+    differ: `exact` nothing but the case, `normal` characters, and accents and punctuation as weaker
+    forms, `inflected` plural and singular as well. Case must be exact for names of one word with at
+    most 3 characters, and for names of one word in capitals with at most 6 (abbreviations, gene
+    symbols). All other names match in any case. In a sentence in capitals such a name of letters
+    alone, with a vowel, is an ordinary word ("WAS", "REST") and does not match.
+    Never matched: names without a letter, of one character, or of more than 1,000 words; and
+        function words
+    (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which then has to match
+    exactly. `kinds` names the kinds of names that are used (kg.graph.KINDS); without it all are,
+    but related and broad names of one ordinary word ("test", "death"), which say little.
 Which matches are kept
-    The leftmost one first, the longest at its place; then on from its end. A longer name that its case, or its form,
-    rules out leaves the place to a shorter one, as does one over the end of a sentence: of a paragraph, an item of a list,
-    or a line that is not wrapped (kg.linking.sentences).
+    The leftmost one first, the longest at its place; then on from its end. A longer name that its
+    case, or its form, rules out leaves the place to a shorter one, as does one over the end of a
+    sentence: of a paragraph, an item of a list, or a line that is not wrapped
+    (kg.linking.sentences).
 Which entity is meant when several have the name
-    The entity whose name differs least from the text; then the one for which the name is of the best kind
-    (kg.graph.KINDS, in this order); then the one whose name has exactly the text's case; then the one with most
-    triples; then the smallest id.
+    The entity whose name differs least from the text; then the one for which the name is of the
+    best kind (kg.graph.KINDS, in this order); then the one whose name has exactly the text's case;
+    then the one with most triples; then the smallest id.
 Abbreviations
-    A short form that the text itself defines (kg.linking.abbreviations) means the entity of its long form: of the mention
-    that ends where the long form ends and covers it. Where the long form has no entity the short form is not linked at
-    all. A longer name over it still wins.
+    A short form that the text itself defines (kg.linking.abbreviations) means the entity of its
+    long form: of the mention that ends where the long form ends and covers it. Where the long form
+    has no entity the short form is not linked at all. A longer name over it still wins.
 """
 
 from __future__ import annotations
@@ -60,7 +64,8 @@ from kg.linking.passage import Passage, find_starts
 from kg.linking.tokens import cased_words, folded, words
 from kg.linking.words import FUNCTION_WORDS
 
-MANY_FORMS = 16  # short forms of a text above which its words are gone through once, not once for each
+# short forms of a text above which its words are gone through once, not once for each
+MANY_FORMS = 16
 LONGEST = 1000  # words; a longer name is no name
 WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
 REMEMBERED = 1 << 16  # words and surfaces that are kept
@@ -70,10 +75,12 @@ _S = "s"
 
 
 class Found(NamedTuple):
-    """A name in a text: the characters [start, end), the entity, and how the text differs from the name.
+    """A name in a text: the characters [start, end), the entity, and how the text differs from the
+    name.
 
     matched: "" where it does not, else "plural", "accents", "punctuation", or several joined by +.
-    others: the entities that the text could as well mean, since only triples and ids decide between them.
+    others: the entities that the text could as well mean, since only triples and ids decide between
+        them.
     """
 
     start: int
@@ -84,7 +91,8 @@ class Found(NamedTuple):
 
 
 class _Meant(NamedTuple):
-    """The entity (its index) of a surface, how the surface differs from its name, and entities that fit as well."""
+    """The entity (its index) of a surface, how the surface differs from its name, and entities that
+    fit as well."""
 
     entity: int
     difference: Difference = NO_DIFFERENCE
@@ -92,12 +100,14 @@ class _Meant(NamedTuple):
     by_case: bool = False  # whether the name only matches in its own case
 
 
-# First word and last word of a passage, the entity's index (-1: none), and the meaning where the words are no plain name.
+# First word and last word of a passage, the entity's index (-1: none), and the meaning where the
+# words are no plain name.
 _Match = tuple[int, int, int, _Meant | None]
 
 
 class _Candidate(NamedTuple):
-    """A name of a form: its entity (an index), its place in the order of kinds, and whether its case must be exact."""
+    """A name of a form: its entity (an index), its place in the order of kinds, and whether its
+    case must be exact."""
 
     entity: int
     kind: int
@@ -107,9 +117,14 @@ class _Candidate(NamedTuple):
 
 
 def never_matches(name: str) -> bool:
-    """Whether a name is of no use for linking: no letter, one character, or a function word not in capitals."""
+    """Whether a name is of no use for linking: no letter, one character, or a function word not in
+    capitals."""
     name = name.strip()
-    return len(name) < 2 or not any(map(str.isalpha, name)) or (folded(name) in FUNCTION_WORDS and not name.isupper())
+    return (
+        len(name) < 2
+        or not any(map(str.isalpha, name))
+        or (folded(name) in FUNCTION_WORDS and not name.isupper())
+    )
 
 
 def needs_exact_case(name: str) -> bool:
@@ -124,10 +139,13 @@ def is_ordinary_word(name: str) -> bool:
 
 
 def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Table:
-    """The rows of a table of names that the rules above use: those of `kinds`, or all but the weak ones."""
+    """The rows of a table of names that the rules above use: those of `kinds`, or all but the weak
+    ones."""
     if kinds is not None:
         chosen = check_kinds(kinds)
-        return names.take(_indices(np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in chosen))))
+        return names.take(
+            _indices(np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in chosen)))
+        )
     weak = np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in WEAK_KINDS))
     if not len(weak):
         return names
@@ -140,8 +158,9 @@ def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Tabl
 class _Vocabulary(dict[str, int]):
     """The number of each word, from 1: one for all words of a class (kg.linking.normal.word_class).
 
-    The first word of a class that names have has the number itself; others, which differ from it, the number below zero.
-    0 is a word that no name has. Words of texts are added as they come, up to REMEMBERED.
+    The first word of a class that names have has the number itself; others, which differ from it,
+    the number below zero. 0 is a word that no name has. Words of texts are added as they come, up
+    to REMEMBERED.
     """
 
     def __init__(self, level: Level) -> None:
@@ -178,10 +197,12 @@ class DictionaryLinker:
 
     names: table of the graph's names (id, name, kind, language, ...).  ids: entity ids by index.
     degree: (entities,) number of triples of each entity; None takes 0 for all.
-    abbreviations: whether short forms follow the definitions in the text.  forms: how much may differ.
+    abbreviations: whether short forms follow the definitions in the text.  forms: how much may
+        differ.
     kinds: kinds of names that are used; None: all but weak ones.
 
-    Raises InputError when a name belongs to an id that is not in `ids`, or when no name can be matched.
+    Raises InputError when a name belongs to an id that is not in `ids`, or when no name can be
+    matched.
     """
 
     def __init__(
@@ -195,7 +216,9 @@ class DictionaryLinker:
         kinds: Iterable[str] | None = None,
     ) -> None:
         if degree is not None and len(degree) != len(ids):
-            raise InputError(f"degree: expected one number for each of {len(ids)} entities, got {len(degree)}")
+            raise InputError(
+                f"degree: expected one number for each of {len(ids)} entities, got {len(degree)}"
+            )
         self.abbreviations, self.level = abbreviations, forms
         self._ids = ids
         self._words = _Vocabulary(forms)
@@ -203,7 +226,9 @@ class DictionaryLinker:
         if entity.null_count:
             row = pc.index(pc.is_null(entity), True).as_py()
             unknown = names["id"][row].as_py()
-            raise InputError(f"names: row {row}: unknown entity id {unknown!r}; add it to the entities")
+            raise InputError(
+                f"names: row {row}: unknown entity id {unknown!r}; add it to the entities"
+            )
         names = usable_names(names, kinds)
         self._index(names, ids, numbers(pc.index_in(names["id"], value_set=ids)), degree)
         self._meant: dict[tuple[int, str], _Meant | None] = {}  # of (value of a form, surface)
@@ -218,7 +243,8 @@ class DictionaryLinker:
         forms: Level = BEST,
         kinds: Iterable[str] | None = None,
     ) -> DictionaryLinker:
-        """The linker over all names of `graph`, or over those that `texts` can contain, which link alike and are built sooner.
+        """The linker over all names of `graph`, or over those that `texts` can contain, which link
+        alike and are built sooner.
 
         Raises InputError when no name of the graph can be matched.
         """
@@ -226,12 +252,17 @@ class DictionaryLinker:
         if texts is not None:
             names = usable_names(names, kinds)
             names = names.take(_indices(_rows_of_texts(names["name"], texts, forms)))
-        return cls(names, graph.ids, graph.degree(), abbreviations=abbreviations, forms=forms, kinds=kinds)
+        return cls(
+            names, graph.ids, graph.degree(), abbreviations=abbreviations, forms=forms, kinds=kinds
+        )
 
     # --- building ---------------------------------------------------------------------------------
 
-    def _index(self, names: pa.Table, ids: pa.Array, entity: np.ndarray, degree: np.ndarray | None) -> None:
-        """Fill the tree: every form, a sequence of classes of words, has its one entity or a list of candidates."""
+    def _index(
+        self, names: pa.Table, ids: pa.Array, entity: np.ndarray, degree: np.ndarray | None
+    ) -> None:
+        """Fill the tree: every form, a sequence of classes of words, has its one entity or a list
+        of candidates."""
         english = self._english(names)
         exact, plain = np.zeros(len(names), bool), np.zeros(len(names), bool)
         keys, sizes = array("i"), array("i")
@@ -244,12 +275,20 @@ class DictionaryLinker:
             signed = [self._words.add(word) for word in kept]
             keys.extend([abs(number) for number in signed])
             sizes.append(len(signed))
-            exact[row] = len(kept) == 1 and needs_exact_case(" ".join(kept_words(cased_words(normal))))
+            exact[row] = len(kept) == 1 and needs_exact_case(
+                " ".join(kept_words(cased_words(normal)))
+            )
             as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
-            plain[row] = as_written and (self.level != "inflected" or (english[row] and not _has_capitals(normal)))
+            plain[row] = as_written and (
+                self.level != "inflected" or (english[row] and not _has_capitals(normal))
+            )
         if not keys:
-            raise InputError("names: none of them can be matched; give the graph names of two or more letters")
-        self._forms, ends = Forms.build(np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32))
+            raise InputError(
+                "names: none of them can be matched; give the graph names of two or more letters"
+            )
+        self._forms, ends = Forms.build(
+            np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32)
+        )
         form = np.full(len(names), _NONE, np.int32)
         slots, form[ends >= 0] = np.unique(ends[ends >= 0], return_inverse=True)
         kind = _places_of_kinds(names["kind"])
@@ -259,18 +298,23 @@ class DictionaryLinker:
         rows: np.ndarray = np.flatnonzero(form != _NONE)
         rows = rows[np.lexsort((rank[entity[rows]], -triples[rows], kind[rows], form[rows]))]
 
-        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))  # each form has rows[first[i]:first[i + 1]]
+        # each form has rows[first[i]:first[i + 1]]
+        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))
         counts = np.diff(first, append=len(rows))
-        # A form whose best kind leaves one entity, and allows any case, means that entity however it is written.
+        # A form whose best kind leaves one entity, and allows any case, means that entity however
+        # it is written.
         best = kind[rows] == np.repeat(kind[rows][first], counts)
         lowest = np.minimum.reduceat(np.where(best, entity[rows], len(ids)), first)
         highest = np.maximum.reduceat(np.where(best, entity[rows], _NONE), first)
         single = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
         single &= np.logical_and.reduceat(plain[rows], first)
 
-        # form -> its entity where case, form and ambiguity play no part, else -1 - (its place in _bounds)
+        # form -> its entity where case, form and ambiguity play no part, else -1 - (its place in
+        # _bounds)
         self._forms.values[slots] = np.where(single, lowest, -np.cumsum(~single))
-        self._bounds = array("i", np.concatenate([[0], np.cumsum(counts[~single])]).astype(np.int32).tobytes())
+        self._bounds = array(
+            "i", np.concatenate([[0], np.cumsum(counts[~single])]).astype(np.int32).tobytes()
+        )
         left = rows[np.repeat(~single, counts)]
         self._entity = array("i", entity[left].astype(np.int32).tobytes())
         self._kind = bytes(kind[left].astype(np.uint8))
@@ -303,9 +347,11 @@ class DictionaryLinker:
         ]
 
     def _find_meant(self, value: int, lower: list[str], text: list[str]) -> _Meant | None:
-        """What words of a text mean, whose form has `value`; None where their case or their form fits no name.
+        """What words of a text mean, whose form has `value`; None where their case or their form
+        fits no name.
 
-        lower: the words in lower case; of a form that keeps no candidates, every name has the first words of its classes.
+        lower: the words in lower case; of a form that keeps no candidates, every name has the first
+            words of its classes.
         """
         if value >= 0:
             first_words = [self._words.first[abs(self._words[word])] for word in kept_words(lower)]
@@ -327,12 +373,19 @@ class DictionaryLinker:
                 chosen.append(candidate.entity)
         return None if best is None else _Meant(chosen[0], best[0], tuple(chosen[1:]), by_case)
 
-    def _difference(self, candidate: _Candidate, name: list[str], text: list[str]) -> Difference | None:
+    def _difference(
+        self, candidate: _Candidate, name: list[str], text: list[str]
+    ) -> Difference | None:
         """How a text differs from a candidate's name; None where it is not that name."""
         if candidate.exact:
             return NO_DIFFERENCE if name == text else None
         difference = compare_words(name, text, self.level, candidate.english)
-        if difference is not None and any(difference) and len(text) == 1 and folded(text[0]) in FUNCTION_WORDS:
+        if (
+            difference is not None
+            and any(difference)
+            and len(text) == 1
+            and folded(text[0]) in FUNCTION_WORDS
+        ):
             return None
         return difference
 
@@ -351,13 +404,17 @@ class DictionaryLinker:
     # --- linking ----------------------------------------------------------------------------------
 
     def link(self, text: str) -> list[Mention]:
-        """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and score 1."""
+        """Mentions in `text` in order, none overlapping, with character offsets (end exclusive) and
+        score 1."""
         return self.link_all([text])[0]
 
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
         passages = [Passage(text, self.level) for text in texts]
-        matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        matches = [
+            self._select_matches(*own)
+            for own in zip(passages, self._matches(passages), strict=True)
+        ]
         starts: list[int] = []
         ends: list[int] = []
         for passage, own in zip(passages, matches, strict=True):
@@ -366,13 +423,17 @@ class DictionaryLinker:
             ends += own_ends
         entities = np.array([match[2] for own in matches for match in own], np.int64)
         rows = zip(starts, ends, self._ids.take(_indices(entities)).to_pylist(), repeat(1.0))
-        mentions = list(map(tuple.__new__, repeat(Mention), rows))  # Mention(...) would take twice as long, a tenth of the whole
+        # Mention(...) would take twice as long, a tenth of the whole
+        mentions = list(map(tuple.__new__, repeat(Mention), rows))
         bounds = accumulate(map(len, matches), initial=0)
         return [mentions[start:end] for start, end in pairwise(bounds)]
 
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
-        matches = [self._select_matches(*own) for own in zip(passages, self._matches(passages), strict=True)]
+        matches = [
+            self._select_matches(*own)
+            for own in zip(passages, self._matches(passages), strict=True)
+        ]
         entities = [match[2] for own in matches for match in own]
         ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
         result = []
@@ -397,7 +458,8 @@ class DictionaryLinker:
         return matches
 
     def _matches(self, passages: Sequence[Passage]) -> list[list[_Match]]:
-        """The leftmost of the longest matches in each passage, by the rules of case, form and ambiguity."""
+        """The leftmost of the longest matches in each passage, by the rules of case, form and
+        ambiguity."""
         begins, every = [0], []
         for passage in passages:
             every += passage.words
@@ -412,11 +474,21 @@ class DictionaryLinker:
         clean &= differs[found.last + 1] == differs[found.first]
         bounds = np.searchsorted(first, begins).tolist()
         plain = np.where(clean, found.value, _NONE)  # the entity of a plain name, written as it is
-        rows = list(zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True))
-        find_starts([one for one, (low, high) in zip(passages, pairwise(bounds), strict=False) if low < high])
+        rows = list(
+            zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True)
+        )
+        find_starts(
+            [
+                one
+                for one, (low, high) in zip(passages, pairwise(bounds), strict=False)
+                if low < high
+            ]
+        )
         result = []
         for passage, begin, (low, high) in zip(passages, begins, pairwise(bounds), strict=False):
-            result.append(self._leftmost(passage, begin, rows[low:high], kept, classes) if low < high else [])
+            result.append(
+                self._leftmost(passage, begin, rows[low:high], kept, classes) if low < high else []
+            )
         return result
 
     def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -437,7 +509,8 @@ class DictionaryLinker:
         kept: np.ndarray,
         classes: np.ndarray,
     ) -> list[_Match]:
-        """The matches of a passage whose words are those from `begin` on; rows: (first, last, value, plain entity)."""
+        """The matches of a passage whose words are those from `begin` on; rows: (first, last,
+        value, plain entity)."""
         text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
         has_lines = "\n" in text
         matches, free = list[_Match](), begin
@@ -455,7 +528,11 @@ class DictionaryLinker:
                 matches.append((first - begin, end, plain, None))
             else:
                 key = value, text[starts[first - begin] : starts[end] + len(tokens[end])]
-                meant = known[key] if key in known else self._resolve(passage, first - begin, end, value)
+                meant = (
+                    known[key]
+                    if key in known
+                    else self._resolve(passage, first - begin, end, value)
+                )
                 if meant is not None and meant.by_case:
                     meant = self._resolve(passage, first - begin, end, value)
                 if meant is None and last > first:
@@ -469,7 +546,11 @@ class DictionaryLinker:
     def _is_cut(self, passage: Passage, first: int, last: int) -> bool:
         """Whether a statement ends between two words."""
         start, end = passage.starts[first], passage.starts[last]
-        return first < last and "\n" in passage.text[start:end] and not passage.is_in_one_statement(start, end + 1)
+        return (
+            first < last
+            and "\n" in passage.text[start:end]
+            and not passage.is_in_one_statement(start, end + 1)
+        )
 
     def _resolve(self, passage: Passage, first: int, last: int, value: int) -> _Meant | None:
         """What the words of a passage from `first` to `last` mean, whose form has `value`."""
@@ -486,9 +567,16 @@ class DictionaryLinker:
         return None if passage.is_capitals(passage.starts[first]) else meant
 
     def _shorter(
-        self, passage: Passage, begin: int, first: int, last: int, kept: np.ndarray, classes: np.ndarray
+        self,
+        passage: Passage,
+        begin: int,
+        first: int,
+        last: int,
+        kept: np.ndarray,
+        classes: np.ndarray,
     ) -> tuple[int, _Meant | None]:
-        """(last word, meaning) of the longest name that begins at `first`, ends before `last` and fits."""
+        """(last word, meaning) of the longest name that begins at `first`, ends before `last` and
+        fits."""
         low, high = np.searchsorted(kept, [first, last]).tolist()
         for end, value in reversed(self._forms.every(classes[low:high])):
             shorter = int(kept[low + end])
@@ -516,27 +604,37 @@ def _flags(column: pa.ChunkedArray, is_meant: Callable[[str], bool]) -> np.ndarr
 
 
 def _has_capitals(name: str) -> bool:
-    """Whether a word of a name has a capital letter behind its first: plurals of such words are not compared."""
+    """Whether a word of a name has a capital letter behind its first: plurals of such words are not
+    compared."""
     return any(word[1:] != word[1:].lower() for word in name.split())
 
 
 #: How English words do not end: two consonants that no word ends in, or one of these letters.
-_ENDS = frozenset("""ch ck cs ct ds ff ft gh gs hs ks ld lf lk ll lm lp ls lt mb mp ms nd ng nk ns nt ph ps pt rb rc rd rk rl
-rm rn rp rs rt sh sk sm sp ss st th ts tt wl wn ws xt zz bs""".split())
+_ENDS = frozenset(
+    """ch ck cs ct ds ff ft gh gs hs ks ld lf lk ll lm lp ls lt mb mp ms nd ng nk ns nt ph ps pt rb rc rd rk rl
+rm rn rp rs rt sh sk sm sp ss st th ts tt wl wn ws xt zz bs""".split()  # noqa: E501
+)
 _NO_END = frozenset("jqv")
 _VOWELS = frozenset("aeiouy")
 
 
 def _is_doubtful(surface: str) -> bool:
-    """Whether a word in capitals may be an ordinary one: letters alone, few of them, with a vowel, and an English ending."""
+    """Whether a word in capitals may be an ordinary one: letters alone, few of them, with a vowel,
+    and an English ending."""
     word = surface.lower()
-    if not (surface.isupper() and surface.isalpha() and len(surface) <= LONGEST_SHORT_FORM and _VOWELS & {*word}):
+    if not (
+        surface.isupper()
+        and surface.isalpha()
+        and len(surface) <= LONGEST_SHORT_FORM
+        and _VOWELS & {*word}
+    ):
         return False
     return word[-1] not in _NO_END and (bool(_VOWELS & {*word[-2:]}) or word[-2:] in _ENDS)
 
 
 def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[_Match]:
-    """`matches` with the short forms in place of those they cut or cover; a longer match over one stays."""
+    """`matches` with the short forms in place of those they cut or cover; a longer match over one
+    stays."""
     if not short_forms:
         return matches
     taken: set[int] = set()  # words
@@ -553,9 +651,12 @@ def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[
 
 
 def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
-    """The places of the short forms that a passage defines, with the meaning of their long forms, or None."""
+    """The places of the short forms that a passage defines, with the meaning of their long forms,
+    or None."""
     forms, starts = passage.short_forms, passage.starts
-    for form, first, last in sorted(_places_of(passage, list(forms.definitions)), key=itemgetter(1)):
+    for form, first, last in sorted(
+        _places_of(passage, list(forms.definitions)), key=itemgetter(1)
+    ):
         if passage.text.startswith(form, starts[first]):
             definition = forms.meaning(form, starts[first])
             if definition is not None:
@@ -565,7 +666,8 @@ def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
 def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """(short form, first word, last word) of the places whose words are those of a short form."""
     tokens = passage.words
-    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}  # first word -> short forms that begin with it, and their words
+    # first word -> short forms that begin with it, and their words
+    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}
     for form in forms:
         pieces = [form.lower()] if form.isascii() and form.isalnum() else words(form)
         pieces_of.setdefault(pieces[0], []).append((form, pieces))
@@ -589,8 +691,11 @@ def _indices_of(tokens: list[str], word: str) -> Iterator[int]:
             yield place
 
 
-def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) -> tuple[int, _Meant | None]:
-    """(entity, meaning) of the match that ends where a long form ends and covers it; (-1, None) where there is none."""
+def _meaning_of(
+    passage: Passage, matches: list[_Match], long: tuple[int, int]
+) -> tuple[int, _Meant | None]:
+    """(entity, meaning) of the match that ends where a long form ends and covers it; (-1, None)
+    where there is none."""
     over = bisect_right(matches, bisect_left(passage.starts, long[1]) - 1, key=itemgetter(0)) - 1
     if over < 0:
         return _NONE, None
@@ -600,7 +705,8 @@ def _meaning_of(passage: Passage, matches: list[_Match], long: tuple[int, int]) 
 
 
 def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -> np.ndarray:
-    """The rows of the names whose words all are words of the texts, or forms of these; and one that can be matched."""
+    """The rows of the names whose words all are words of the texts, or forms of these; and one that
+    can be matched."""
     present = {word_class(word, level) for text in texts for word in Passage(text, level).words}
     if level != "exact":
         present |= {*SKIPPED, word_class(_S, level)}
@@ -618,7 +724,8 @@ def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -
 
 
 def _indices(rows: np.ndarray) -> pa.Array:
-    """Rows as an Arrow array; pa.array would import pandas, a quarter of the start of `kepl link`."""
+    """Rows as an Arrow array; pa.array would import pandas, a quarter of the start of `kepl
+    link`."""
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
 
 

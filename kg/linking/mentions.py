@@ -32,7 +32,8 @@ class Document(NamedTuple):
 
 @contextlib.contextmanager
 def counted_unless_used(left_out: Counter[str], used: bool) -> Iterator[None]:
-    """A block that reads an annotation: its InputError is raised where annotations are `used`, else counted in `left_out`."""
+    """A block that reads an annotation: its InputError is raised where annotations are `used`, else
+    counted in `left_out`."""
     try:
         yield
     except InputError:
@@ -44,7 +45,8 @@ def counted_unless_used(left_out: Counter[str], used: bool) -> Iterator[None]:
 def checked_mention(
     where: str, text: str, start: Any, end: Any, entity: Any, surface: Any = None, score: Any = 1.0
 ) -> Mention:
-    """A mention inside `text` and covers `surface` (None: anything). Raises InputError where it does not.
+    """A mention inside `text` and covers `surface` (None: anything). Raises InputError where it
+    does not.
 
     Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
     """
@@ -54,16 +56,26 @@ def checked_mention(
             "Give offsets in characters, end exclusive."
         )
     if not isinstance(entity, str) or not entity:
-        raise InputError(f"{where}: mention [{start}, {end}): expected an entity id, a string, got {entity!r}.")
-    if surface is not None and not isinstance(surface, str):
-        raise InputError(f"{where}: mention [{start}, {end}): expected its text, a string, got {surface!r:.60}.")
-    if surface is not None and text[start:end] != surface and _letters(text[start:end]) != _letters(surface):
         raise InputError(
-            f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says {surface!r}. "
-            "Offsets count characters of the whole text from 0."
+            f"{where}: mention [{start}, {end}): expected an entity id, a string, got {entity!r}."
+        )
+    if surface is not None and not isinstance(surface, str):
+        raise InputError(
+            f"{where}: mention [{start}, {end}): expected its text, a string, got {surface!r:.60}."
+        )
+    if (
+        surface is not None
+        and text[start:end] != surface
+        and _letters(text[start:end]) != _letters(surface)
+    ):
+        raise InputError(
+            f"{where}: mention [{start}, {end}) covers {text[start:end]!r}, the file says"
+            f" {surface!r}. Offsets count characters of the whole text from 0."
         )
     if type(score) not in (int, float) or not 0 < score <= 1:
-        raise InputError(f"{where}: mention [{start}, {end}): expected a score in (0, 1], got {score!r}.")
+        raise InputError(
+            f"{where}: mention [{start}, {end}): expected a score in (0, 1], got {score!r}."
+        )
     return Mention(start, end, entity, float(score))
 
 

@@ -1,7 +1,8 @@
 """The normal form in which names and texts are compared, with places in the text as it is.
 
 Always, whatever the language (`exact` alone leaves it out):
-    characters   canonical and compatibility forms (NFKC): decomposed accents, full width, subscripts,
+    characters   canonical and compatibility forms (NFKC): decomposed accents, full width,
+                 subscripts,
                  ligatures, Roman numerals and units in one character
     apostrophes  and primes, typographic or not, are '; quotation marks are "
     dashes       hyphens, dashes and minus signs are -
@@ -46,7 +47,9 @@ QUOTATION_MARKS = "\u201c\u201d\u201e\u201f\u00ab\u00bb"
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043"
 INVISIBLE = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff"
 _PLAIN = str.maketrans(
-    dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(QUOTATION_MARKS, '"') | dict.fromkeys(DASHES, "-")
+    dict.fromkeys(APOSTROPHES, "'")
+    | dict.fromkeys(QUOTATION_MARKS, '"')
+    | dict.fromkeys(DASHES, "-")
 )
 _KEPT = re.compile("[\u00bc-\u00be\u2150-\u215f\u2189\u2120\u2122]")
 _CIRCLED = re.compile("[\u2460-\u2473\u2776-\u2793\u24ea-\u24ff]")
@@ -67,7 +70,8 @@ _MARKS = (
 _JAMO = "[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?"
 _CHANGES = re.compile(f"[{_BLOCKS}{INVISIBLE}]")
 _HAS_MARKS = re.compile(f"[{_MARKS}\u1100-\u1112]")
-# More marks on one letter than any script writes are not composed: putting them in order takes the square of the time.
+# More marks on one letter than any script writes are not composed: putting them in order takes the
+# square of the time.
 _CLUSTERS = re.compile(f"{_JAMO}|[^{_MARKS}][{_MARKS}]{{1,30}}|[{_BLOCKS}{INVISIBLE}]", re.DOTALL)
 
 
@@ -159,12 +163,28 @@ def normal_characters(characters: str) -> str:
 
 _IDEOGRAPH = re.compile(f"[{IDEOGRAPHS}]")
 #: Words before which a text may have a comma that the name has not: "diabetes mellitus, type 2".
-QUALIFIERS = frozenset("class congenital due familial grade group hereditary stage subtype susceptibility type".split())
+QUALIFIERS = frozenset(
+    "class congenital due familial grade group hereditary stage subtype susceptibility type".split()
+)
 SKIPPED = frozenset(",-'")  #: marks that names and texts may have differently
-_LETTERS = str.maketrans({
-    "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i",
-    "Ø": "O", "Ł": "L", "Đ": "D", "Æ": "AE", "Œ": "OE",
-})  # fmt: skip  letters that have no decomposition, a row each would be a page
+_LETTERS = str.maketrans(
+    {
+        "ø": "o",
+        "ł": "l",
+        "đ": "d",
+        "ð": "d",
+        "þ": "th",
+        "ß": "ss",
+        "æ": "ae",
+        "œ": "oe",
+        "ı": "i",
+        "Ø": "O",
+        "Ł": "L",
+        "Đ": "D",
+        "Æ": "AE",
+        "Œ": "OE",
+    }
+)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -190,7 +210,8 @@ def word_class(word: str, level: Level) -> str:
 
 
 def form_key(name: str) -> str:
-    """A string that a name shares with all of its forms; equal keys are compared by :func:`compare_words`."""
+    """A string that a name shares with all of its forms; equal keys are compared by
+    :func:`compare_words`."""
     kept = kept_words([folded(word) for word in cased_words(normal_text(name))])
     return " ".join(word_class(word, "inflected") for word in kept)
 
@@ -210,7 +231,8 @@ NO_DIFFERENCE = Difference()
 
 
 def kept_words(words: Sequence[str]) -> list[str]:
-    """Words without the marks that names and texts may have differently, and without a possessive s."""
+    """Words without the marks that names and texts may have differently, and without a possessive
+    s."""
     kept = []
     for place, word in enumerate(words):
         if word in SKIPPED or (word in ("s", "S") and place and words[place - 1] == "'"):
@@ -268,7 +290,8 @@ def _marks(words: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def difference(name: str, text: str, level: Level = BEST, english: bool = True) -> str | None:
-    """How a name and a text differ ("" : not at all, "plural", …); None where they are not one name."""
+    """How a name and a text differ ("" : not at all, "plural", …); None where they are not one
+    name."""
     words = [cased_words(normal_text(one)) for one in (name, text)]
     found = compare_words(words[0], words[1], level, english)
     return None if found is None else str(found)

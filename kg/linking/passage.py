@@ -1,4 +1,5 @@
-"""A text to be linked, and what is computed of it, once: normal form, words, short forms, sentences."""
+"""A text to be linked, and what is computed of it, once: normal form, words, short forms,
+sentences."""
 
 from __future__ import annotations
 
@@ -20,14 +21,23 @@ class Passage:
     """A text. Offsets are those of its normal form but where :meth:`place` gives the text's own.
 
     source: the text as it is.  text: its normal form; with the level "exact" the same.
-    words: its words in lower case (kg.linking.tokens).  is_normalized: whether `text` is in normal form.
+    words: its words in lower case (kg.linking.tokens).  is_normalized: whether `text` is in normal
+        form.
     """
 
     # Fields in place of cached properties, which cost as much as a short text's whole linking.
     __slots__ = (
-        "_capitals", "_normal", "_sentences", "_short_forms", "_starts", "_word_set", "is_normalized", "source", "text",
+        "_capitals",
+        "_normal",
+        "_sentences",
+        "_short_forms",
+        "_starts",
+        "_word_set",
+        "is_normalized",
+        "source",
+        "text",
         "words",
-    )  # fmt: skip
+    )
 
     def __init__(self, text: str, level: Level = "inflected") -> None:
         self.source, self.is_normalized = text, level != "exact"
@@ -60,7 +70,8 @@ class Passage:
         return self._sentences
 
     def is_in_one_statement(self, start: int, end: int) -> bool:
-        """Whether [start, end) is not over the end of a paragraph, an item of a list or a statement of a line.
+        """Whether [start, end) is not over the end of a paragraph, an item of a list or a statement
+        of a line.
 
         A line that continues in lower case may be wrapped, however short it is.
         """
@@ -84,7 +95,8 @@ class Passage:
         return self.source_place(starts[first], starts[last] + len(self.words[last]))
 
     def places(self, spans: Sequence[Sequence[Any]]) -> tuple[list[int], list[int]]:
-        """(starts, ends) in the source of several spans, each of which begins with its first and last word."""
+        """(starts, ends) in the source of several spans, each of which begins with its first and
+        last word."""
         starts, words = self.starts, self.words
         begins = [starts[span[0]] for span in spans]
         ends = [starts[span[1]] + len(words[span[1]]) for span in spans]
@@ -110,9 +122,11 @@ class Passage:
         return self._word_set
 
     def is_capitals(self, offset: int) -> bool:
-        """Whether the sentence at `offset` is in capitals: of three words or more, none has a small letter.
+        """Whether the sentence at `offset` is in capitals: of three words or more, none has a small
+        letter.
 
-        One of them has to be a function word or a long one: "TP53, EGFR, KRAS" is a list of symbols.
+        One of them has to be a function word or a long one: "TP53, EGFR, KRAS" is a list of
+        symbols.
         """
         number = bisect_right(self.sentence_starts, offset) - 1
         if number not in self._capitals:

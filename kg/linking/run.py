@@ -1,8 +1,9 @@
 """Link a corpus in parts (core.executor), so that an interrupted run resumes.
 
-The folder holds part-00000.jsonl ... with a line {"id", "text", "mentions": [{"start", "end", "entity", "score"}]} for
-each document, and, once all parts are there, manifest.json. A part is some of the input files, or a span of a large one;
-inputs.json says which, and with which size and time of each file, so that a resumed run need not read them again.
+The folder holds part-00000.jsonl ... with a line {"id", "text", "mentions": [{"start", "end",
+"entity", "score"}]} for each document, and, once all parts are there, manifest.json. A part is some
+of the input files, or a span of a large one; inputs.json says which, and with which size and time
+of each file, so that a resumed run need not read them again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,21 @@ from core.files import InputError, Span, check_files, json_lines, read_json, wri
 from core.outputs import check_no_input
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.ids import Ids
-from kg.linking.documents import check_options, documents, files_in, format_of, planned, write_documents
+from kg.linking.documents import (
+    check_options,
+    documents,
+    files_in,
+    format_of,
+    planned,
+    write_documents,
+)
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.mentions import Document, Mention
 
 FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
-RULES = 2  # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
+# of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
+RULES = 2
 LINKERS = ("dictionary", "scispacy", "given")
 PART = 4 << 20  # bytes of input in a part
 AT_ONCE = 256  # documents that are linked together
@@ -46,7 +55,10 @@ def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
 
 def record_of(document: Document, mentions: Sequence[Mention]) -> dict[str, Any]:
     """A line of linked text."""
-    rows = [{"start": start, "end": end, "entity": entity, "score": score} for start, end, entity, score in mentions]
+    rows = [
+        {"start": start, "end": end, "entity": entity, "score": score}
+        for start, end, entity, score in mentions
+    ]
     return {"id": document.id, "text": document.text, "mentions": rows}
 
 
@@ -72,9 +84,16 @@ def _mentions(linker: Any, batch: list[Document]) -> list[list[Mention]]:
 
 
 def write_part(
-    linker: Any, source: Sequence[Span], path: Path, *, format: str | None, empty: str, encoding: str
+    linker: Any,
+    source: Sequence[Span],
+    path: Path,
+    *,
+    format: str | None,
+    empty: str,
+    encoding: str,
 ) -> dict[str, Any]:
-    """Link the documents of `source` into the file `path`. Returns the counts of both and what was left out."""
+    """Link the documents of `source` into the file `path`. Returns the counts of both and what was
+    left out."""
     count = mentioned = 0
     before = Counter(getattr(linker, "left_out", {}))
     entities: set[str] = set()
@@ -88,8 +107,12 @@ def write_part(
                 entities.update(m.entity for m in mentions)
     left_out = dict(Counter(getattr(linker, "left_out", {})) - before)
     return {
-        "documents": count, "mentions": mentioned, "left_out": left_out, "entities": sorted(entities), "unread": dict(+unread),
-    }  # fmt: skip
+        "documents": count,
+        "mentions": mentioned,
+        "left_out": left_out,
+        "entities": sorted(entities),
+        "unread": dict(+unread),
+    }
 
 
 def link_corpus(
@@ -116,23 +139,30 @@ def link_corpus(
 
     given: documents in place of inputs; they are written to OUT.documents.jsonl first.
 
-    format, empty, encoding: see kg.linking.documents.  unknown: see GivenLinker.  pipeline, threshold, k: see ScispacyLinker.
-    workers, engine: see core.executor.  part_size: bytes of input in a part, about; a compressed file or one of XML is never cut.
+    format, empty, encoding: see kg.linking.documents.  unknown: see GivenLinker.  pipeline,
+        threshold, k: see ScispacyLinker.
+    workers, engine: see core.executor.  part_size: bytes of input in a part, about; a compressed
+        file or one of XML is never cut.
     Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
-    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad input, finished parts
-    intact.
+    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad
+    input, finished parts intact.
     """
     graph_folder, out = Path(graph_folder), Path(out)
     if linker not in LINKERS:
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
     check_options(format, empty, encoding)
     if workers < 1 or part_size < 1:
-        raise InputError(f"expected at least one worker and one byte in a part, got {workers} and {part_size}")
+        raise InputError(
+            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
+        )
     if out == Path(""):
         raise InputError("out: expected a folder to write to")
     if given is not None:
-        inputs, format = [write_documents(out.with_name(f"{out.name}.documents.jsonl"), given)], "jsonl"
+        inputs, format = (
+            [write_documents(out.with_name(f"{out.name}.documents.jsonl"), given)],
+            "jsonl",
+        )
         encoding = "utf-8"
     if not inputs:
         raise InputError("inputs: expected at least one file")
@@ -145,7 +175,10 @@ def link_corpus(
         options = {"unknown": unknown}
     elif linker == "scispacy":
         if pipeline is None:
-            raise InputError("pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER.")
+            raise InputError(
+                "pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or"
+                " FOLDER."
+            )
         options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
     plan = planned(out, paths, format, part_size)
     settings = {
@@ -165,14 +198,20 @@ def link_corpus(
         todo, entities = plan.save(out), set[str]()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
-                partial(write_part, format=format, empty=empty, encoding=encoding), todo,
-                partial(_linker, graph_folder, linker, options), workers=workers, engine=engine,
-                finished=lambda own: bar.update(own["documents"]), each=lambda own: entities.update(own.pop("entities")),
-            )  # fmt: skip
+                partial(write_part, format=format, empty=empty, encoding=encoding),
+                todo,
+                partial(_linker, graph_folder, linker, options),
+                workers=workers,
+                engine=engine,
+                finished=lambda own: bar.update(own["documents"]),
+                each=lambda own: entities.update(own.pop("entities")),
+            )
         plan.check_unchanged()
         total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions")}
         if not total["documents"]:
-            raise InputError(f"{paths[0]}: no document in the input. Check the file and its format.")
+            raise InputError(
+                f"{paths[0]}: no document in the input. Check the file and its format."
+            )
         left_out: Counter[str] = Counter()
         for own in counts:
             unread.update(own["unread"])
@@ -188,29 +227,48 @@ def link_corpus(
             facts["left_out"] = left_out.total()
             facts["left_out_mentions"] = dict(left_out)
         if +unread:
-            facts["unread"] = dict(+unread)  # what the files hold and is no document or mention of one
+            # what the files hold and is no document or mention of one
+            facts["unread"] = dict(+unread)
         return folder.finish(todo, facts) | {"new": True}
 
 
 def parts(folder: str | Path) -> list[tuple[Path, str]]:
-    """(path, checksum) of each part of a linked corpus. Raises InputError when it is not finished, or of another format."""
+    """(path, checksum) of each part of a linked corpus. Raises InputError when it is not finished,
+    or of another format."""
     folder = Path(folder)
     if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no finished linked text here (manifest.json is missing). Run: python -m kg.linking --help")
+        raise InputError(
+            f"{folder}: no finished linked text here (manifest.json is missing). Run: python -m"
+            " kg.linking --help"
+        )
     manifest = read_json(folder / "manifest.json")
-    sums = manifest.get("sha256") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
-    if not isinstance(sums, dict) or not all(isinstance(word, str) for pair in sums.items() for word in pair):
-        raise InputError(f"{folder}/manifest.json: expected format {FORMAT} with checksums of its parts. Link the text again.")
+    sums = (
+        manifest.get("sha256")
+        if isinstance(manifest, dict) and manifest.get("format") == FORMAT
+        else None
+    )
+    if not isinstance(sums, dict) or not all(
+        isinstance(word, str) for pair in sums.items() for word in pair
+    ):
+        raise InputError(
+            f"{folder}/manifest.json: expected format {FORMAT} with checksums of its parts. Link"
+            " the text again."
+        )
     return [(folder / name, checksum) for name, checksum in sorted(sums.items())]
 
 
 def linked(folder: str | Path) -> Iterator[Document]:
     """Documents of a linked corpus with their mentions, in order.
 
-    Raises InputError when the corpus is not finished, or a part is missing or not as it was written.
+    Raises InputError when the corpus is not finished, or a part is missing or not as it was
+    written.
     """
     for path, checksum in parts(folder):
-        check_files(path.parent, {path.name: checksum}, "Delete this part and run the linking again.")
+        check_files(
+            path.parent, {path.name: checksum}, "Delete this part and run the linking again."
+        )
         for where, record in json_lines(path):
-            mentions = tuple(Mention(m["start"], m["end"], m["entity"], m["score"]) for m in record["mentions"])
+            mentions = tuple(
+                Mention(m["start"], m["end"], m["entity"], m["score"]) for m in record["mentions"]
+            )
             yield Document(record["id"], record["text"], mentions, where)

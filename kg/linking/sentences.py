@@ -2,12 +2,12 @@
 
 A sentence ends at . ! ? with what closes behind it (quotation marks, brackets) and white space, at
 a Chinese mark, at a blank line, and at the end of a line unless the text is wrapped there: the next
-line continues in lower case behind a line of some length, or the line ends in a comma or a word that
-cannot end a statement ("history of").
-A full stop ends no sentence behind
+line continues in lower case behind a line of some length, or the line ends in a comma or a word
+that cannot end a statement ("history of"). A full stop ends no sentence behind
     an initial          "E. coli", "J. Smith", also at a text's start and behind a quotation mark
     a dotted short form "U.S.", "b.i.d.", "e.g."
-    an abbreviation     ABBREVIATIONS; a short word without a vowel before a lower-case one ("pt. was")
+    an abbreviation     ABBREVIATIONS; a short word without a vowel before a lower-case one ("pt.
+                        was")
     the number of a list item at the beginning of a line
 but a capitalized function word behind the first two does begin one ("vitamin E. The patient").
 
@@ -24,22 +24,27 @@ import re
 from kg.linking.words import FUNCTION_WORDS
 
 #: Words that a full stop does not make the end of a sentence, in lower case.
-ABBREVIATIONS = frozenset("""
+ABBREVIATIONS = frozenset(
+    """
 approx appt bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs gen hosp
 incl ind inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl pos pp prof pt pts pv
 ref refs rel resp sect ser sol sp spp ssp st subsp subst suppl tab tabl temp univ var viz vol vs wt
-""".split())
+""".split()  # noqa: E501
+)
 #: Abbreviations that may end a sentence, where a capital letter begins the next one.
 ENDING = frozenset("al etc inc ltd co jr sr sp spp corp".split())
 #: Words that end no statement: a line that ends in one is wrapped.
-OPEN = frozenset("""
+OPEN = frozenset(
+    """
 a an and are as at be been by for from had has have in into is of on or per than that
 the their this to under via was were when which while who whose with without
-""".split())
+""".split()
+)
 
 WRAPPED = 50  #: characters of a line that may be wrapped before a word in lower case
 _CLOSING = "[\"'”’»)\\]]*"
-# A run of marks is tried from its first one alone, and never again shorter: the time grows with the text, not its square.
+# A run of marks is tried from its first one alone, and never again shorter: the time grows with the
+# text, not its square.
 _END = re.compile(rf"(?<![.!?])[.!?]++{_CLOSING}+(?=\s)|[。！？]{_CLOSING}+|\n")
 _BLANK = re.compile(r"\s*")
 _WORD_BEFORE = re.compile(r"[\w.\-/]*\Z")
@@ -52,7 +57,8 @@ _LOOK = 64  # characters before a mark that are looked at
 
 def sentence_starts(text: str) -> list[int]:
     """Where the sentences of a text begin, the first at 0; white space behind one belongs to it."""
-    starts, line, passed = [0], 0, 0  # line: where it begins; passed: what is known to hold no further end
+    # line: where it begins; passed: what is known to hold no further end
+    starts, line, passed = [0], 0, 0
     for match in _END.finditer(text):
         is_line_end = match[0] == "\n"
         if match.start() >= passed:

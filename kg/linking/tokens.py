@@ -1,7 +1,8 @@
-"""Text as words that names are matched on: runs of letters and digits, single Chinese characters, single punctuation.
+"""Text as words that names are matched on: runs of letters and digits, single Chinese characters,
+single punctuation.
 
-Names and texts are cut by the same function, so a match begins and ends at word boundaries by construction and the
-amount of white space between two words never matters.
+Names and texts are cut by the same function, so a match begins and ends at word boundaries by
+construction and the amount of white space between two words never matters.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"([{IDEOGRAPHS}]|[^\W{IDEOGRAPHS}]+|[^\w\s])")
 _SPACE, _LETTER, _SINGLE = 0, 1, 2
-_KIND = bytes(_SPACE if c.isspace() else _LETTER if c.isalnum() or c == "_" else _SINGLE for c in map(chr, range(128)))
+_KIND = bytes(
+    _SPACE if c.isspace() else _LETTER if c.isalnum() or c == "_" else _SINGLE
+    for c in map(chr, range(128))
+)
 _KIND += bytes(128)  # bytes.translate wants 256
 _NO_MARKS = bytes(i for i, kind in enumerate(_KIND[:128]) if kind != _SINGLE)
 
@@ -24,7 +28,8 @@ _NO_MARKS = bytes(i for i, kind in enumerate(_KIND[:128]) if kind != _SINGLE)
 def folded(text: str) -> str:
     """Lower case of the same length, character by character: offsets in it are offsets in `text`.
 
-    ``str.lower`` alone would turn a dotted capital I into two characters and a capital sigma into one of two letters.
+    ``str.lower`` alone would turn a dotted capital I into two characters and a capital sigma into
+    one of two letters.
     """
     if text.isascii():
         return text.lower()
@@ -52,7 +57,8 @@ def word_starts(text: str) -> list[int]:
 
 
 def starts_of_all(texts: Sequence[str], counts: Sequence[int]) -> list[list[int]]:
-    """:func:`word_starts` of several texts in ASCII, which have `counts` words: in one step, since many are short."""
+    """:func:`word_starts` of several texts in ASCII, which have `counts` words: in one step, since
+    many are short."""
     found = _ascii_starts("\n".join(texts))
     begins = np.cumsum([0, *(len(text) + 1 for text in texts)])
     found -= np.repeat(begins[:-1], counts)
@@ -75,5 +81,6 @@ def cased_words(text: str) -> list[str]:
 
 
 def spaced(text: str) -> str:
-    """`text` in its own case with one space between two words: two texts are in the same case if these are equal."""
+    """`text` in its own case with one space between two words: two texts are in the same case if
+    these are equal."""
     return " ".join(cased_words(text))

@@ -7,5 +7,5 @@ how i if in into is it its itself just may me might more most must my neither no
 other our out over own per same shall she should so some such than that the their them then there these they this those
 through to too under until up upon us very via was we were what when where whether which while who whom whose why will
 with within without would yet you your
-"""
+"""  # noqa: E501
 FUNCTION_WORDS = frozenset(_WORDS.split())

@@ -21,7 +21,8 @@ def local_name(name: str) -> str:
 
 
 class Events(Generic[Made]):
-    """What is made of a file's elements; a format overrides `start`, `end` and `characters` and appends to `ready`.
+    """What is made of a file's elements; a format overrides `start`, `end` and `characters` and
+    appends to `ready`.
 
     Names of elements and attributes come without the prefix of a namespace.
     """
@@ -46,14 +47,20 @@ class Events(Generic[Made]):
         return f"{self.path}:{self.line}"
 
     def _entity(self, name: str, *_: Any) -> None:
-        # Nested entities grow a few lines into gigabytes, external ones read other files: no corpus needs either.
-        raise InputError(f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations.")
+        # Nested entities grow a few lines into gigabytes, external ones read other files: no corpus
+        # needs either.
+        raise InputError(
+            f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations."
+        )
 
     def _skipped(self, name: str, _: bool) -> None:
-        raise InputError(f"{self.where}: the XML entity &{name}; is not defined. Write the character itself.")
+        raise InputError(
+            f"{self.where}: the XML entity &{name}; is not defined. Write the character itself."
+        )
 
     def drop_prefixes(self) -> None:
-        """Leave out the prefixes of namespaces from now on: few files have any, and asking each element takes long."""
+        """Leave out the prefixes of namespaces from now on: few files have any, and asking each
+        element takes long."""
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
 
@@ -78,9 +85,9 @@ class Events(Generic[Made]):
 def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
     """What `events` makes of its file, as soon as it is made.
 
-    A DOCTYPE is allowed; nothing is fetched. XML says its encoding itself: another `encoding` than utf-8 raises
-    InputError, as do broken XML, a compressed file that is cut, entities that are declared or not defined, and more bytes
-    for one of what is made than a document may have.
+    A DOCTYPE is allowed; nothing is fetched. XML says its encoding itself: another `encoding` than
+    utf-8 raises InputError, as do broken XML, a compressed file that is cut, entities that are
+    declared or not defined, and more bytes for one of what is made than a document may have.
     """
     path = events.path
     if encoding.lower() not in ("utf-8", "utf8"):
@@ -107,8 +114,12 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
             ) from error
         except InputError:
             raise
-        except (LookupError, ValueError) as error:  # of the encoding that the file names, or of its bytes in it
-            raise InputError(f"{events.where}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
+        # of the encoding that the file names, or of its bytes in it
+        except (LookupError, ValueError) as error:
+            raise InputError(
+                f"{events.where}: the XML's encoding cannot be read ({error}). Convert the file to"
+                " UTF-8."
+            ) from error
 
 
 class _Root(Events[str]):

@@ -1,4 +1,5 @@
-"""The personal part of PEPR at the neighbours of every entity, all at once: by elimination, or step by step."""
+"""The personal part of PEPR at the neighbours of every entity, all at once: by elimination, or step
+by step."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from kg.pagerank.scores import ALPHA
 
 DENSE = 16_000  #: rows of the dense matrix, 2 GB
 DENSE_SHARE = (
-    0.01  #: an entity with more neighbours than this share of all that are left is cheaper in the dense matrix
+    # : an entity with more neighbours than this share of all that are left is cheaper in the dense
+    # matrix
+    0.01
 )
 ENTRIES = 50_000_000  #: of the matrix that is left; elimination ends where there are more, 600 MB
 BLOCK = 256  #: entities at a time
@@ -35,7 +38,8 @@ class _Level(NamedTuple):
     """Entities that were eliminated at once, none of them beside another."""
 
     entities: np.ndarray
-    beside: sparse.csr_matrix  # (entities of the level, all), positive: their entries in the matrix, signs changed
+    # (entities of the level, all), positive: their entries in the matrix, signs changed
+    beside: sparse.csr_matrix
     diagonal: np.ndarray
 
 
@@ -47,20 +51,25 @@ def ranges(lengths: np.ndarray) -> np.ndarray:
 def _without(
     matrix: sparse.csr_matrix, ids: np.ndarray, out: np.ndarray, width: int
 ) -> tuple[_Level, sparse.csr_matrix, np.ndarray]:
-    """(the level, the matrix without the rows `out`, their ids): the Schur complement. No row in `out` may touch another."""
+    """(the level, the matrix without the rows `out`, their ids): the Schur complement. No row in
+    `out` may touch another."""
     kept = np.setdiff1d(np.arange(len(ids)), out)
     beside, diagonal = -matrix[out][:, kept].tocsr(), matrix.diagonal()[out]
     beside.eliminate_zeros()
     smaller = (matrix[kept][:, kept] - beside.T @ sparse.diags(1 / diagonal) @ beside).tocsr()
-    level = sparse.csr_matrix((beside.data, ids[kept][beside.indices], beside.indptr), shape=(len(out), width))
+    level = sparse.csr_matrix(
+        (beside.data, ids[kept][beside.indices], beside.indptr), shape=(len(out), width)
+    )
     level.sort_indices()
     return _Level(ids[out], level, diagonal), smaller, ids[kept]
 
 
 def _eliminated(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_matrix, np.ndarray]:
-    """(levels, what is left of the matrix, the entities that are left): those with few neighbours go first.
+    """(levels, what is left of the matrix, the entities that are left): those with few neighbours
+    go first.
 
-    It ends where an entity costs more here, the square of its neighbours, than in a dense inverse, or memory would run out.
+    It ends where an entity costs more here, the square of its neighbours, than in a dense inverse,
+    or memory would run out.
     """
     width = matrix.shape[0]
     ids, levels = np.arange(width), list[_Level]()
@@ -75,7 +84,9 @@ def _eliminated(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_mat
         row, column = np.repeat(np.arange(len(ids)), count + 1), matrix.indices
         other = row != column
         np.minimum.at(lowest, row[other], rank[column[other]])
-        level, matrix, ids = _without(matrix, ids, np.flatnonzero((rank < lowest) & (count <= most)), width)
+        level, matrix, ids = _without(
+            matrix, ids, np.flatnonzero((rank < lowest) & (count <= most)), width
+        )
         levels.append(level)
 
 
@@ -95,10 +106,11 @@ def _inverse(matrix: np.ndarray) -> np.ndarray:
 class _Visits:
     """G = (D - (1 - alpha) W)^-1 at the pairs of neighbours: alpha degree[k] G[m, k] = PPR(m)[k].
 
-    Elimination turns D - (1 - alpha) W into the same for fewer and fewer entities, with an entry between any two neighbours
-    of an eliminated one. Backwards, the entries of G between an entity and its neighbours follow from those among the
-    neighbours, which are all computed by then. What is left in the end is inverted as a dense matrix of at most `most` rows.
-    Where more is left, its less connected entities are eliminated as if none were beside another, and of the walks with
+    Elimination turns D - (1 - alpha) W into the same for fewer and fewer entities, with an entry
+    between any two neighbours of an eliminated one. Backwards, the entries of G between an entity
+    and its neighbours follow from those among the neighbours, which are all computed by then. What
+    is left in the end is inverted as a dense matrix of at most `most` rows. Where more is left, its
+    less connected entities are eliminated as if none were beside another, and of the walks with
     steps between them only those of one such step are counted, for the entities at its ends.
     """
 
@@ -107,7 +119,10 @@ class _Visits:
         levels, rest, ids = _eliminated(matrix)
         across = None
         if len(ids) > most:
-            sums, among = np.zeros(n), np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:])
+            sums, among = (
+                np.zeros(n),
+                np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:]),
+            )
             sums[ids] = np.asarray(rest.sum(axis=1)).ravel()
             across = sparse.triu(-rest[among][:, among], 1).tocsr()
             level, rest, ids = _without(rest, ids, among, n)
@@ -118,7 +133,8 @@ class _Visits:
         self.diagonal, self.lost, self.scale = np.zeros(n), np.zeros(n), 1.0
         self.diagonal[ids] = np.diagonal(self.dense)
         gone = np.concatenate([np.zeros(0, np.int64), *(level.entities for level in levels)])
-        self.place = np.full(n, len(gone))  # when it was eliminated; all in the dense matrix come last
+        # when it was eliminated; all in the dense matrix come last
+        self.place = np.full(n, len(gone))
         self.place[gone] = np.arange(len(gone))
         pairs = [level.beside for level in levels]
         if across is not None:
@@ -153,48 +169,68 @@ class _Visits:
         return value, error
 
     def _bound(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return self.scale * np.minimum(self.lost[a] * self.diagonal[b], self.lost[b] * self.diagonal[a])
+        return self.scale * np.minimum(
+            self.lost[a] * self.diagonal[b], self.lost[b] * self.diagonal[a]
+        )
 
     def _level_slice(self, level: _Level) -> slice:
         """Where the pairs of a level are among `keys`."""
-        edge = np.array([self.place[level.entities[0]], self.place[level.entities[-1]] + 1]) * len(self.place)
+        edge = np.array([self.place[level.entities[0]], self.place[level.entities[-1]] + 1]) * len(
+            self.place
+        )
         first, last = np.searchsorted(self.keys, edge)
         return slice(first, last)
 
     def _back(self, level: _Level) -> None:
-        """G[i, k] = sum over i's neighbours l of b[i, l] G[l, k] / M[i, i];  G[i, i] = (1 + sum of b[i, k] G[i, k]) / M[i, i]."""
+        """G[i, k] = sum over i's neighbours l of b[i, l] G[l, k] / M[i, i];  G[i, i] = (1 + sum of
+        b[i, k] G[i, k]) / M[i, i]."""
         held, beside = self._level_slice(level), level.beside
         count = np.diff(beside.indptr)
         ends = np.cumsum(count.astype(np.int64) ** 2)
         first = 0
         while first < len(count):
-            last = max(first + 1, int(np.searchsorted(ends, (ends[first - 1] if first else 0) + PAIRS, side="right")))
+            last = max(
+                first + 1,
+                int(np.searchsorted(ends, (ends[first - 1] if first else 0) + PAIRS, side="right")),
+            )
             low, high = beside.indptr[first], beside.indptr[last]
             size = count[first:last]
             of = np.repeat(size, size)  # for each neighbour k: how many l there are
             begin = np.repeat(beside.indptr[first:last], size)
             k = np.repeat(np.arange(low, high), of)
             other = np.repeat(begin, of) + ranges(of)
-            both = self.at(beside.indices[other].astype(np.int64), beside.indices[k].astype(np.int64))
+            both = self.at(
+                beside.indices[other].astype(np.int64), beside.indices[k].astype(np.int64)
+            )
             group = k - low
             for source, target, diagonal, one in zip(
-                both, (self.value, self.error), (self.diagonal, self.diagonal_error), (1.0, 0.0), strict=True
+                both,
+                (self.value, self.error),
+                (self.diagonal, self.diagonal_error),
+                (1.0, 0.0),
+                strict=True,
             ):
                 inverse = 1 / level.diagonal[first:last]
                 sums = np.bincount(group, weights=beside.data[other] * source, minlength=high - low)
                 sums = sums * np.repeat(inverse, size)
                 target[held.start + low : held.start + high] = sums
                 own = np.bincount(
-                    np.repeat(np.arange(len(size)), size), weights=beside.data[low:high] * sums, minlength=len(size)
+                    np.repeat(np.arange(len(size)), size),
+                    weights=beside.data[low:high] * sums,
+                    minlength=len(size),
                 )
                 diagonal[level.entities[first:last]] = (one + own) * inverse
             first = last
 
-    def _across(self, level: _Level, across: sparse.csr_matrix, sums: np.ndarray, ids: np.ndarray) -> None:
-        """The level of entities that were eliminated as if none were beside another; `across` has what is between them.
+    def _across(
+        self, level: _Level, across: sparse.csr_matrix, sums: np.ndarray, ids: np.ndarray
+    ) -> None:
+        """The level of entities that were eliminated as if none were beside another; `across` has
+        what is between them.
 
-        With G~ the inverse of the matrix without `across`, G~ <= G, and G - G~ <= min(s[a] G~[b, b], s[b] G~[a, a]) /
-        (1 - max s), where s = 1 - G~ M 1 is the probability that is lost of each entity's walks (M 1 are `sums`).
+        With G~ the inverse of the matrix without `across`, G~ <= G, and G - G~ <= min(s[a] G~[b,
+        b], s[b] G~[a, a]) / (1 - max s), where s = 1 - G~ M 1 is the probability that is lost of
+        each entity's walks (M 1 are `sums`).
         """
         n, beside = level.entities, level.beside[:, ids].tocsr()
         arriving = sums[ids] + beside.T @ (sums[n] / level.diagonal)
@@ -206,7 +242,8 @@ class _Visits:
         row, column = self.keys[held] // len(self.place), self.keys[held] % len(self.place)
         row -= self.place[n[0]]
         value, other = np.zeros(len(row)), self.inside[column] < 0
-        at = self.place[column] - self.place[n[0]]  # row in the level, of columns that are no dense ones
+        # row in the level, of columns that are no dense ones
+        at = self.place[column] - self.place[n[0]]
         for first in range(0, len(n), BLOCK):
             last = min(first + BLOCK, len(n))
             towards = (beside[first:last] @ self.dense) / level.diagonal[first:last, None]
@@ -215,10 +252,15 @@ class _Visits:
             here = (row >= first) & (row < last)
             entries = np.flatnonzero(here & ~other)
             value[entries] = towards[row[entries] - first, self.inside[column[entries]]]
-            for part in np.array_split(np.flatnonzero(here & other), 1 + int((here & other).sum()) // BLOCK):
+            for part in np.array_split(
+                np.flatnonzero(here & other), 1 + int((here & other).sum()) // BLOCK
+            ):
                 through = beside[at[part]]
                 products = (
-                    through.data * towards[np.repeat(row[part] - first, np.diff(through.indptr)), through.indices]
+                    through.data
+                    * towards[
+                        np.repeat(row[part] - first, np.diff(through.indptr)), through.indices
+                    ]
                 )
                 group = np.repeat(np.arange(len(part)), np.diff(through.indptr))
                 value[part] = np.bincount(group, products, len(part)) / level.diagonal[at[part]]
@@ -232,10 +274,12 @@ class _Visits:
 
 
 def personal(weight: sparse.csr_matrix, alpha: float = ALPHA, dense: int = DENSE) -> Personal:
-    """PPR(m)[k] for all neighbours m, k: where a walk from m is when it jumps, which it does with probability alpha a step.
+    """PPR(m)[k] for all neighbours m, k: where a walk from m is when it jumps, which it does with
+    probability alpha a step.
 
-    Exact to rounding, unless the graph is so large and so evenly connected that more than `dense` entities are left after
-    the less connected ones were eliminated; `missing` then says how much too small a score may be.
+    Exact to rounding, unless the graph is so large and so evenly connected that more than `dense`
+    entities are left after the less connected ones were eliminated; `missing` then says how much
+    too small a score may be.
     """
     degree = np.asarray(weight.sum(axis=1)).ravel()
     linked = np.flatnonzero(degree)
@@ -247,11 +291,15 @@ def personal(weight: sparse.csr_matrix, alpha: float = ALPHA, dense: int = DENSE
     row = np.repeat(np.arange(len(degree)), np.diff(weight.indptr))
     value, error = _Visits(matrix, dense).at(number[row], number[weight.indices])
     scale = alpha * degree[weight.indices]
-    return Personal(scale * value, np.minimum(scale * error, 1 - scale * value))  # a score is at most 1
+    # a score is at most 1
+    return Personal(scale * value, np.minimum(scale * error, 1 - scale * value))
 
 
-def personal_steps(weight: sparse.csr_matrix, alpha: float, n_iter: int, progress: bool = False) -> Personal:
-    """PPR(m)[k] for all neighbours m, k when the iteration, started at 0, ends after `n_iter` steps. Seconds a step and block."""
+def personal_steps(
+    weight: sparse.csr_matrix, alpha: float, n_iter: int, progress: bool = False
+) -> Personal:
+    """PPR(m)[k] for all neighbours m, k when the iteration, started at 0, ends after `n_iter`
+    steps. Seconds a step and block."""
     degree = np.asarray(weight.sum(axis=1)).ravel()
     count, entities = np.diff(weight.indptr), len(degree)
     row, column = np.repeat(np.arange(entities), count), weight.indices.astype(np.int64)
@@ -260,7 +308,8 @@ def personal_steps(weight: sparse.csr_matrix, alpha: float, n_iter: int, progres
     score = np.zeros(len(row))
     step = ((1 - alpha) * weight @ sparse.diags(1 / np.maximum(degree, 1))).tocsr()
     for block in tqdm(
-        np.array_split(np.unique(row[source]), 1 + len(np.unique(row[source])) // BLOCK), disable=not progress
+        np.array_split(np.unique(row[source]), 1 + len(np.unique(row[source])) // BLOCK),
+        disable=not progress,
     ):
         first = np.zeros((entities, len(block)))
         first[block, np.arange(len(block))] = alpha
@@ -271,6 +320,7 @@ def personal_steps(weight: sparse.csr_matrix, alpha: float, n_iter: int, progres
         of[block] = np.arange(len(block))
         entries = np.flatnonzero(source & (of[row] >= 0))
         score[entries] = v[column[entries], of[row[entries]]]
-    back = np.argsort(column * entities + row)  # the place of (k, m) for each (m, k); the pattern is symmetric
+    # the place of (k, m) for each (m, k); the pattern is symmetric
+    back = np.argsort(column * entities + row)
     score = np.where(source, score, score[back] * degree[column] / degree[row])
     return Personal(score, np.zeros(len(row)))

@@ -1,4 +1,5 @@
-"""PEPR by its definition, for one entity at a time: weights between entities, V_0 of Eq. (1), the iteration."""
+"""PEPR by its definition, for one entity at a time: weights between entities, V_0 of Eq. (1), the
+iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ ALPHA = 0.15
 
 
 def weights(triples: np.ndarray, entities: int) -> sparse.csr_matrix:
-    """(entities, entities) symmetric: how many distinct triples there are between two different entities.
+    """(entities, entities) symmetric: how many distinct triples there are between two different
+    entities.
 
     `triples` (n, 3) are indices of head, relation, tail.
     """
@@ -45,7 +47,8 @@ def iterate(
     n_iter: int | None = None,
     frequency: np.ndarray | None = None,
 ) -> np.ndarray:
-    """V_i = (1 - alpha) A V_{i-1} + alpha P from V_0: after `n_iter` steps, or when V no longer changes.
+    """V_i = (1 - alpha) A V_{i-1} + alpha P from V_0: after `n_iter` steps, or when V no longer
+    changes.
 
     `jump` is P (entities,). Without `n_iter` the result is the fixed point to 1e-13 of its sum.
     """
@@ -67,14 +70,19 @@ def pepr(
     n_iter: int | None = None,
     frequency: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(entities,) scores for one mention's entity, by the definition: the reference, seconds an entity on large graphs."""
+    """(entities,) scores for one mention's entity, by the definition: the reference, seconds an
+    entity on large graphs."""
     jump = np.full(weight.shape[0], 1 / weight.shape[0])
     jump[entity] = 1
     return iterate(weight, jump, alpha, n_iter, frequency)
 
 
 def pagerank(
-    weight: sparse.csr_matrix, alpha: float = ALPHA, n_iter: int | None = None, frequency: np.ndarray | None = None
+    weight: sparse.csr_matrix,
+    alpha: float = ALPHA,
+    n_iter: int | None = None,
+    frequency: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(entities,) the part of the scores that is the same for all mentions: every jump is uniform."""
+    """(entities,) the part of the scores that is the same for all mentions: every jump is
+    uniform."""
     return iterate(weight, np.full(weight.shape[0], 1 / weight.shape[0]), alpha, n_iter, frequency)

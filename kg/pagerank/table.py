@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, lines, read_json, sealed, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    lines,
+    read_json,
+    sealed,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
 from kg.pagerank.scores import ALPHA, pagerank, weights
@@ -21,10 +30,11 @@ DIGITS = 12  #: decimals of a score; what agrees in them is a tie
 
 
 def best_relations(triples: np.ndarray, entities: int) -> np.ndarray:
-    """(pairs, 4) m, k, relation, direction: each entity m with each of its neighbours k once, in order.
+    """(pairs, 4) m, k, relation, direction: each entity m with each of its neighbours k once, in
+    order.
 
-    Direction is 1 where m is the head and -1 where it is the tail. Of several relations the first outgoing one counts, by
-    its index, and an incoming one only without any.
+    Direction is 1 where m is the head and -1 where it is the tail. Of several relations the first
+    outgoing one counts, by its index, and an incoming one only without any.
     """
     kept = triples[triples[:, 0] != triples[:, 2]]
     ones = np.ones(len(kept), np.int64)
@@ -37,10 +47,11 @@ def best_relations(triples: np.ndarray, entities: int) -> np.ndarray:
 
 
 def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarray:
-    """(entities, k, 3) int32: entity, relation, direction of the `k` neighbours with the best scores, best first.
+    """(entities, k, 3) int32: entity, relation, direction of the `k` neighbours with the best
+    scores, best first.
 
-    `pairs` (n, 4) as best_relations returns them, `score` (n,). Ties go to the neighbour that comes first in the graph.
-    Empty places hold -1, 0, 0.
+    `pairs` (n, 4) as best_relations returns them, `score` (n,). Ties go to the neighbour that comes
+    first in the graph. Empty places hold -1, 0, 0.
     """
     order = np.lexsort((pairs[:, 1], -np.round(score, DIGITS), pairs[:, 0]))
     ordered = pairs[order]
@@ -56,8 +67,10 @@ def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarr
 class NeighbourTable:
     """The best neighbours of every entity of a graph.
 
-    rows        (entities, k, 3) int32, memory-mapped when loaded: entity index or -1, relation index, direction (1 where
-                the row's entity is the head, -1 where it is the tail, 0 in an empty place), best first
+    rows        (entities, k, 3) int32, memory-mapped when loaded: entity index or -1, relation
+                index, direction (1 where
+                the row's entity is the head, -1 where it is the tail, 0 in an empty place), best
+                first
     entity_ids, relation_ids    the graph's, by index
     manifest    settings, the graph's fingerprint, counts, and what scores may be missing
 
@@ -71,13 +84,17 @@ class NeighbourTable:
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 3 or self.rows.shape[2] != 3 or self.rows.dtype != np.int32:
-            raise InputError(f"rows: expected (entities, k, 3) int32, got {self.rows.shape} {self.rows.dtype}")
+            raise InputError(
+                f"rows: expected (entities, k, 3) int32, got {self.rows.shape} {self.rows.dtype}"
+            )
         if len(self.rows) != len(self.entity_ids):
             raise InputError(
-                f"rows: {len(self.rows)} rows but {len(self.entity_ids)} ids; they must correspond one to one"
+                f"rows: {len(self.rows)} rows but {len(self.entity_ids)} ids; they must correspond"
+                " one to one"
             )
 
-        self._plain = np.asarray(self.rows)  # the same memory; indexing a memmap object costs more than the lookup
+        # the same memory; indexing a memmap object costs more than the lookup
+        self._plain = np.asarray(self.rows)
 
     @property
     def k(self) -> int:
@@ -92,54 +109,73 @@ class NeighbourTable:
         return found
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the folder."""
+        """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the
+        folder."""
         with written_folder(folder) as partial:
             np.save(partial / "neighbours.npy", self.rows)
             for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
                 with written(partial / f"{name}.txt") as handle:
                     handle.writelines(f"{i}\n" for i in ids)
-            write_json(partial / "manifest.json", self.manifest | {"sha256": sha256(partial / "neighbours.npy")})
+            write_json(
+                partial / "manifest.json",
+                self.manifest | {"sha256": sha256(partial / "neighbours.npy")},
+            )
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> NeighbourTable:
-        """The table in `folder`. Raises InputError when a file is missing or is not what the manifest says."""
+        """The table in `folder`. Raises InputError when a file is missing or is not what the
+        manifest says."""
         folder = Path(folder)
         file = folder / "neighbours.npy"
         make = "Make one: python -m kg.pagerank --help"
         manifest = sealed(folder, file.name, "neighbour table", "Make the table", make)
-        ids = {name: [line for _, line in lines(folder / f"{name}.txt")] for name in ("entities", "relations")}
+        ids = {
+            name: [line for _, line in lines(folder / f"{name}.txt")]
+            for name in ("entities", "relations")
+        }
         rows = np.load(file, mmap_mode="r", allow_pickle=False)
         return cls(rows, ids["entities"], ids["relations"], manifest)
 
     def check_graph(self, ids: pa.Array, graph: str) -> None:
-        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in order."""
+        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in
+        order."""
         own = pa.array(self.entity_ids, pa.string())
         if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py() is not False:
             return
         known = set(self.entity_ids)
         missing = next((i for i in ids.to_pylist() if i not in known), None)
-        first = f"entity {missing!r} has no row" if missing else "the order or number of entities differs"
+        first = (
+            f"entity {missing!r} has no row"
+            if missing
+            else "the order or number of entities differs"
+        )
         raise InputError(
-            f"the neighbour table ({len(own)} rows) does not match the graph {graph} ({len(ids)} entities): "
-            f"{first}. Make the table of this graph: python -m kg.pagerank --help"
+            f"the neighbour table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
+            f" entities): {first}. Make the table of this graph: python -m kg.pagerank --help"
         )
 
 
 def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
-    """(entities,) how often the corpus mentions each entity, from lines ``id<TAB>count``; 0 for an entity without line.
+    """(entities,) how often the corpus mentions each entity, from lines ``id<TAB>count``; 0 for an
+    entity without line.
 
-    Raises InputError with file and line for a wrong line, an unknown id, an id that occurs twice or a count below 0.
+    Raises InputError with file and line for a wrong line, an unknown id, an id that occurs twice or
+    a count below 0.
     """
     index = {name: i for i, name in enumerate(graph.ids.to_pylist())}
     counts = np.full(len(index), -1.0)
     for number, line in lines(path):
         name, tab, count = line.rpartition("\t")
         if not tab or re.fullmatch("[0-9]{1,12}", count) is None:
-            raise InputError(f"{path}:{number}: expected 'id<TAB>count', a whole number of at least 0, got {line[:60]!r}")
+            raise InputError(
+                f"{path}:{number}: expected 'id<TAB>count', a whole number of at least 0, got"
+                f" {line[:60]!r}"
+            )
         if name not in index:
             raise InputError(
-                f"{path}:{number}: unknown entity id {name!r}; count the mentions of this graph's entities"
+                f"{path}:{number}: unknown entity id {name!r}; count the mentions of this graph's"
+                " entities"
             )
         if counts[index[name]] >= 0:
             raise InputError(f"{path}:{number}: id {name!r} occurs twice; add its counts up")
@@ -157,21 +193,30 @@ def rank(
     dense: int = DENSE,
     fresh: bool = False,
 ) -> NeighbourTable:
-    """Rank the neighbours of every entity of the graph in folder `graph`; save the best `k` of each to folder `out`.
+    """Rank the neighbours of every entity of the graph in folder `graph`; save the best `k` of each
+    to folder `out`.
 
-    `counts` is a file of mention counts for Eq. (1). A whole table in `out` with the same settings is kept; `fresh` makes
-    it again. Raises InputError for settings out of range and a graph without entities.
+    `counts` is a file of mention counts for Eq. (1). A whole table in `out` with the same settings
+    is kept; `fresh` makes it again. Raises InputError for settings out of range and a graph without
+    entities.
     """
     if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
         raise InputError(
-            f"expected k, dense and n_iter of at least 1 and alpha between 0 and 1, "
+            "expected k, dense and n_iter of at least 1 and alpha between 0 and 1, "
             f"got k {k}, alpha {alpha}, n_iter {n_iter}, dense {dense}"
         )
     if counts and n_iter is None:
         raise InputError(
-            "counts: they set where the iteration starts, which acts only with n_iter; give it or drop counts"
+            "counts: they set where the iteration starts, which acts only with n_iter; give it or"
+            " drop counts"
         )
-    settings = {"graph": fingerprint(graph), "k": k, "alpha": alpha, "n_iter": n_iter, "dense": dense}
+    settings = {
+        "graph": fingerprint(graph),
+        "k": k,
+        "alpha": alpha,
+        "n_iter": n_iter,
+        "dense": dense,
+    }
     settings["counts"] = sha256(Path(counts)) if counts and Path(counts).is_file() else counts
     manifest = Path(out) / "manifest.json"
     if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
@@ -182,7 +227,11 @@ def rank(
         raise InputError(f"{graph}: no entities; a neighbour table needs a graph with some")
     triples, z = loaded.triple_indices(), len(loaded.entities)
     weight, frequency = weights(triples, z), frequencies(counts, loaded) if counts else None
-    own = personal(weight, alpha, dense) if n_iter is None else personal_steps(weight, alpha, n_iter, progress=True)
+    own = (
+        personal(weight, alpha, dense)
+        if n_iter is None
+        else personal_steps(weight, alpha, n_iter, progress=True)
+    )
     pairs = best_relations(triples, z)
     score = (1 - 1 / z) * own.score + pagerank(weight, alpha, n_iter, frequency)[pairs[:, 1]]
     loops = int((triples[:, 0] == triples[:, 2]).sum())

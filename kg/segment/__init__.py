@@ -5,7 +5,8 @@
     python -m kg.segment score --segmenter FOLDER --reviewed FILE
 
 ngrams, phrases  phrases of a text with their quality, learnt from the graph's names
-cuts             characters that names are cut at; cut_points_zh.tsv is the reviewed table for Chinese
+cuts             characters that names are cut at; cut_points_zh.tsv is the reviewed table for
+                 Chinese
 segmenter        Segmenter.load(folder).pieces(name): cut points, Jieba, correction by the phrases
 build            what is written, and the graph with the phrases as entities
 score            against names cut by hand

@@ -1,10 +1,13 @@
 """A segmenter and the entity vocabulary from a graph and text: python -m kg.segment build.
 
 phrases.tsv       phrase, count, quality (kg.segment.phrases)
-cut_points.tsv    the characters that long names might be cut at, with what was decided (kg.segment.cuts)
-words.tsv         what Jieba learns: names and good phrases of at most three characters, and users' dictionaries
+cut_points.tsv    the characters that long names might be cut at, with what was decided
+                  (kg.segment.cuts)
+words.tsv         what Jieba learns: names and good phrases of at most three characters, and users'
+                  dictionaries
 segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
-vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an entity of type 短语
+vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an
+                  entity of type 短语
 manifest.json     settings, counts
 """
 
@@ -24,34 +27,61 @@ from kg.linking.documents import documents, files_in
 from kg.segment.cuts import REVIEWED, CutPoint, counted, proposed, read_cut_points, write_cut_points
 from kg.segment.ngrams import shaped
 from kg.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
-from kg.segment.segmenter import FORMAT, SHORT, SINGLES, Segmenter, is_ideograph, read_dictionary, units
+from kg.segment.segmenter import (
+    FORMAT,
+    SHORT,
+    SINGLES,
+    Segmenter,
+    is_ideograph,
+    read_dictionary,
+    units,
+)
 
 PHRASE = "短语"  #: the type of a phrase that is no name of the graph
-SEGMENTS = pa.schema([("name", pa.string()), ("pieces", pa.list_(pa.string())), ("how", pa.string())])
-#: For the vocabulary; a trial showed everyday expressions of several words below it ("较好的效果"), rarely above.
+SEGMENTS = pa.schema(
+    [("name", pa.string()), ("pieces", pa.list_(pa.string())), ("how", pa.string())]
+)
+# : For the vocabulary; a trial showed everyday expressions of several words below it ("较好的效果"),  # noqa: E501
+# rarely above.
 QUALITY = 0.9
 
 
 def vocabulary(graph: KnowledgeGraph, phrases: Sequence[str]) -> tuple[KnowledgeGraph, list[str]]:
-    """(`graph` with each of `phrases` that no name of it equals as an entity of its own, those phrases).
+    """(`graph` with each of `phrases` that no name of it equals as an entity of its own, those
+    phrases).
 
     Compared in lower case and NFKC. Ids are phrase:<text>.
     """
-    known = {shaped(name) for column in (graph.entities, graph.names) for name in column["name"].to_pylist()}
+    known = {
+        shaped(name)
+        for column in (graph.entities, graph.names)
+        for name in column["name"].to_pylist()
+    }
     added = [phrase for phrase in dict.fromkeys(phrases) if shaped(phrase) not in known]
     ids = [f"phrase:{phrase}" for phrase in added]
     count = len(added)
     entities = table("entities", {"id": ids, "name": added, "type": [PHRASE] * count})
-    names = table("names", {"id": ids, "name": added, "kind": ["preferred"] * count, "language": ["zh"] * count,
-                            "source": ["phrases"] * count})  # fmt: skip
-    return KnowledgeGraph(
-        pa.concat_tables([graph.entities, entities]),
-        pa.concat_tables([graph.names, names]),
-        graph.definitions,
-        graph.triples,
-        graph.manifest | {"phrases": count},
-        graph.equivalences,
-    ), added
+    names = table(
+        "names",
+        {
+            "id": ids,
+            "name": added,
+            "kind": ["preferred"] * count,
+            "language": ["zh"] * count,
+            "source": ["phrases"] * count,
+        },
+    )
+    return (
+        KnowledgeGraph(
+            pa.concat_tables([graph.entities, entities]),
+            pa.concat_tables([graph.names, names]),
+            graph.definitions,
+            graph.triples,
+            graph.manifest | {"phrases": count},
+            graph.equivalences,
+        ),
+        added,
+    )
 
 
 def _is_long_candidate(name: str) -> bool:
@@ -65,12 +95,20 @@ def request(
     dictionaries: Sequence[str | Path] = (),
     **settings: Any,
 ) -> str:
-    """A digest of all that decides what `build` makes: the content of graph, text and tables, and its `settings`."""
+    """A digest of all that decides what `build` makes: the content of graph, text and tables, and
+    its `settings`."""
     files = [*files_in(inputs), Path(cut_points or REVIEWED), *map(Path, dictionaries)]
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-    return digest({"format": FORMAT, "graph": fingerprint(graph), "files": [sha256(f) for f in files], **settings})
+    return digest(
+        {
+            "format": FORMAT,
+            "graph": fingerprint(graph),
+            "files": [sha256(f) for f in files],
+            **settings,
+        }
+    )
 
 
 def is_built(out: str | Path, wanted: str) -> bool:
@@ -98,53 +136,104 @@ def build(
 ) -> tuple[dict[str, Any], Precision]:
     """(the manifest of the segmenter written to `out`, the precision of its phrases).
 
-    quality       least quality of a phrase of the vocabulary.  cut_points  reviewed table; None: the project's own
-    dictionaries  users' words for Jieba.  singles  as in Segmenter.  others  as in kg.segment.phrases.mine
+    quality       least quality of a phrase of the vocabulary.  cut_points  reviewed table; None:
+                  the project's own
+    dictionaries  users' words for Jieba.  singles  as in Segmenter.  others  as in
+    kg.segment.phrases.mine
 
     Raises InputError for anything that cannot be read, before the text is.
     """
     if not 0 < quality <= 1:
         raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
     wanted = request(
-        graph, inputs, cut_points, dictionaries, quality=quality, read_as=format, encoding=encoding, singles=singles,
-        least=least, longest=longest, most=most, held_out=held_out, seed=seed,
-    )  # fmt: skip
+        graph,
+        inputs,
+        cut_points,
+        dictionaries,
+        quality=quality,
+        read_as=format,
+        encoding=encoding,
+        singles=singles,
+        least=least,
+        longest=longest,
+        most=most,
+        held_out=held_out,
+        seed=seed,
+    )
     given = KnowledgeGraph.load(graph)
     reviewed = read_cut_points(cut_points or REVIEWED)
     own = [word for path in dictionaries for word in read_dictionary(path)]
     names = list(dict.fromkeys(given.names["name"].to_pylist()))
     paths = files_in(inputs)
-    mined = mine((document.text for document in documents(paths, format, "skip", encoding, used=False)), names,
-                 longest=longest, least=least, most=most, held_out=held_out, seed=seed)  # fmt: skip
+    mined = mine(
+        (document.text for document in documents(paths, format, "skip", encoding, used=False)),
+        names,
+        longest=longest,
+        least=least,
+        most=most,
+        held_out=held_out,
+        seed=seed,
+    )
     model = PhraseModel.from_counts(mined.phrases, mined.total)
     whole, added = vocabulary(given, [text for text, _, score in mined.phrases if score >= quality])
     every = list(dict.fromkeys([*names, *added]))
     candidates = [name for name in every if _is_long_candidate(name)]
-    points = proposed(counted(model.pieces(units(name), whole=False) for name in candidates), reviewed)
-    unseen = [CutPoint(c, 0, 0, "", True, reviewed[c]) for c in sorted(set(reviewed) - {p.character for p in points})]
-    short = [name for name in every if 1 < len(name) <= SHORT and name.isalnum() and any(map(is_ideograph, name))]
-    segmenter = Segmenter([*((name, None) for name in short), *own], reviewed, model, singles=singles)
+    points = proposed(
+        counted(model.pieces(units(name), whole=False) for name in candidates), reviewed
+    )
+    unseen = [
+        CutPoint(c, 0, 0, "", True, reviewed[c])
+        for c in sorted(set(reviewed) - {p.character for p in points})
+    ]
+    short = [
+        name
+        for name in every
+        if 1 < len(name) <= SHORT and name.isalnum() and any(map(is_ideograph, name))
+    ]
+    segmenter = Segmenter(
+        [*((name, None) for name in short), *own], reviewed, model, singles=singles
+    )
 
-    rows = [explained for explained in map(segmenter.explain, candidates) if len(explained.pieces) > 1]
+    rows = [
+        explained for explained in map(segmenter.explain, candidates) if len(explained.pieces) > 1
+    ]
     counts = dict(Counter(row.how for row in rows))
     manifest = {
-        "format": FORMAT, "request": wanted, "total": mined.total, "singles": singles, "quality": quality, "seed": seed,
-        "graph": fingerprint(graph), "inputs": [path.name for path in paths],
-        "mined": mined.report, "vocabulary": {
-            "names of the graph": len(names), "phrases added": len(added), "short, for Jieba": len(short),
-            "long candidates": len(candidates), "long": len(rows), "not cut, so short": len(candidates) - len(rows),
+        "format": FORMAT,
+        "request": wanted,
+        "total": mined.total,
+        "singles": singles,
+        "quality": quality,
+        "seed": seed,
+        "graph": fingerprint(graph),
+        "inputs": [path.name for path in paths],
+        "mined": mined.report,
+        "vocabulary": {
+            "names of the graph": len(names),
+            "phrases added": len(added),
+            "short, for Jieba": len(short),
+            "long candidates": len(candidates),
+            "long": len(rows),
+            "not cut, so short": len(candidates) - len(rows),
             "user words": len(own),
         },
-        "long by": counts, "cut points": len(reviewed),
-    }  # fmt: skip
+        "long by": counts,
+        "cut points": len(reviewed),
+    }
     with written_folder(out) as folder:
         write_phrases(folder / "phrases.tsv", mined.phrases)
         write_cut_points(folder / "cut_points.tsv", [*points, *unseen])
         with written(folder / "words.tsv") as handle:
             for word, count in [*((name, None) for name in short), *own]:
                 handle.write(word + (f"\t{count}" if count else "") + "\n")
-        columns = {"name": [r.name for r in rows], "pieces": [r.pieces for r in rows], "how": [r.how for r in rows]}
-        pq.write_table(pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd")
+        columns = {
+            "name": [r.name for r in rows],
+            "pieces": [r.pieces for r in rows],
+            "how": [r.how for r in rows],
+        }
+        pq.write_table(
+            pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd"
+        )
         whole.save(folder / "vocabulary")
         write_json(folder / "manifest.json", manifest)
     return manifest, precision(mined, seed=seed)

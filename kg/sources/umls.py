@@ -1,20 +1,26 @@
 """The UMLS Metathesaurus in Rich Release Format -> KnowledgeGraph.
 
-Bodenreider 2004. Columns: UMLS Reference Manual, chapter 3, https://www.ncbi.nlm.nih.gov/books/NBK9685/. The folder is
+Bodenreider 2004. Columns: UMLS Reference Manual, chapter 3,
+    https://www.ncbi.nlm.nih.gov/books/NBK9685/. The folder is
 a release's META folder; each file may be plain or .gz:
 
-    MRCONSO.RRF   names. Preferred: TS=P, STT=PF, ISPREF=Y (the nearest to it when a filter drops that row)
+    MRCONSO.RRF   names. Preferred: TS=P, STT=PF, ISPREF=Y (the nearest to it when a filter drops
+                  that row)
     MRSTY.RRF     entity type: the semantic types' names in TUI order, joined by `|`
-    MRREL.RRF     triples. RELA (and REL) say what the SECOND concept is to the FIRST: a row is (CUI2, RELA, CUI1)
+    MRREL.RRF     triples. RELA (and REL) say what the SECOND concept is to the FIRST: a row is
+                  (CUI2, RELA, CUI1)
     MRDEF.RRF     definitions, of the sources that have names in a kept language
-    MRCUI.RRF     ids of earlier releases, where the folder has it: those that mean the same as a kept concept (REL SY) are
+    MRCUI.RRF     ids of earlier releases, where the folder has it: those that mean the same as a
+                  kept concept (REL SY) are
                   its `alternatives` in the manifest, all others are counted
 
-Everything is streamed: concepts are their numbers and relations small integers until the end, so memory grows with what
-is kept, not with the files. Measured on tests/fakes/umls.py's write_large: 0.3 GB + 150 bytes per name row kept (38
-characters each) + 35 bytes per relation row kept, 1.8 us per name row and 0.8 us per relation row on one core; so about
-5 GB and 1.5 minutes, by extrapolation, for a full release (16 M names, 62 M relation rows) with nothing filtered.
-tests/kg/test_umls.py::test_memory (slow) holds it to that.
+Everything is streamed: concepts are their numbers and relations small integers until the end, so
+    memory grows with what
+is kept, not with the files. Measured on tests/fakes/umls.py's write_large: 0.3 GB + 150 bytes per
+name row kept (38 characters each) + 35 bytes per relation row kept, 1.8 us per name row and 0.8 us
+per relation row on one core; so about 5 GB and 1.5 minutes, by extrapolation, for a full release
+(16 M names, 62 M relation rows) with nothing filtered. tests/kg/test_umls.py::test_memory (slow)
+holds it to that.
 """
 
 from __future__ import annotations
@@ -32,13 +38,18 @@ from core.files import InputError
 from kg.delimited import batches, broken_line
 from kg.graph import SCHEMAS, KnowledgeGraph
 
-COLUMNS = {name: tuple(columns.split()) for name, columns in {
-    "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF",
-    "MRSTY": "CUI TUI STN STY ATUI CVF",
-    "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
-    "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
-    "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
-}.items()}  # fmt: skip
+COLUMNS = {
+    name: tuple(columns.split())
+    for name, columns in {
+        "MRCONSO": (
+            "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF"
+        ),
+        "MRSTY": "CUI TUI STN STY ATUI CVF",
+        "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
+        "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
+        "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
+    }.items()
+}
 USED = {
     "MRCONSO": ("CUI", "LAT", "TS", "STT", "SUI", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"),
     "MRSTY": ("CUI", "TUI", "STY"),
@@ -47,17 +58,65 @@ USED = {
     "MRCUI": ("CUI1", "REL", "CUI2"),
 }
 HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
-PATTERNS = {"CUI": r"C\d{7}", "CUI1": r"C\d{7}", "CUI2": r"C\d{7}", "TUI": r"T\d{3}", "SUI": r"S\d{7,8}"}
-#: Term types, https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html (TTY).
+PATTERNS = {
+    "CUI": r"C\d{7}",
+    "CUI1": r"C\d{7}",
+    "CUI2": r"C\d{7}",
+    "TUI": r"T\d{3}",
+    "SUI": r"S\d{7,8}",
+}
+# : Term types,
+# https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html
+# (TTY).
 ABBREVIATIONS = ("AA", "AB", "ABX", "ACR", "QAB", "RAB", "SSN", "VAB")
-OBSOLETE = ("IS", "LO", "OA", "OAF", "OAM", "OAP", "OAS", "OET", "OF", "OL", "OLC", "OM", "ONP", "OOSN", "OP", "OPN")
+OBSOLETE = (
+    "IS",
+    "LO",
+    "OA",
+    "OAF",
+    "OAM",
+    "OAP",
+    "OAS",
+    "OET",
+    "OF",
+    "OL",
+    "OLC",
+    "OM",
+    "ONP",
+    "OOSN",
+    "OP",
+    "OPN",
+)
 KIND_LABELS = ("preferred", "synonym", "abbreviation", "obsolete")
 #: LAT -> ISO 639-1, the language codes of every graph here.
 LANGUAGES = {
-    "BAQ": "eu", "CHI": "zh", "CZE": "cs", "DAN": "da", "DUT": "nl", "ENG": "en", "EST": "et", "FIN": "fi", "FRE": "fr",
-    "GER": "de", "GRE": "el", "HEB": "he", "HUN": "hu", "ITA": "it", "JPN": "ja", "KOR": "ko", "LAV": "lv", "NOR": "no",
-    "POL": "pl", "POR": "pt", "RUS": "ru", "SCR": "hr", "SPA": "es", "SWE": "sv", "TUR": "tr", "UKR": "uk",
-}  # fmt: skip
+    "BAQ": "eu",
+    "CHI": "zh",
+    "CZE": "cs",
+    "DAN": "da",
+    "DUT": "nl",
+    "ENG": "en",
+    "EST": "et",
+    "FIN": "fi",
+    "FRE": "fr",
+    "GER": "de",
+    "GRE": "el",
+    "HEB": "he",
+    "HUN": "hu",
+    "ITA": "it",
+    "JPN": "ja",
+    "KOR": "ko",
+    "LAV": "lv",
+    "NOR": "no",
+    "POL": "pl",
+    "POR": "pt",
+    "RUS": "ru",
+    "SCR": "hr",
+    "SPA": "es",
+    "SWE": "sv",
+    "TUR": "tr",
+    "UKR": "uk",
+}
 CONCEPTS = 10**7  # a CUI has seven digits
 HEAD, RELATION = 38, 23  # bits: 23 for the head, 15 for the relation, 23 for the tail
 ROWS = 1 << 22  # rows per chunk of the final string columns, far below Arrow's 2 GiB of characters
@@ -65,15 +124,20 @@ MERGE = 1 << 25  # triples waiting before duplicates are dropped
 
 
 def files(folder: str | Path) -> list[Path]:
-    """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no MRCONSO.RRF."""
+    """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no
+    MRCONSO.RRF."""
     found = [path for name in COLUMNS if (path := _file(Path(folder), name))]
     if not found or not found[0].name.startswith("MRCONSO"):
-        raise InputError(f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release.")
+        raise InputError(
+            f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release."
+        )
     return found
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    return next((path for end in (".RRF", ".RRF.gz") if (path := folder / f"{name}{end}").is_file()), None)
+    return next(
+        (path for end in (".RRF", ".RRF.gz") if (path := folder / f"{name}{end}").is_file()), None
+    )
 
 
 def _required(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
@@ -81,7 +145,10 @@ def _required(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
         return None
     path = _file(folder, name)
     if path is None:
-        raise InputError(f"{folder}/{name}.RRF: missing (the {HOLDS[name]}). Put it there, or leave it: --skip {name}")
+        raise InputError(
+            f"{folder}/{name}.RRF: missing (the {HOLDS[name]}). Put it there, or leave it: --skip"
+            f" {name}"
+        )
     return path
 
 
@@ -101,13 +168,20 @@ def _batches(path: Path, name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _numbers(column: pa.Array, letter: str, path: Path, name: str) -> np.ndarray:
-    """(rows,) int32: the number in ids like C0000005. Raises InputError naming the first wrong line."""
+    """(rows,) int32: the number in ids like C0000005. Raises InputError naming the first wrong
+    line."""
     width = 8 if letter == "C" else 4
     lengths = pc.binary_length(column).to_numpy()
     if (lengths != width).any():
         raise _wrong(path, name, "an id of the wrong length")
-    start = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)[0] if len(column) else 0
-    data = np.frombuffer(column.buffers()[2] or b"", np.uint8, len(column) * width, start).reshape(-1, width)
+    start = (
+        np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)[0]
+        if len(column)
+        else 0
+    )
+    data = np.frombuffer(column.buffers()[2] or b"", np.uint8, len(column) * width, start).reshape(
+        -1, width
+    )
     digits = data[:, 1:] - np.uint8(ord("0"))  # wraps round for what is no digit
     if (data[:, 0] != ord(letter)).any() or (digits > 9).any():
         raise _wrong(path, name, "an id that is none")
@@ -128,7 +202,9 @@ def _strings(numbers: np.ndarray) -> pa.StringArray:
 
 def _column(values: np.ndarray, make: Any) -> pa.ChunkedArray:
     """make(values) by chunks of ROWS, so that no string chunk outgrows Arrow's offsets."""
-    return pa.chunked_array([make(values[i : i + ROWS]) for i in range(0, len(values), ROWS)], pa.string())
+    return pa.chunked_array(
+        [make(values[i : i + ROWS]) for i in range(0, len(values), ROWS)], pa.string()
+    )
 
 
 def _labels(codes: np.ndarray, labels: Sequence[str]) -> pa.ChunkedArray:
@@ -167,21 +243,31 @@ def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
         tui = _numbers(batch["TUI"], "T", path, "MRSTY")
         pairs.append(cui * 1000 + tui)
         unique, first = np.unique(tui, return_index=True)
-        names.update({int(number): batch["STY"][int(row)].as_py() for number, row in zip(unique, first, strict=True)})
+        names.update(
+            {
+                int(number): batch["STY"][int(row)].as_py()
+                for number, row in zip(unique, first, strict=True)
+            }
+        )
     cui, tui = np.divmod(np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64), 1000)
     if wanted is None:
         allowed = np.ones(CONCEPTS, bool)
     else:
-        known = {f"T{number:03d}": number for number in names} | {name: number for number, name in names.items()}
+        known = {f"T{number:03d}": number for number in names} | {
+            name: number for number, name in names.items()
+        }
         for one in wanted:
             if one not in known:
-                raise InputError(f"{path}: no semantic type {one!r}; choose from: {', '.join(sorted(known))}")
+                raise InputError(
+                    f"{path}: no semantic type {one!r}; choose from: {', '.join(sorted(known))}"
+                )
         allowed = np.zeros(CONCEPTS, bool)
         allowed[cui[np.isin(tui, [known[one] for one in wanted])]] = True
     concepts, start, count = np.unique(cui, return_index=True, return_counts=True)
     place = np.arange(len(cui)) - np.repeat(start, count)
     rows = np.full((len(concepts), max(int(count.max(initial=0)), 1)), -1, np.int16)
-    rows[np.repeat(np.arange(len(concepts)), count), place] = tui  # (concepts, most types of one): TUIs in order
+    # (concepts, most types of one): TUIs in order
+    rows[np.repeat(np.arange(len(concepts)), count), place] = tui
     combinations, which = np.unique(rows, axis=0, return_inverse=True)
     label = np.zeros(CONCEPTS, np.int32)
     label[concepts] = which.reshape(-1) + 1
@@ -205,9 +291,13 @@ class _Names(NamedTuple):
 
 
 def _names(
-    path: Path, allowed: np.ndarray, languages: Sequence[str], sources: Sequence[str] | None, suppress: Sequence[str],
+    path: Path,
+    allowed: np.ndarray,
+    languages: Sequence[str],
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
     term_types: Sequence[str] | None,
-) -> _Names:  # fmt: skip
+) -> _Names:
     parts: list[tuple[np.ndarray, ...]] = []
     texts: list[pa.Array] = []
     lat, sab, heard, speaking, rows = _Codes(), _Codes(), _Codes(), _Codes(), 0
@@ -218,7 +308,11 @@ def _names(
         spoken = _is_among(batch["LAT"], languages)
         speaking.encode(batch["SAB"].filter(pa.array(spoken)))
         keep = spoken & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
-        keep &= _is_among(batch["TTY"], term_types) & allowed[number] & pc.not_equal(batch["STR"], "").to_numpy(False)
+        keep &= (
+            _is_among(batch["TTY"], term_types)
+            & allowed[number]
+            & pc.not_equal(batch["STR"], "").to_numpy(False)
+        )
         if not keep.any():
             continue
         batch = batch.filter(pa.array(keep))
@@ -232,18 +326,32 @@ def _names(
         kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
         kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
         language = lat.encode(batch["LAT"])
-        priority = np.array([len(languages) - languages.index(one) for one in lat], np.int8)[language]
-        rank = (8 * priority + 4 * _is_among(batch["TS"], ["P"]) + 2 * _is_among(batch["STT"], ["PF"])
-                + _is_among(batch["ISPREF"], ["Y"])).astype(np.int16)  # fmt: skip
-        parts.append((number[keep], sui, rank, kind, language.astype(np.int8), sab.encode(batch["SAB"])))
+        priority = np.array([len(languages) - languages.index(one) for one in lat], np.int8)[
+            language
+        ]
+        rank = (
+            8 * priority
+            + 4 * _is_among(batch["TS"], ["P"])
+            + 2 * _is_among(batch["STT"], ["PF"])
+            + _is_among(batch["ISPREF"], ["Y"])
+        ).astype(np.int16)
+        parts.append(
+            (number[keep], sui, rank, kind, language.astype(np.int8), sab.encode(batch["SAB"]))
+        )
         texts.append(batch["STR"].cast(pa.large_string()))
     if not parts:
-        raise InputError(f"{path}: no name is left: languages {', '.join(languages)}, sources {sources or 'all'}, "
-                         f"suppress {', '.join(suppress)}, term types {term_types or 'all'}. The file's languages are "
-                         f"{', '.join(sorted(heard)) or 'none (it is empty)'}.")  # fmt: skip
-    cui, sui, rank, kind, language, source = (np.concatenate(column) for column in zip(*parts, strict=True))
+        raise InputError(
+            f"{path}: no name is left: languages {', '.join(languages)}, sources"
+            f" {sources or 'all'}, suppress {', '.join(suppress)}, term types"
+            f" {term_types or 'all'}. The file's languages are"
+            f" {', '.join(sorted(heard)) or 'none (it is empty)'}."
+        )
+    cui, sui, rank, kind, language, source = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
     del parts
-    # One row per concept and string (a SUI is one string in one language): the best-ranked, then the first.
+    # One row per concept and string (a SUI is one string in one language): the best-ranked, then
+    # the first.
     string = (cui.astype(np.int64) << 32) | sui
     order = np.lexsort((-rank, string))
     first = np.ones(len(order), bool)
@@ -257,7 +365,9 @@ def _names(
     joined = pa.chunked_array(texts).combine_chunks()
     texts.clear()
     text = _column(order, lambda part: joined.take(pa.array(part)).cast(pa.string()))
-    return _Names(cui, text, kind, language, source, preferred, list(lat), list(sab), rows, list(speaking))
+    return _Names(
+        cui, text, kind, language, source, preferred, list(lat), list(sab), rows, list(speaking)
+    )
 
 
 class _Triples(NamedTuple):
@@ -267,14 +377,26 @@ class _Triples(NamedTuple):
 
 
 def _triples(
-    path: Path, index: np.ndarray, sources: Sequence[str] | None, suppress: Sequence[str],
-    relations: Sequence[str] | None, include_rel: bool,
-) -> _Triples:  # fmt: skip
+    path: Path,
+    index: np.ndarray,
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
+    relations: Sequence[str] | None,
+    include_rel: bool,
+) -> _Triples:
     parts: list[np.ndarray] = [np.zeros(0, np.int64)]
     waiting = 0
     codes = _Codes()
-    left_out = dict.fromkeys(("MRREL rows by source or suppression", "MRREL rows without RELA or by relation",
-                              "MRREL rows of concepts left out", "MRREL self loops", "MRREL repeated"), 0)  # fmt: skip
+    left_out = dict.fromkeys(
+        (
+            "MRREL rows by source or suppression",
+            "MRREL rows without RELA or by relation",
+            "MRREL rows of concepts left out",
+            "MRREL self loops",
+            "MRREL repeated",
+        ),
+        0,
+    )
     kept = 0
 
     def dropped(reason: str, keep: np.ndarray, also: np.ndarray) -> np.ndarray:
@@ -294,7 +416,11 @@ def _triples(
         keep = dropped("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
         keep = dropped("MRREL self loops", keep, head != tail)
         relation = codes.encode(label.filter(pa.array(keep)))
-        part = (head[keep].astype(np.int64) << HEAD) | (relation.astype(np.int64) << RELATION) | tail[keep]
+        part = (
+            (head[keep].astype(np.int64) << HEAD)
+            | (relation.astype(np.int64) << RELATION)
+            | tail[keep]
+        )
         kept += len(part)
         waiting += len(part)
         parts.append(part)
@@ -306,12 +432,20 @@ def _triples(
 
 
 def _definitions(
-    path: Path, index: np.ndarray, sources: Sequence[str] | None, suppress: Sequence[str], speaking: Sequence[str]
+    path: Path,
+    index: np.ndarray,
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
+    speaking: Sequence[str],
 ) -> pa.Table:
     parts = []
     for batch in _batches(path, "MRDEF"):
         number = _numbers(batch["CUI"], "C", path, "MRDEF")
-        keep = (index[number] >= 0) & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        keep = (
+            (index[number] >= 0)
+            & _is_among(batch["SUPPRESS"], suppress)
+            & _is_among(batch["SAB"], sources)
+        )
         keep &= _is_among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
         parts.append(batch.select(["CUI", "DEF"]).filter(pa.array(keep)))
     if not parts:
@@ -337,7 +471,9 @@ def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]],
     earlier: dict[str, str] = {}
     retired: set[str] = set()
     for batch in _batches(path, "MRCUI"):
-        for old, relation, new in zip(*(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True):
+        for old, relation, new in zip(
+            *(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True
+        ):
             retired.add(old)
             if relation == "SY" and new and old not in concepts:
                 earlier[old] = new
@@ -365,7 +501,8 @@ def read(
 ) -> KnowledgeGraph:
     """The concepts that keep a name, their names, definitions and triples.
 
-    Raises InputError naming path:line for a broken row, the file for a missing one, and the filter that leaves nothing.
+    Raises InputError naming path:line for a broken row, the file for a missing one, and the filter
+    that leaves nothing.
 
     Args:
         languages: LAT codes of names that are kept; the first of them has the preferred name.
@@ -384,22 +521,41 @@ def read(
     conso = files(folder)[0]
     sty, rel, definition = (_required(folder, name, skip) for name in ("MRSTY", "MRREL", "MRDEF"))
     if semantic_types is not None and sty is None:
-        raise InputError("semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types")
+        raise InputError(
+            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
+        )
 
     types = _semantic_types(sty, semantic_types)
     names = _names(conso, types.allowed, languages, sources, suppress, term_types)
     concepts = names.cui[names.preferred]
     if len(concepts) >= 1 << RELATION:
-        raise InputError(f"{conso}: {len(concepts):,} concepts are kept, {(1 << RELATION) - 1:,} at most. Filter them.")
+        raise InputError(
+            f"{conso}: {len(concepts):,} concepts are kept, {(1 << RELATION) - 1:,} at most. Filter"
+            " them."
+        )
     index = np.full(CONCEPTS, -1, np.int32)
     index[concepts] = np.arange(len(concepts), dtype=np.int32)
-    entities = pa.table({"id": _column(concepts, _strings), "name": names.text.take(pa.array(names.preferred)),
-                         "type": _labels(types.label[concepts], types.labels)}, SCHEMAS["entities"])  # fmt: skip
+    entities = pa.table(
+        {
+            "id": _column(concepts, _strings),
+            "name": names.text.take(pa.array(names.preferred)),
+            "type": _labels(types.label[concepts], types.labels),
+        },
+        SCHEMAS["entities"],
+    )
     left_out = {"MRCONSO rows by filter or repeated": names.rows - len(names.cui)}
-    name_table = pa.table({
-        "id": _column(names.cui, _strings), "name": names.text, "kind": _labels(names.kind, KIND_LABELS),
-        "language": _labels(names.language, [LANGUAGES.get(one, one.lower()) for one in names.languages]),
-        "source": _labels(names.source, names.sources)}, SCHEMAS["names"])  # fmt: skip
+    name_table = pa.table(
+        {
+            "id": _column(names.cui, _strings),
+            "name": names.text,
+            "kind": _labels(names.kind, KIND_LABELS),
+            "language": _labels(
+                names.language, [LANGUAGES.get(one, one.lower()) for one in names.languages]
+            ),
+            "source": _labels(names.source, names.sources),
+        },
+        SCHEMAS["names"],
+    )
     speaking = names.speaking
     del names, types
 
@@ -413,16 +569,30 @@ def read(
         found = _triples(rel, index, sources, suppress, relations, include_rel)
         left_out |= found.left_out
         mask = (1 << RELATION) - 1
-        triples = pa.table({
-            "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
-            "relation": _column(found.packed, lambda part: pa.array(found.labels, pa.string()).take(
-                pa.array((part >> RELATION) & ((1 << HEAD - RELATION) - 1)))),
-            "tail": _column(found.packed, lambda part: _strings(concepts[part & mask])),
-        }, SCHEMAS["triples"])  # fmt: skip
+        triples = pa.table(
+            {
+                "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
+                "relation": _column(
+                    found.packed,
+                    lambda part: pa.array(found.labels, pa.string()).take(
+                        pa.array((part >> RELATION) & ((1 << HEAD - RELATION) - 1))
+                    ),
+                ),
+                "tail": _column(found.packed, lambda part: _strings(concepts[part & mask])),
+            },
+            SCHEMAS["triples"],
+        )
         del found
-    manifest: dict[str, Any] = {"source": "UMLS Metathesaurus", "version": _version(folder),
-                "licence": "UMLS Metathesaurus License: not to be passed on", "left_out": left_out}  # fmt: skip
+    manifest: dict[str, Any] = {
+        "source": "UMLS Metathesaurus",
+        "version": _version(folder),
+        "licence": "UMLS Metathesaurus License: not to be passed on",
+        "left_out": left_out,
+    }
     if (retired := _file(folder, "MRCUI")) is not None:
         alternatives, others = _alternatives(retired, set(entities["id"].to_pylist()))
-        manifest["alternatives"], left_out["ids of MRCUI that mean no kept concept"] = alternatives, others
+        manifest["alternatives"], left_out["ids of MRCUI that mean no kept concept"] = (
+            alternatives,
+            others,
+        )
     return KnowledgeGraph(entities, name_table, definitions, triples, manifest)

@@ -1,21 +1,26 @@
-"""Disease-centred JSON of xywy.com, as MedicalKGQA carries it -> KnowledgeGraph with the site's running text.
+"""Disease-centred JSON of xywy.com, as MedicalKGQA carries it -> KnowledgeGraph with the site's
+running text.
 
-A folder (or a .tar.gz of it, which is never unpacked to disk) with medical_0.json, medical_1.json, …; each holds
-{"0": disease, "1": disease, …}, and a disease is
+A folder (or a .tar.gz of it, which is never unpacked to disk) with medical_0.json, medical_1.json,
+…; each holds {"0": disease, "1": disease, …}, and a disease is
 
-    gaishu_info    name, desc, has_complication, belongs_to_department, treat_way, common_drug [, single values]
+    gaishu_info    name, desc, has_complication, belongs_to_department, treat_way, common_drug [,
+                   single values]
     symptom_data   symptoms, symptom_detail         inspect_info  examinations
     food_info      recommand_recipes, good_food, avoid_food, good_diet_text, avoid_diet_text
     cause_info, prevent_info, nursing_info          running text
 
-Entities: the diseases and whatever their lists name, an entity's id being its name with whitespace normalised. Relations are
-called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症 就诊科室 治疗 相关药物 检查, and 推荐食谱 宜吃
-忌吃 for food. A disease is one however it is named elsewhere; any other entity is what most lists say, "" where two draw.
-Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance, share, ways
+Entities: the diseases and whatever their lists name, an entity's id being its name with whitespace
+    normalised. Relations are
+called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症 就诊科室 治疗 相关药物 检查, and 推荐食谱
+宜吃 忌吃 for food. A disease is one however it is named elsewhere; any other entity is what most lists
+say, "" where two draw.
+Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance,
+    share, ways
 of transmission, durations, odds and costs are values and no entities; they are not read.
 
 texts() returns the running text: desc, cause, prevent, symptom, nursing, good-diet and avoid-diet.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -63,14 +68,19 @@ def _number(name: str) -> int:
 
 
 def files(path: str | Path) -> list[Path]:
-    """The medical_<n>.json of the folder `path` by number, or the archive itself. Raises InputError for none."""
+    """The medical_<n>.json of the folder `path` by number, or the archive itself. Raises InputError
+    for none."""
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted((f for f in path.rglob("*.json") if _number(f.name) >= 0), key=lambda f: _number(f.name))
+    found = sorted(
+        (f for f in path.rglob("*.json") if _number(f.name) >= 0), key=lambda f: _number(f.name)
+    )
     if not found:
-        raise InputError(f"{path}: no medical_0.json, medical_1.json, … here. Give the folder data/ of MedicalKGQA, or "
-                         "a .tar.gz of it.")  # fmt: skip
+        raise InputError(
+            f"{path}: no medical_0.json, medical_1.json, … here. Give the folder data/ of"
+            " MedicalKGQA, or a .tar.gz of it."
+        )
     return found
 
 
@@ -85,23 +95,41 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
         return
     try:
         with tarfile.open(path) as archive:
-            members = [m for m in archive if m.isfile() and _number(PurePosixPath(m.name).name) >= 0]
+            members = [
+                m for m in archive if m.isfile() and _number(PurePosixPath(m.name).name) >= 0
+            ]
             if not members:
-                raise InputError(f"{path}: no medical_0.json, medical_1.json, … in it. Give another archive.")
+                raise InputError(
+                    f"{path}: no medical_0.json, medical_1.json, … in it. Give another archive."
+                )
             for member in sorted(members, key=lambda m: _number(PurePosixPath(m.name).name)):
                 if member.size > WHOLE:
-                    raise InputError(f"{path}/{member.name}: {member.size:,} bytes unpacked. Is this the right archive?")
+                    raise InputError(
+                        f"{path}/{member.name}: {member.size:,} bytes unpacked. Is this the right"
+                        " archive?"
+                    )
                 handle = archive.extractfile(member)
                 assert handle is not None  # it is a file
                 yield f"{path}/{member.name}", handle.read()
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError) as error:
+    except (
+        tarfile.TarError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        ValueError,
+        OverflowError,
+    ) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: expected a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it again.") \
-            from error  # fmt: skip
+        raise InputError(
+            f"{path}: expected a folder or a .tar.gz; it is cut or no archive ({error}). Fetch it"
+            " again."
+        ) from error
     except OSError as error:
         if error.errno is None:
-            raise InputError(f"{path}: the archive is cut or broken ({error}). Fetch it again.") from error
+            raise InputError(
+                f"{path}: the archive is cut or broken ({error}). Fetch it again."
+            ) from error
         raise explained(error, path) from error
 
 
@@ -109,23 +137,34 @@ def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
     """The value of `key` in `part`; None where it is missing."""
     holder = record.get(part, {}) if part else record
     if not isinstance(holder, dict):
-        raise InputError(f"{where}, {part}: expected an object, got {str(holder)[:40]!r}. Fix the record.")
+        raise InputError(
+            f"{where}, {part}: expected an object, got {str(holder)[:40]!r}. Fix the record."
+        )
     return holder.get(key)
 
 
 def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(where, the disease's name, record), in order. Raises InputError naming file and key for what is broken."""
+    """(where, the disease's name, record), in order. Raises InputError naming file and key for what
+    is broken."""
     for where, content in _contents(Path(path)):
         found = parse_json(decode(content, where), where, "Fetch the file again.")
         if not isinstance(found, dict):
-            raise InputError(f'{where}: expected {{"0": disease, …}}, got {type(found).__name__}. Fetch the file again.')
+            raise InputError(
+                f'{where}: expected {{"0": disease, …}}, got {type(found).__name__}. Fetch the file'
+                " again."
+            )
         for key, record in found.items():
             at = f"{where}: key {key!r}"
             if not isinstance(record, dict):
-                raise InputError(f"{at}: expected an object, got {str(record)[:40]!r}. Fix the record.")
+                raise InputError(
+                    f"{at}: expected an object, got {str(record)[:40]!r}. Fix the record."
+                )
             name = _value(record, "gaishu_info", "name", at)
             if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{at}, gaishu_info, name: expected a disease's name, got {name!r}. Fix the record.")
+                raise InputError(
+                    f"{at}, gaishu_info, name: expected a disease's name, got {name!r}. Fix the"
+                    " record."
+                )
             yield at, " ".join(name.split()), record
 
 
@@ -133,15 +172,18 @@ def _listed(value: Any, where: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InputError(f"{where}: expected a list of strings, got {str(value)[:40]!r}. Fix the record.")
+        raise InputError(
+            f"{where}: expected a list of strings, got {str(value)[:40]!r}. Fix the record."
+        )
     return [" ".join(item.split()) for item in value]
 
 
 def read(path: str | Path, language: str = "zh", source: str = "xywy") -> KnowledgeGraph:
     """The graph in the folder or archive `path`.
 
-    Cut names, empty ones, triples that occur twice and second records of a disease (their triples are kept) are
-    counted in the manifest. Raises InputError naming file, key and field for what is broken.
+    Cut names, empty ones, triples that occur twice and second records of a disease (their triples
+    are kept) are counted in the manifest. Raises InputError naming file, key and field for what is
+    broken.
 
     Args:
         language: Language of its names.
@@ -159,7 +201,9 @@ def read(path: str | Path, language: str = "zh", source: str = "xywy") -> Knowle
         counts["second records of a disease (their triples are kept)"] += name in diseases
         diseases[name] = None
         for (part, key), (relation, kind) in LISTS.items():
-            for item in _listed(_value(record, part, key, where), f"{where}, {part} {key}".replace("  ", " ")):
+            for item in _listed(
+                _value(record, part, key, where), f"{where}, {part} {key}".replace("  ", " ")
+            ):
                 row = (name, relation, item)
                 if not item:
                     counts["rows without a tail"] += 1
@@ -182,20 +226,38 @@ def read(path: str | Path, language: str = "zh", source: str = "xywy") -> Knowle
     rows = list(triples)
     return KnowledgeGraph(
         entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
-        names=table("names", {"id": ids, "name": ids, "kind": ["preferred"] * len(ids),
-                              "language": [language] * len(ids), "source": [source] * len(ids)}),
-        definitions=table("definitions", {"id": [i for i, _ in definitions], "text": [t for _, t in definitions]}),
-        triples=table("triples", {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))}),
-        manifest={"source": "xywy.com, as MedicalKGQA carries it", "version": "not stated",
-                  "licence": "none stated (scraped web text): for internal use", "left_out": dict(counts)},
-    )  # fmt: skip
+        names=table(
+            "names",
+            {
+                "id": ids,
+                "name": ids,
+                "kind": ["preferred"] * len(ids),
+                "language": [language] * len(ids),
+                "source": [source] * len(ids),
+            },
+        ),
+        definitions=table(
+            "definitions", {"id": [i for i, _ in definitions], "text": [t for _, t in definitions]}
+        ),
+        triples=table(
+            "triples",
+            {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
+        manifest={
+            "source": "xywy.com, as MedicalKGQA carries it",
+            "version": "not stated",
+            "licence": "none stated (scraped web text): for internal use",
+            "left_out": dict(counts),
+        },
+    )
 
 
 def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
-    """(disease, "<kind>-<n>", text): each record's running text, a text each kind, its paragraphs on lines of their own.
+    """(disease, "<kind>-<n>", text): each record's running text, a text each kind, its paragraphs
+    on lines of their own.
 
-    n counts the records of a disease. A text that one of its records said already is not given again. Raises InputError
-    as :func:`read` does.
+    n counts the records of a disease. A text that one of its records said already is not given
+    again. Raises InputError as :func:`read` does.
     """
     numbers: Counter[tuple[str, str]] = Counter()
     said: set[tuple[str, str]] = set()
@@ -204,7 +266,10 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
             value = _value(record, part, key, where)
             given = [] if value is None else [value] if isinstance(value, str) else value
             if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-                raise InputError(f"{where}, {part} {key}: expected text, got {str(value)[:40]!r}. Fix the record.")
+                raise InputError(
+                    f"{where}, {part} {key}: expected text, got {str(value)[:40]!r}. Fix the"
+                    " record."
+                )
             paragraphs = (" ".join(line.split()) for item in given for line in item.splitlines())
             text = "\n".join(filter(None, paragraphs))
             if text and (name, text) not in said:

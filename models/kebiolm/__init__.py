@@ -11,15 +11,18 @@ Yuan, Liu, Tan, Huang and Huang, BioNLP 2021. https://arxiv.org/abs/2104.10344
     Probing, Section 4.6                     masked_lm, models.probing
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  The released code writes an entity on the token behind its mention, too, and on the first two tokens of sequences with
-        fewer mentions than their batch mates that of a mention which is [CLS]. Here it is on exactly its mention's tokens;
-        `compat: released`, under which the released weights were trained, writes as the released code does.
-    D2  The released code normalises (LayerNorm) after Eq. (4), which the paper does not have. Only `compat` does so here.
-    D3  Each loss is its sum over the global batch divided by its count there; the paper prints sums.
-    D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which detects mentions by
-        argmax, never finds one there.
-    D5  [PAD], [SEP] and what follows them never belong to a detected mention (the released code scans [SEP], and so does
-        `compat: released`).
+    D1  The released code writes an entity on the token behind its mention, too, and on the first
+        two tokens of sequences with fewer mentions than their batch mates that of a mention which
+        is [CLS]. Here it is on exactly its mention's tokens; `compat: released`, under which the
+        released weights were trained, writes as the released code does.
+    D2  The released code normalises (LayerNorm) after Eq. (4), which the paper does not have. Only
+        `compat` does so here.
+    D3  Each loss is its sum over the global batch divided by its count there; the paper prints
+        sums.
+    D4  The detection loss counts [CLS] and [SEP] as outside tokens, so that fine-tuning, which
+        detects mentions by argmax, never finds one there.
+    D5  [PAD], [SEP] and what follows them never belong to a detected mention (the released code
+        scans [SEP], and so does `compat: released`).
 """
 
 from __future__ import annotations
@@ -59,12 +62,23 @@ from models.probing import MaskedLM
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "ed", "el")
-#: mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5 times, more often
-GROUPS = {"": (0, math.inf), "_unseen": (0, 0), "_once": (1, 1), "_rare": (2, 5), "_frequent": (6, math.inf)}
-#: what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of unseen ones among unseen ones
+# : mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5
+# times, more often
+GROUPS = {
+    "": (0, math.inf),
+    "_unseen": (0, 0),
+    "_once": (1, 1),
+    "_rare": (2, 5),
+    "_frequent": (6, math.inf),
+}
+# : what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of
+# unseen ones among unseen ones
 LINKED = tuple(
     f"{what}{masked}"
-    for what in (*(f"{of}{group}" for of in ("acc1", "mrr") for group in GROUPS), "mrr_among_unseen")
+    for what in (
+        *(f"{of}{group}" for of in ("acc1", "mrr") for group in GROUPS),
+        "mrr_among_unseen",
+    )
     for masked in ("", "_masked")
 )
 SPANS = ("both", "predicted", "gold")
@@ -74,11 +88,13 @@ SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
 class KeBioLMEncoder(nn.Module):
     """A BERT whose upper layers read entities.
 
-    bert         any BERT without pooler; its first `text_layers` layers read text only (the paper's 8 of 12)
+    bert         any BERT without pooler; its first `text_layers` layers read text only (the paper's
+                 8 of 12)
     entity       (E, d) start values of the entity table
     candidates   entities mixed for a mention (k = 100)
     max_mentions mentions a sequence that are fused; more are left out (50)
-    compat       "released": as the released code computes, which its weights are used to (D1, D2, D5); what is written then depends
+    compat       "released": as the released code computes, which its weights are used to (D1, D2,
+                 D5); what is written then depends
                  on the batch. True: its LayerNorm after Eq. (4) alone
     """
 
@@ -96,7 +112,9 @@ class KeBioLMEncoder(nn.Module):
             raise InputError(f"compat {compat!r}: expected false, true or released")
         layers = bert.config.num_hidden_layers
         if not 0 < text_layers <= layers:
-            raise InputError(f"text_layers {text_layers}: expected 1 to {layers}, the encoder's layers")
+            raise InputError(
+                f"text_layers {text_layers}: expected 1 to {layers}, the encoder's layers"
+            )
         hidden, size = bert.config.hidden_size, entity.shape[1]
         self.bert, self.text_layers, self.candidates = bert, text_layers, candidates
         self.fuses = text_layers < layers
@@ -107,7 +125,9 @@ class KeBioLMEncoder(nn.Module):
         self.detector = nn.Linear(hidden, 3)  # W_l, b_l
         self.mention_projection = nn.Linear(2 * hidden, size)  # W_m, b_m before Eq. (3)
         self.entity_projection = nn.Linear(size, hidden)  # W_e, b_e
-        self.norm = nn.LayerNorm(hidden, eps=bert.config.layer_norm_eps) if compat else nn.Identity()
+        self.norm = (
+            nn.LayerNorm(hidden, eps=bert.config.layer_norm_eps) if compat else nn.Identity()
+        )
         new = (self.detector, self.mention_projection, self.entity_projection)
         start_as_bert(bert.config.initializer_range, *new)
         self.entity_projection.requires_grad_(self.fuses)
@@ -125,20 +145,27 @@ class KeBioLMEncoder(nn.Module):
         return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
 
     def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
-        """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence (`compat: released`: the first)."""
+        """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence
+        (`compat: released`: the first)."""
         labels = self.detector(text).argmax(-1)
         last = attention_mask.sum(1, keepdim=True) - int(self.compat != "released")
         position = torch.arange(labels.shape[1], device=labels.device)
-        return bio_spans(labels.masked_fill((position == 0) | (position >= last), 0), self.max_mentions)
+        return bio_spans(
+            labels.masked_fill((position == 0) | (position >= last), 0), self.max_mentions
+        )
 
-    def link(self, text: Tensor, mention: Tensor, gold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """(Eq. (10) per mention (M,), e'_m (M, d), the nearest entities (M, k)) of mentions (M, 3)."""
+    def link(
+        self, text: Tensor, mention: Tensor, gold: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(Eq. (10) per mention (M,), e'_m (M, d), the nearest entities (M, k)) of mentions (M,
+        3)."""
         with torch.autocast(text.device.type, enabled=False):
             query = self.mention_projection(boundary_states(text, mention).float())
         return entity_softmax(query, self.entity, gold, self.candidates)
 
     def nearest(self, text: Tensor, mention: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """((M, k) dot products of Eq. (3), best first, (M, k) their entities) of mentions (M, 3)."""
+        """((M, k) dot products of Eq. (3), best first, (M, k) their entities) of mentions (M,
+        3)."""
         query = self.mention_projection(boundary_states(text, mention).float())
         table, k = self.entity.float(), min(k, len(self.entity))
         at_once = max(1, 2**24 // len(table))  # mentions: no more than 64 MB of products
@@ -146,39 +173,59 @@ class KeBioLMEncoder(nn.Module):
         scores, best = (torch.cat(parts) for parts in zip(*found, strict=True))
         return scores, best
 
-    def fused_states(self, text: Tensor, mask: Tensor | Packing | None, mention: Tensor, mixture: Tensor) -> Tensor:
+    def fused_states(
+        self, text: Tensor, mask: Tensor | Packing | None, mention: Tensor, mixture: Tensor
+    ) -> Tensor:
         """h^f (B, L, H), from the text states and each mention's entity mixture (M, d).
 
         Without fusion layers the text states themselves (Section 4.5, (iii)).
         """
-        return self._fused(text, mask, mention, mixture, len(self.bert.encoder.layer)) if self.fuses else text
+        return (
+            self._fused(text, mask, mention, mixture, len(self.bert.encoder.layer))
+            if self.fuses
+            else text
+        )
 
     def _as_released(self, text: Tensor, mention: Tensor, mixture: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the released code writes which mixture: (spans (N, 3), (N, d)), the spans disjoint (D1).
+        """Where the released code writes which mixture: (spans (N, 3), (N, d)), the spans disjoint
+        (D1).
 
-        A mention goes one token further, unless another begins there. Rows with fewer mentions than the fullest are filled up with
-        the mention (0, 1), which is written last, and so also two tokens long.
+        A mention goes one token further, unless another begins there. Rows with fewer mentions than
+        the fullest are filled up with the mention (0, 1), which is written last, and so also two
+        tokens long.
         """
         counts = torch.bincount(mention[:, 0], minlength=len(text))
         fewer = (counts < counts.max()).nonzero()[:, 0]
         first = torch.stack([fewer, torch.zeros_like(fewer), torch.ones_like(fewer)], 1)
         following = torch.cat([mention[1:], mention.new_tensor([[-1, 0, 0]])])
         same = following[:, 0] == mention[:, 0]
-        end = torch.where(same, torch.minimum(mention[:, 2] + 1, following[:, 1]), mention[:, 2] + 1).clamp_max(text.shape[1])
-        begin = torch.where(torch.isin(mention[:, 0], fewer), mention[:, 1].clamp_min(2), mention[:, 1])
+        end = torch.where(
+            same, torch.minimum(mention[:, 2] + 1, following[:, 1]), mention[:, 2] + 1
+        ).clamp_max(text.shape[1])
+        begin = torch.where(
+            torch.isin(mention[:, 0], fewer), mention[:, 1].clamp_min(2), mention[:, 1]
+        )
         kept = begin < end
         spans = torch.stack([mention[:, 0], begin, end], 1)[kept]
         written = torch.cat([spans, first + first.new_tensor([0, 0, 1])])
         return written, torch.cat([mixture[kept], self.link(text, first)[1]])
 
-    def _fused(self, text: Tensor, mask: Tensor | Packing | None, mention: Tensor, mixture: Tensor, last: int) -> Tensor:
+    def _fused(
+        self,
+        text: Tensor,
+        mask: Tensor | Packing | None,
+        mention: Tensor,
+        mixture: Tensor,
+        last: int,
+    ) -> Tensor:
         if self.compat == "released" and len(mention):
             mention, mixture = self._as_released(text, mention, mixture)
         fused = self.norm(added_to_spans(text, mention, self.entity_projection(mixture)))  # Eq. (4)
         return through_layers(self.bert, fused, mask, self.text_layers, last)  # Eq. (5)
 
     def at(self, input_ids: Tensor, attention_mask: Tensor, places: Tensor) -> Tensor:
-        """(B, L) ids and mask, (B, m) positions -> (B, m, H): what `forward` has there. For inference."""
+        """(B, L) ids and mask, (B, m) positions -> (B, m, H): what `forward` has there. For
+        inference."""
         if not self.fuses:
             return states_at(self.bert, input_ids, attention_mask, places)
         text, mask = self.text_states(input_ids, attention_mask)
@@ -188,8 +235,11 @@ class KeBioLMEncoder(nn.Module):
         states = self._fused(text, mask, mentions, mixture, last)
         return layer_at(self.bert.encoder.layer[last], states, attention_mask, places)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, mentions: Tensor | None = None) -> Tensor:
-        """(B, L) ids and mask -> (B, L, H). `mentions` (M, 3) row, first, last + 1; None: found by argmax."""
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, mentions: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) ids and mask -> (B, L, H). `mentions` (M, 3) row, first, last + 1; None: found by
+        argmax."""
         text, mask = self.text_states(input_ids, attention_mask)
         if mentions is None:
             mentions = self.detected(text, attention_mask)
@@ -198,12 +248,14 @@ class KeBioLMEncoder(nn.Module):
 
     @classmethod
     def from_export(cls, folder: str | Path) -> KeBioLMEncoder:
-        """The encoder in an export folder (:meth:`KeBioLM.export`). Raises InputError when a file or a weight is missing."""
+        """The encoder in an export folder (:meth:`KeBioLM.export`). Raises InputError when a file
+        or a weight is missing."""
         return read_export(folder, "kebiolm", "KeBioLM", SETTINGS, cls)
 
 
 def masked_lm(folder: str | Path) -> MaskedLM:
-    """The masked language model in an export: fused entities of detected mentions, and the pre-trained head.
+    """The masked language model in an export: fused entities of detected mentions, and the
+    pre-trained head.
 
     Raises InputError when the export has no head.
     """
@@ -214,7 +266,8 @@ def masked_lm(folder: str | Path) -> MaskedLM:
     head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
     if lacking := sorted(set(head.state_dict()) - set(own)):
         raise InputError(
-            f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export it again."
+            f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export"
+            " it again."
         )
     head.load_state_dict(own)
     words = encoder.bert.embeddings.word_embeddings.weight
@@ -228,13 +281,18 @@ class KeBioLM(PaperModule):
     entities        folder of the :class:`EmbeddingTable` that initialises the entity table
     random_entities start from random vectors as long as the table's instead (the ablation "+rand")
     freeze_entities keep the table as it is (the ablation "+frz")
-    text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth has the same share.
+    text_layers, of_layers  of so many layers, so many read text only; an encoder of another depth
+    has the same share.
                     None: `text_layers` of its own
-    knowledge       False: masked words only, nothing detected, linked or fused: what KeBioLM is compared with
-    head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`, as the paper
+    knowledge       False: masked words only, nothing detected, linked or fused: what KeBioLM is
+                    compared with
+    head_lr         learning rate of what starts from scratch (detector, W_e, MLM head); None: `lr`,
+                    as the paper
     entity_lr       learning rate of the entity table; None: `lr`, as the paper
-    entity_rows     "all": a step moves every row of the entity table, as the paper's AdamW does, which makes steps of the whole
-                    rate of the least gradients of Eq. (10); "gold": those alone that a mention of the step is linked to
+    entity_rows     "all": a step moves every row of the entity table, as the paper's AdamW does,
+                    which makes steps of the whole
+                    rate of the least gradients of Eq. (10); "gold": those alone that a mention of
+                    the step is linked to
     entity_length   whether rows keep the length they started with
     The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
     """
@@ -272,7 +330,8 @@ class KeBioLM(PaperModule):
         self.settings: dict[str, Any] = {
             "text_layers": text_layers,
             "candidates": candidates,
-            "max_mentions": max_mentions if knowledge else 0,  # of an export: none detected, none fused
+            # of an export: none detected, none fused
+            "max_mentions": max_mentions if knowledge else 0,
             "compat": compat,
         }
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
@@ -289,7 +348,9 @@ class KeBioLM(PaperModule):
         bert = load_bert(self.source, self.attention, self.dropout)
         entity = EmbeddingTable.load(self.entities).entity
         if self.random_entities:
-            entity = nn.functional.normalize(torch.randn(entity.shape)) * entity.norm(dim=1, keepdim=True)
+            entity = nn.functional.normalize(torch.randn(entity.shape)) * entity.norm(
+                dim=1, keepdim=True
+            )
         if self.of_layers is not None:
             share = self.settings["text_layers"] / self.of_layers
             self.settings["text_layers"] = max(1, round(share * bert.config.num_hidden_layers))
@@ -301,15 +362,22 @@ class KeBioLM(PaperModule):
             for name, parameter in self.encoder.named_parameters():
                 parameter.requires_grad_(name.startswith("bert."))
         config = bert.config
-        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self.head = MLMHead(
+            config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps
+        )
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def rate(self, name: str) -> float:
         if name == "encoder.entity":
             return self.entity_lr
-        # The projection onto the table keeps the encoder's slow rate: an entity that is mentioned once is found again
+        # The projection onto the table keeps the encoder's slow rate: an entity that is mentioned
+        # once is found again
         # only while its mention's projection stays where it was.
-        return self.lr if name.startswith(("encoder.bert.", "encoder.mention_projection.")) else self.head_lr
+        return (
+            self.lr
+            if name.startswith(("encoder.bert.", "encoder.mention_projection."))
+            else self.head_lr
+        )
 
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         return parameter.dim() > 1 and name != "encoder.entity"
@@ -329,7 +397,9 @@ class KeBioLM(PaperModule):
         text, mask = self.encoder.text_states(batch.input_ids, layout(batch))
         if not self.knowledge:
             layers = self.encoder.bert.encoder.layer
-            states = through_layers(self.encoder.bert, text, mask, self.encoder.text_layers, len(layers))
+            states = through_layers(
+                self.encoder.bert, text, mask, self.encoder.text_layers, len(layers)
+            )
             none = states.new_zeros(())
             return torch.stack([self.language_loss(states, batch), none, none])
         detection = nn.functional.cross_entropy(
@@ -352,27 +422,43 @@ class KeBioLM(PaperModule):
         self.sums.reset()
 
     def validation_step(self, batch: KeBioLMBatch, batch_idx: int) -> None:
-        """Losses on masked text; detection and linking on the text itself, and linking with all mentions masked."""
+        """Losses on masked text; detection and linking on the text itself, and linking with all
+        mentions masked."""
         assert self.encoder is not None
-        self.sums.update(prefixed("loss", TERMS, self.loss_sums(batch)) | prefixed("count", TERMS, batch.counts))
+        self.sums.update(
+            prefixed("loss", TERMS, self.loss_sums(batch)) | prefixed("count", TERMS, batch.counts)
+        )
         if not self.knowledge:
             return
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
-        counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)  # nothing of a blank batch
-        found = span_matches(self.encoder.detected(text, counted), bio_spans(batch.bio_labels), batch.input_ids.shape[1])
-        hidden = batch.original_ids.masked_fill((batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id)
+        # nothing of a blank batch
+        counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)
+        found = span_matches(
+            self.encoder.detected(text, counted),
+            bio_spans(batch.bio_labels),
+            batch.input_ids.shape[1],
+        )
+        hidden = batch.original_ids.masked_fill(
+            (batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id
+        )
         blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
-        group = {name: (batch.known >= least) & (batch.known <= most) for name, (least, most) in GROUPS.items()}
+        group = {
+            name: (batch.known >= least) & (batch.known <= most)
+            for name, (least, most) in GROUPS.items()
+        }
         linked = {f"mentions{name}": own.sum() for name, own in group.items()}
         for states, masked in ((text, ""), (blind, "_masked")):
             for what, value in self._linked(states, batch).items():
                 every = {f"{what}{name}": own for name, own in group.items()}
                 named = {what: group["_unseen"]} if what == "mrr_among_unseen" else every
-                linked |= {f"linking_{name}{masked}": value[own].sum() for name, own in named.items()}
+                linked |= {
+                    f"linking_{name}{masked}": value[own].sum() for name, own in named.items()
+                }
         self.sums.update(prefixed("spans", SPANS, found) | linked)
 
     def _linked(self, text: Tensor, batch: KeBioLMBatch) -> dict[str, Tensor]:
-        """(M,) of each mention: is the nearest entity the gold one, 1 / rank among all, of unseen ones among unseen ones."""
+        """(M,) of each mention: is the nearest entity the gold one, 1 / rank among all, of unseen
+        ones among unseen ones."""
         assert self.encoder is not None
         with torch.autocast(text.device.type, enabled=False):
             query = self.encoder.mention_projection(boundary_states(text, batch.mention).float())
@@ -391,7 +477,10 @@ class KeBioLM(PaperModule):
         mentions = sums["count_el"]
         means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
         if not self.knowledge:
-            self.log_dict({"val/loss": means["mlm"], "val/loss_mlm": means["mlm"], "val/mentions": mentions}, batch_size=1)
+            self.log_dict(
+                {"val/loss": means["mlm"], "val/loss_mlm": means["mlm"], "val/mentions": mentions},
+                batch_size=1,
+            )
             return
         self.log_dict(
             prefixed("val/loss", TERMS, means.values())
@@ -411,19 +500,28 @@ class KeBioLM(PaperModule):
         self._log_shift()
 
     def _log_shift(self) -> None:
-        """The mean cosine of the entity table's rows to their start: of all, and of those that the training text never mentions."""
+        """The mean cosine of the entity table's rows to their start: of all, and of those that the
+        training text never mentions."""
         assert self.encoder is not None
         with torch.no_grad():
             cosine = nn.functional.cosine_similarity(self.encoder.entity.float().cpu(), self.start)
         unseen = torch.from_numpy(self.trainer.datamodule.known == 0)  # type: ignore[attr-defined]
-        shifts = {"entities/cosine_to_start": cosine.mean(), "entities/cosine_to_start_unseen": cosine[unseen].mean()}
-        self.log_dict({name: value for name, value in shifts.items() if value == value}, batch_size=1, rank_zero_only=True)
+        shifts = {
+            "entities/cosine_to_start": cosine.mean(),
+            "entities/cosine_to_start_unseen": cosine[unseen].mean(),
+        }
+        self.log_dict(
+            {name: value for name, value in shifts.items() if value == value},
+            batch_size=1,
+            rank_zero_only=True,
+        )
 
     def _moves_entities(self) -> bool:
         return self.knowledge and not self.freeze_entities
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """With `entity_rows: gold`, entities that no mention of the step is linked to have no gradient."""
+        """With `entity_rows: gold`, entities that no mention of the step is linked to have no
+        gradient."""
         if not self._moves_entities():
             return
         assert self.encoder is not None and self.encoder.entity.grad is not None
@@ -432,10 +530,12 @@ class KeBioLM(PaperModule):
             return
         moved = self.trainer.strategy.reduce(self._gold.float(), reduce_op="sum") > 0
         self.encoder.entity.grad.masked_fill_(~moved[:, None], 0)
-        self._stepped = moved, self.encoder.entity.detach().clone()  # momentum must not move them either
+        # momentum must not move them either
+        self._stepped = moved, self.encoder.entity.detach().clone()
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """After a step, put back the rows that were not to move, and set the others to their length again (`entity_length`)."""
+        """After a step, put back the rows that were not to move, and set the others to their length
+        again (`entity_length`)."""
         if self._stepped is not None:
             assert self.encoder is not None
             entity, (moved, kept) = self.encoder.entity, self._stepped
@@ -454,6 +554,7 @@ class KeBioLM(PaperModule):
         return int(self.trainer.datamodule.tokenizer.mask_token_id)  # type: ignore[attr-defined]
 
     def export(self, folder: str | Path) -> None:
-        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and the masked-LM head."""
+        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and the masked-LM
+        head."""
         assert self.encoder is not None
         write_export(folder, "kebiolm", self.encoder, self.settings, {"head": self.head})

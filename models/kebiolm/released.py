@@ -23,9 +23,13 @@ RELEASED_HEAD = {
 
 
 def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
-    """Load the authors' weights into an encoder built with `compat`. Raises InputError naming what is missing."""
+    """Load the authors' weights into an encoder built with `compat`. Raises InputError naming what
+    is missing."""
     if not encoder.compat:
-        raise InputError("the released checkpoint has a LayerNorm after Eq. (4): build the encoder with compat=\"released\"")
+        raise InputError(
+            "the released checkpoint has a LayerNorm after Eq. (4): build the encoder with"
+            ' compat="released"'
+        )
     prefixes = {
         "embeddings.": "bert.embeddings.",
         "mention_detector.": "detector.",
@@ -35,7 +39,11 @@ def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
         "entity_context_projection.": "entity_projection.",
     }
     for layer in range(len(encoder.bert.encoder.layer)):
-        own, number = ("context", layer) if layer < encoder.text_layers else ("recontext", layer - encoder.text_layers)
+        own, number = (
+            ("context", layer)
+            if layer < encoder.text_layers
+            else ("recontext", layer - encoder.text_layers)
+        )
         prefixes[f"{own}_encoder.layer.{number}."] = f"bert.encoder.layer.{layer}."
     renamed = {}
     for name, tensor in state.items():
@@ -52,27 +60,40 @@ def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
 
 
 def convert(source: Path, out: Path) -> None:
-    """The authors' `pytorch_model.bin` (and config.json, where it is there) as the files of an export, written into `out`.
+    """The authors' `pytorch_model.bin` (and config.json, where it is there) as the files of an
+    export, written into `out`.
 
-    Sizes are those of the weights; heads, candidates and mentions those of config.json, else the code's defaults (heads of 64, 100,
-    15). Raises InputError for a file that is no such checkpoint; loading runs no code.
+    Sizes are those of the weights; heads, candidates and mentions those of config.json, else the
+    code's defaults (heads of 64, 100, 15). Raises InputError for a file that is no such checkpoint;
+    loading runs no code.
     """
     file = source / "pytorch_model.bin"
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        raise InputError(f"{file}: cannot be read as weights ({str(error).splitlines()[0]}). Fetch it again.") from error
+        raise InputError(
+            f"{file}: cannot be read as weights ({str(error).splitlines()[0]}). Fetch it again."
+        ) from error
     bare = {k.removeprefix("bert."): v for k, v in state.items()} if isinstance(state, dict) else {}
-    words, table = bare.get("embeddings.word_embeddings.weight"), bare.get("entity_linker.entity_embeddings.weight")
+    words, table = (
+        bare.get("embeddings.word_embeddings.weight"),
+        bare.get("entity_linker.entity_embeddings.weight"),
+    )
     text, fused = (
-        len({k.split(".")[2] for k in bare if k.startswith(f"{own}_encoder.layer.")}) for own in ("context", "recontext")
+        len({k.split(".")[2] for k in bare if k.startswith(f"{own}_encoder.layer.")})
+        for own in ("context", "recontext")
     )
     if words is None or table is None or not text:
         raise InputError(
-            f"{file}: not KeBioLM's released checkpoint; expected embeddings.word_embeddings.weight, "
-            "entity_linker.entity_embeddings.weight and context_encoder.layer.*"
+            f"{file}: not KeBioLM's released checkpoint; expected"
+            " embeddings.word_embeddings.weight, entity_linker.entity_embeddings.weight and"
+            " context_encoder.layer.*"
         )
-    given = json.loads((source / "config.json").read_text()) if (source / "config.json").is_file() else {}
+    given = (
+        json.loads((source / "config.json").read_text())
+        if (source / "config.json").is_file()
+        else {}
+    )
     config = BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
@@ -95,6 +116,10 @@ def convert(source: Path, out: Path) -> None:
     encoder.bert.save_pretrained(out)
     weights = {k: v for k, v in encoder.state_dict().items() if not k.startswith("bert.")}
     for old, new in RELEASED_HEAD.items():
-        weights |= {f"head.{new}{k.removeprefix(old)}": v for k, v in state.items() if k.startswith(old)}
-    save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, out / "kebiolm.safetensors")
+        weights |= {
+            f"head.{new}{k.removeprefix(old)}": v for k, v in state.items() if k.startswith(old)
+        }
+    save_file(
+        {k: v.detach().cpu().contiguous() for k, v in weights.items()}, out / "kebiolm.safetensors"
+    )
     (out / "kebiolm.json").write_text(json.dumps(settings, indent=1) + "\n")

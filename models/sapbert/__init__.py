@@ -10,16 +10,20 @@ Liu, Shareghi, Meng, Basaldella and Collier, NAACL 2021. https://arxiv.org/abs/2
     Pairs of names, Appendix A.2 and A.3   datamodules.sapbert
 
 Deviations from the printed paper, each pinned by a test:
-    D1  Eq. (1) as printed keeps the triplets with d(a,p) >= d(a,n) + margin, which are those that are wrong by the margin.
-        The released code keeps d(a,p) + margin >= d(a,n), and so does `condition` "released", the default; "printed" is
-        Eq. (1).
-    D2  Eq. (1) measures distances between f as it is. Here, as in the released code, f has unit length before.
+    D1  Eq. (1) as printed keeps the triplets with d(a,p) >= d(a,n) + margin, which are those that
+        are wrong by the margin. The released code keeps d(a,p) + margin >= d(a,n), and so does
+        `condition` "released", the default; "printed" is Eq. (1).
+    D2  Eq. (1) measures distances between f as it is. Here, as in the released code, f has unit
+        length before.
     D3  A pair that several triplets keep counts once in Eq. (2), as in the released code.
-    D4  Names of a step are encoded in groups of similar length, each padded to its longest. The paper pads all to 25.
-    D5  With several processes each mines among the names of all; the released code does so on one machine only.
-    D6  With mining, InfoNCE and NCA (footnote 7) go over the pairs that it keeps, each once. The released code's library counts a
-        positive or negative of InfoNCE once for each triplet that keeps it, and its NCA goes over all pairs of the step and weights
-        a name's loss by how many triplets it is in.
+    D4  Names of a step are encoded in groups of similar length, each padded to its longest. The
+        paper pads all to 25.
+    D5  With several processes each mines among the names of all; the released code does so on one
+        machine only.
+    D6  With mining, InfoNCE and NCA (footnote 7) go over the pairs that it keeps, each once. The
+        released code's library counts a positive or negative of InfoNCE once for each triplet that
+        keeps it, and its NCA goes over all pairs of the step and weights a name's loss by how many
+        triplets it is in.
 """
 
 from __future__ import annotations
@@ -41,8 +45,10 @@ from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")
 LOSSES = ("ms", "infonce", "nca")
-WHOLE = 1024  # names up to which (N, N) matrices are in memory at once, which needs the fewest operations
-HELD_OUT_PAIRS = 240  # pairs of which each validation loss is one batch, whatever the training's batch size
+# names up to which (N, N) matrices are in memory at once, which needs the fewest operations
+WHOLE = 1024
+# pairs of which each validation loss is one batch, whatever the training's batch size
+HELD_OUT_PAIRS = 240
 
 
 class _Similarities(torch.autograd.Function):
@@ -61,13 +67,15 @@ class _Similarities(torch.autograd.Function):
 
 
 def similarities(f: Tensor) -> tuple[Tensor, Tensor]:
-    """((N, N) cosine similarities, (N, N) L2 distances without gradient) of unit vectors f (N, H), in float32."""
+    """((N, N) cosine similarities, (N, N) L2 distances without gradient) of unit vectors f (N, H),
+    in float32."""
     with torch.autocast(f.device.type, enabled=False):
         return _Similarities.apply(f.float())
 
 
 def all_pairs(concept: Tensor, first: int, anchors: int) -> tuple[Tensor, Tensor]:
-    """(A, N) bool each: the names of the same concept as `anchors` anchors from `first` on, but themselves; all others."""
+    """(A, N) bool each: the names of the same concept as `anchors` anchors from `first` on, but
+    themselves; all others."""
     negative = concept[first : first + anchors, None] != concept[None]
     positive = ~negative
     positive.diagonal(first).fill_(False)
@@ -75,17 +83,22 @@ def all_pairs(concept: Tensor, first: int, anchors: int) -> tuple[Tensor, Tensor
 
 
 def hard_pairs(
-    distance: Tensor, concept: Tensor, margin: float = 0.2, condition: str = "released", first: int = 0
+    distance: Tensor,
+    concept: Tensor,
+    margin: float = 0.2,
+    condition: str = "released",
+    first: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """P and N of Eq. (1), as bool like `distance`: the pairs in a kept triplet; row = anchor.
 
-    distance (A, N) of the anchors `first`, `first` + 1, … to all names, concept (N,) labels. A triplet (a, p, n) is kept
-    when d(a,n) - d(a,p) <= margin ("released", D1) or d(a,p) - d(a,n) >= margin ("printed"). That one such n exists for
-    (a, p), or one such p for (a, n), shows at the nearest negative and the farthest positive already: O(N²), without
-    ever listing triplets.
+    distance (A, N) of the anchors `first`, `first` + 1, … to all names, concept (N,) labels. A
+    triplet (a, p, n) is kept when d(a,n) - d(a,p) <= margin ("released", D1) or d(a,p) - d(a,n) >=
+    margin ("printed"). That one such n exists for (a, p), or one such p for (a, n), shows at the
+    nearest negative and the farthest positive already: O(N²), without ever listing triplets.
     """
     positive, negative = all_pairs(concept, first, len(distance))
-    nearest = distance.masked_fill(~negative, torch.inf).amin(1, keepdim=True)  # min_n d(a,n); inf without negatives
+    # min_n d(a,n); inf without negatives
+    nearest = distance.masked_fill(~negative, torch.inf).amin(1, keepdim=True)
     farthest = distance.masked_fill(~positive, -torch.inf).amax(1, keepdim=True)  # max_p d(a,p)
     if condition == "printed":
         return positive & (distance - nearest >= margin), negative & (farthest - distance >= margin)
@@ -93,22 +106,34 @@ def hard_pairs(
 
 
 class _MinedMultiSimilarity(torch.autograd.Function):
-    """Eq. (1) and (2) over `chunk` anchors at a time: beyond f and its gradient, memory for some (chunk, N) blocks.
+    """Eq. (1) and (2) over `chunk` anchors at a time: beyond f and its gradient, memory for some
+    (chunk, N) blocks.
 
     The gradient is available in the forward pass, where the distances are.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, f: Tensor, concept: Tensor, margin: float, condition: str, scales: dict[str, float], chunk: int
+        ctx: Any,
+        f: Tensor,
+        concept: Tensor,
+        margin: float,
+        condition: str,
+        scales: dict[str, float],
+        chunk: int,
     ) -> tuple[Tensor, Tensor]:
-        loss, counts, to_f = f.new_zeros(()), torch.zeros(2, dtype=torch.long, device=f.device), torch.zeros_like(f)
+        loss, counts, to_f = (
+            f.new_zeros(()),
+            torch.zeros(2, dtype=torch.long, device=f.device),
+            torch.zeros_like(f),
+        )
         for first in range(0, len(f), chunk):
             anchors = f[first : first + chunk]
             distance = torch.cdist(anchors, f)
             positive, negative = hard_pairs(distance, concept, margin, condition, first)  # Eq. (1)
             similarity = distance.square_().mul_(-0.5).add_(1)
-            terms, weight = multi_similarity_rows(similarity, positive, negative, **scales)  # Eq. (2)
+            # Eq. (2)
+            terms, weight = multi_similarity_rows(similarity, positive, negative, **scales)
             loss += terms.sum()
             counts += torch.stack([positive.sum(), negative.sum()])
             to_f[first : first + chunk].addmm_(weight, f)
@@ -132,9 +157,11 @@ def mined_multi_similarity(
     epsilon: float = 0.5,
     chunk: int = 32,
 ) -> tuple[Tensor, Tensor]:
-    """(Eq. (2) over the hard pairs of unit vectors f (N, H), (2,) how many positive and negative ones), in float32.
+    """(Eq. (2) over the hard pairs of unit vectors f (N, H), (2,) how many positive and negative
+    ones), in float32.
 
-    hard_pairs and models.losses.multi_similarity; of more than WHOLE names in one pass that never holds (N, N) numbers.
+    hard_pairs and models.losses.multi_similarity; of more than WHOLE names in one pass that never
+    holds (N, N) numbers.
     """
     scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
     with torch.autocast(f.device.type, enabled=False):
@@ -147,9 +174,11 @@ def mined_multi_similarity(
 
 
 def gathered(own: Tensor) -> Tensor:
-    """The rows of all processes in the order of their ranks; gradient flows to this process's own rows only.
+    """The rows of all processes in the order of their ranks; gradient flows to this process's own
+    rows only.
 
-    A loss over all rows then has, on every process, the gradient of its own rows; their sum is one process's gradient.
+    A loss over all rows then has, on every process, the gradient of its own rows; their sum is one
+    process's gradient.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return own
@@ -166,14 +195,18 @@ def _one_of(name: str, value: str, wanted: tuple[str, ...]) -> str:
 
 
 class SapBERTEncoder(BertEncoder):
-    """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, is a name's vector."""
+    """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, is a
+    name's vector."""
 
     def __init__(self, name: str, attention: str = "sdpa", pooling: str = "cls") -> None:
         self.pooling = _one_of("pooling", pooling, POOLING)
         super().__init__(name, attention)
 
-    def vectors(self, input_ids: Tensor, attention_mask: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """(N, L) ids and mask of names -> f (N, H), of any length.  tokens: their places, of a :class:`Layout`."""
+    def vectors(
+        self, input_ids: Tensor, attention_mask: Tensor, tokens: Tensor | None = None
+    ) -> Tensor:
+        """(N, L) ids and mask of names -> f (N, H), of any length.  tokens: their places, of a
+        :class:`Layout`."""
         mask = attention_mask if tokens is None else Layout(attention_mask, tokens, {})
         return pooled(self(input_ids, mask), attention_mask, self.pooling)
 
@@ -191,11 +224,13 @@ class SapBERT(PaperModule):
 
     encoder      a BERT: folder or hub name (the paper: PubMedBERT)
     pooling      "cls" or "mean"
-    margin       λ of Eq. (1); condition: "released" or "printed" (D1); mine = False uses all pairs of a batch
+    margin       λ of Eq. (1); condition: "released" or "printed" (D1); mine = False uses all pairs
+                 of a batch
     alpha, beta, epsilon  of Eq. (2): scale of negatives, scale of positives, offset
     loss         "ms", or footnote 7's "infonce" (with `temperature`) and "nca" (with `scale`)
     dropout      None: the encoder's own
-    The rest as in :class:`PaperModule`; warmup_steps None is a constant learning rate, as in the released code.
+    The rest as in :class:`PaperModule`; warmup_steps None is a constant learning rate, as in the
+    released code.
     """
 
     def __init__(
@@ -220,7 +255,11 @@ class SapBERT(PaperModule):
         super().__init__(lr, weight_decay, warmup_steps)
         self.source, self.attention, self.dropout = encoder, attention, dropout
         self.pooling = _one_of("pooling", pooling, POOLING)
-        self.margin, self.condition, self.mine = margin, _one_of("condition", condition, CONDITIONS), mine
+        self.margin, self.condition, self.mine = (
+            margin,
+            _one_of("condition", condition, CONDITIONS),
+            mine,
+        )
         self.scales: dict[str, Any] = {"alpha": alpha, "beta": beta, "epsilon": epsilon}
         self.loss: Any = {
             "ms": None if mine else partial(multi_similarity, **self.scales),
@@ -245,14 +284,19 @@ class SapBERT(PaperModule):
         """f (N, H) of the batch's names, of unit length, in float32."""
         assert self.encoder is not None
         found = [
-            self.encoder.vectors(ids, mask, None if batch.places is None else batch.places[f"tokens{group}"])
-            for group, (ids, mask) in enumerate(zip(batch.input_ids, batch.attention_mask, strict=True))
+            self.encoder.vectors(
+                ids, mask, None if batch.places is None else batch.places[f"tokens{group}"]
+            )
+            for group, (ids, mask) in enumerate(
+                zip(batch.input_ids, batch.attention_mask, strict=True)
+            )
         ]
         f = torch.cat(found)  # (N, H)
         return unit_length(f)
 
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,); in float32."""
+        """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,);
+        in float32."""
         if self.loss is None:
             return mined_multi_similarity(f, concept, self.margin, self.condition, **self.scales)
         with torch.autocast(f.device.type, enabled=False):
@@ -261,19 +305,23 @@ class SapBERT(PaperModule):
                 positive, negative = hard_pairs(distance, concept, self.margin, self.condition)
             else:
                 positive, negative = all_pairs(concept, 0, len(f))
-            return self.loss(similarity, positive, negative), torch.stack([positive.sum(), negative.sum()])
+            return self.loss(similarity, positive, negative), torch.stack(
+                [positive.sum(), negative.sum()]
+            )
 
     def on_fit_start(self) -> None:
         if self.trainer.accumulate_grad_batches > 1:
             raise InputError(
-                f"trainer.accumulate_grad_batches {self.trainer.accumulate_grad_batches}: expected 1, because pairs are mined "
-                "within one batch. Take a smaller data.init_args.batch_size, or more processes (DEVICES)."
+                f"trainer.accumulate_grad_batches {self.trainer.accumulate_grad_batches}: expected"
+                " 1, because pairs are mined within one batch. Take a smaller"
+                " data.init_args.batch_size, or more processes (DEVICES)."
             )
 
     def training_step(self, batch: SapBERTBatch, batch_idx: int) -> Tensor:
         f, concept = gathered(self(batch)), gathered(batch.concept)
         loss, counts = self.alignment(f, concept)
-        pairs = dict(zip(("train/positives", "train/negatives"), counts / len(f), strict=True))  # a name
+        # a name
+        pairs = dict(zip(("train/positives", "train/negatives"), counts / len(f), strict=True))
         self.log_dict({"train/loss": loss.detach()} | pairs, prog_bar=True, batch_size=1)
         # Every process has its own rows' part of the gradient; DDP averages, so undo that.
         return loss * self.trainer.world_size
@@ -285,9 +333,11 @@ class SapBERT(PaperModule):
         self._held.append((self(batch), batch.concept, batch.query))
 
     def on_validation_epoch_end(self) -> None:
-        """Nearest names of held-out synonyms, and the loss of each paired with a name of its concept.
+        """Nearest names of held-out synonyms, and the loss of each paired with a name of its
+        concept.
 
-        A name that several concepts share is there once for each; as good as the best counts as found.
+        A name that several concepts share is there once for each; as good as the best counts as
+        found.
         """
         f, concept, query = (torch.cat(part) for part in zip(*self._held, strict=True))
         self._held.clear()
@@ -298,7 +348,8 @@ class SapBERT(PaperModule):
         right = similarity.masked_fill(~own, -torch.inf).max(1).values >= best - 1e-6
         partner = names[own.int().argmax(1)]
         losses = [
-            self.alignment(torch.cat([asked[part], partner[part]]), gold[part].repeat(2))[0] * len(gold[part])
+            self.alignment(torch.cat([asked[part], partner[part]]), gold[part].repeat(2))[0]
+            * len(gold[part])
             for part in (slice(i, i + HELD_OUT_PAIRS) for i in range(0, len(gold), HELD_OUT_PAIRS))
         ]
         self.log_dict(
@@ -312,7 +363,8 @@ class SapBERT(PaperModule):
         )
 
     def export(self, folder: str | Path) -> None:
-        """Write the encoder as a Hugging Face folder (``AutoModel`` loads it) and how its vectors are taken, into `folder`."""
+        """Write the encoder as a Hugging Face folder (``AutoModel`` loads it) and how its vectors
+        are taken, into `folder`."""
         assert self.encoder is not None
         self.encoder.bert.save_pretrained(folder)
         write_json(Path(folder) / "sapbert.json", {"pooling": self.pooling})

@@ -1,33 +1,41 @@
-"""SMedBERT: A Knowledge-Enhanced Pre-trained Language Model with Structured Semantics for Medical Text Mining.
+"""SMedBERT: A Knowledge-Enhanced Pre-trained Language Model with Structured Semantics for Medical
+Text Mining.
 
 Zhang, Cai, Wang, Qiu, Yang and He, ACL 2021. https://arxiv.org/abs/2108.08983
 
     Top-K entity sorting, Section 3.2, Eq. (1)         kg.pagerank
     Mention-neighbour hybrid attention, Eq. (2-7)      models.smedbert.attention.HybridAttention
     Gated position infusion, Eq. (8-11)                models.smedbert.attention.PositionInfusion
-    Masked neighbour modelling, Eq. (12-19)            models.smedbert.context, SMedBERT.neighbour_scores
+    Masked neighbour modelling, Eq. (12-19)            models.smedbert.context,
+                                                       SMedBERT.neighbour_scores
     Masked mention modelling, Eq. (20-21)              SMedBERT.loss_sums
     Training objective, Eq. (22)                       SMedBERT.training_step
     Masks, sentence order, negatives                   datamodules.smedbert
 
 Deviations from the printed paper and its released code, each pinned by a test:
-    D1  Eq. (4) is as printed, with alpha on the logits and h_tau a sum; the released code's mean and its alpha on the
-        weights are settings.
-    D2  Eq. (19) divides by ||h M_r + h_r||, which is Eq. (16) for an orthogonal M_r. The printed norm counts one coordinate
-        more; it is the setting norm="paper".
-    D3  Eq. (19) subtracts mu log Q; Jean et al. (2015), whom it cites, subtract log Q, and so does this: mu log Q is ten
-        times what mu cos can reach. correction="paper" is the printed one. Eq. (15) lacks its minus sign.
-    D4  Where the mention is the tail of the triple, h M_r - h_r replaces h M_r + h_r (the released code's direction).
-    D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the initial checkpoint's word embeddings,
-        frozen, and no gradient passes through Y_m, or both sides could shrink to one point.
-    D6  Knowledge goes into masked mentions, and unmasked ones predict their neighbours (Section 3.4, as the released code).
-    D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences, pairs, masked mentions);
-        the paper prints sums.
+    D1  Eq. (4) is as printed, with alpha on the logits and h_tau a sum; the released code's mean
+        and its alpha on the weights are settings.
+    D2  Eq. (19) divides by ||h M_r + h_r||, which is Eq. (16) for an orthogonal M_r. The printed
+        norm counts one coordinate more; it is the setting norm="paper".
+    D3  Eq. (19) subtracts mu log Q; Jean et al. (2015), whom it cites, subtract log Q, and so does
+        this: mu log Q is ten times what mu cos can reach. correction="paper" is the printed one.
+        Eq. (15) lacks its minus sign.
+    D4  Where the mention is the tail of the triple, h M_r - h_r replaces h M_r + h_r (the released
+        code's direction).
+    D5  Eq. (20) calls the input embeddings d_2 wide, where W_sa wants d_1: they are the initial
+        checkpoint's word embeddings, frozen, and no gradient passes through Y_m, or both sides
+        could shrink to one point.
+    D6  Knowledge goes into masked mentions, and unmasked ones predict their neighbours (Section
+        3.4, as the released code).
+    D7  Each loss is its sum over the global batch divided by its count there (tokens, sequences,
+        pairs, masked mentions); the paper prints sums.
     D8  Negatives that are neighbours of the mention are no negatives.
-    D9  With `infused` (data) a share of the unmasked mentions takes half of its neighbours in, and predicts the others: under D6
-        alone knowledge first meets real characters, not [MASK], in fine-tuning. The paper's profile has none of it.
-    D10 With `without_neighbours` a linked mention of an entity without neighbours is infused, too, with what Eq. (7) makes of
-        an empty sum; the paper does not say what becomes of it. Left as it is, its vector cannot be compared with an infused one's.
+    D9  With `infused` (data) a share of the unmasked mentions takes half of its neighbours in, and
+        predicts the others: under D6 alone knowledge first meets real characters, not [MASK], in
+        fine-tuning. The paper's profile has none of it.
+    D10 With `without_neighbours` a linked mention of an entity without neighbours is infused, too,
+        with what Eq. (7) makes of an empty sum; the paper does not say what becomes of it. Left as
+        it is, its vector cannot be compared with an infused one's.
 """
 
 from __future__ import annotations
@@ -53,7 +61,8 @@ from models.smedbert.encoder import SMedBERTEncoder
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
-#: Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal rank by the model and by how
+# : Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal
+# rank by the model and by how
 #: often the training text mentions each, and how many they are.
 RANKS = ("mrr", "mrr_frequency", "candidates", "mrr_even", "mrr_even_frequency", "candidates_even")
 
@@ -67,7 +76,8 @@ class SMedBERT(PaperModule):
     scale           mu;  neighbour_weight, mention_weight  lambda_1 and lambda_2
     norm            what cosines are divided by, as in :func:`compatibility`
     correction      "jean": log Q, or "paper": mu log Q
-    head_lr         learning rate of what starts from scratch (knowledge module, W_sa, heads); None: `lr`, as the paper
+    head_lr         learning rate of what starts from scratch (knowledge module, W_sa, heads); None:
+                    `lr`, as the paper
     The rest as in :class:`SMedBERTEncoder` and :class:`PaperModule`.
 
     Raises InputError when the table has no projections, or its projections do not fit its entities.
@@ -114,9 +124,15 @@ class SMedBERT(PaperModule):
         }
         self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm
         kinds = {"loss": TERMS, "count": TERMS, "neighbour": RANKS}
-        self.sums = Sums([*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"])
+        self.sums = Sums(
+            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"]
+        )
         self.correction = scale if correction == "paper" else 1.0
-        self.weights = (1.0, 1.0, neighbour_weight, mention_weight) if knowledge_losses else (1.0, 1.0, 0.0, 0.0)
+        self.weights = (
+            (1.0, 1.0, neighbour_weight, mention_weight)
+            if knowledge_losses
+            else (1.0, 1.0, 0.0, 0.0)
+        )
         self.attention, self.dropout = attention, dropout
         self.encoder: SMedBERTEncoder | None = None
 
@@ -128,19 +144,27 @@ class SMedBERT(PaperModule):
         table = EmbeddingTable.load(self.entities)
         if table.relation is None or table.projection is None:
             raise InputError(
-                f"{self.entities}: no relation vectors and projections M_r here. Train TransR: make kg-cmekg_transr"
+                f"{self.entities}: no relation vectors and projections M_r here. Train TransR: make"
+                " kg-cmekg_transr"
             )
-        if table.projection.shape[1] != table.entity.shape[1] or table.projection.shape[2] != table.relation.shape[1]:
+        if (
+            table.projection.shape[1] != table.entity.shape[1]
+            or table.projection.shape[2] != table.relation.shape[1]
+        ):
             raise InputError(
-                f"{self.entities}: projections {tuple(table.projection.shape)} do not lead from entities of size "
-                f"{table.entity.shape[1]} to relations of size {table.relation.shape[1]}. Train the table again."
+                f"{self.entities}: projections {tuple(table.projection.shape)} do not lead from"
+                f" entities of size {table.entity.shape[1]} to relations of size"
+                f" {table.relation.shape[1]}. Train the table again."
             )
         config = bert.config
-        self.register_buffer("words", bert.embeddings.word_embeddings.weight.detach().clone())  # Gamma_p
+        # Gamma_p
+        self.register_buffer("words", bert.embeddings.word_embeddings.weight.detach().clone())
         self.register_buffer("relation", table.relation)
         self.register_buffer("projection", table.projection)
         self.encoder = SMedBERTEncoder(bert, table.entity, **self.settings)
-        self.head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
+        self.head = MLMHead(
+            config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps
+        )
         load_mlm_head(self.source, self.head)
         self.order = order_head(config.hidden_size)
         self.context = SpanProjection(
@@ -159,19 +183,27 @@ class SMedBERT(PaperModule):
         return parameter.dim() > 1 and name != "encoder.entity"
 
     def neighbour_scores(self, states: Tensor, batch: SMedBERTBatch, candidates: Tensor) -> Tensor:
-        """mu cos of Eq. (19) for every candidate (P, N) of the P pairs of a mention and one of its neighbours.
+        """mu cos of Eq. (19) for every candidate (P, N) of the P pairs of a mention and one of its
+        neighbours.
 
-        states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs are in the order of
-        ``batch.unmasked.neighbours[batch.unmasked.neighbours >= 0]``.
+        states (B, L, H); candidates (P, N) entity indices, -1 for none; the pairs are in the order
+        of ``batch.unmasked.neighbours[batch.unmasked.neighbours >= 0]``.
         """
         assert self.encoder is not None
         mentions, pair, known = batch.unmasked, places(batch, "pairs"), batch.places or {}
         own = self.context(states, mentions.span, known.get("longest"))  # h_mf, Eq. (12)
         vectors = self.encoder.entity[candidates.clamp_min(0)]
         return compatibility(
-            own[pair // mentions.neighbours.shape[1]], mentions.relation.flatten()[pair], mentions.direction.flatten()[pair],
-            vectors, self.projection, self.relation, self.scale, self.norm, known.get("relations"),
-        )  # fmt: skip
+            own[pair // mentions.neighbours.shape[1]],
+            mentions.relation.flatten()[pair],
+            mentions.direction.flatten()[pair],
+            vectors,
+            self.projection,
+            self.relation,
+            self.scale,
+            self.norm,
+            known.get("relations"),
+        )
 
     @property
     def frequency(self) -> Tensor:
@@ -179,38 +211,55 @@ class SMedBERT(PaperModule):
         return torch.from_numpy(self.trainer.datamodule.frequency).float()  # type: ignore[attr-defined]
 
     def states(self, batch: SMedBERTBatch) -> Tensor:
-        """(B, L, H) of the masked text; masked mentions, and the data's share of others, take knowledge in."""
+        """(B, L, H) of the masked text; masked mentions, and the data's share of others, take
+        knowledge in."""
         assert self.encoder is not None
         return self.encoder(batch.input_ids, layout(batch), batch.infused, batch.second)
 
     def loss_sums(self, batch: SMedBERTBatch, states: Tensor | None = None) -> Tensor:
-        """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq. (21)."""
+        """(4,) sums over the batch of the masked-LM and sentence-order losses, Eq. (15) and Eq.
+        (21)."""
         assert self.encoder is not None
         states = self.states(batch) if states is None else states
-        text = text_losses(states, batch, self.head, self.order, self.encoder.bert.embeddings.word_embeddings.weight)
+        text = text_losses(
+            states,
+            batch,
+            self.head,
+            self.order,
+            self.encoder.bert.embeddings.word_embeddings.weight,
+        )
         if not self.knowledge_losses:
             return torch.cat([text, text.new_zeros(2)])
         longest = (batch.places or {}).get("longest")
         score = self.neighbour_scores(states, batch, batch.candidates)
-        near = sampled_softmax(score, batch.log_q, batch.candidates >= 0, self.correction).sum()  # Eq. (15)
+        # Eq. (15)
+        near = sampled_softmax(score, batch.log_q, batch.candidates >= 0, self.correction).sum()
         with torch.no_grad():
             words = nn.functional.embedding(batch.original_ids, self.words)
-            wanted = self.context(words.to(states.dtype), batch.masked.span, longest)  # Y_m, Eq. (20)
+            # Y_m, Eq. (20)
+            wanted = self.context(words.to(states.dtype), batch.masked.span, longest)
         found = self.context(states, batch.masked.span, longest)  # Eq. (12)
         fit = (found.float() - wanted.float()).square().sum()  # Eq. (21)
         return torch.cat([text, torch.stack([near, fit])])
 
     def training_step(self, batch: SMedBERTBatch, batch_idx: int) -> Tensor:
-        return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)  # Eq. (22)
+        # Eq. (22)
+        return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)
 
     def on_validation_epoch_start(self) -> None:
         self.sums.reset()
 
     def validation_step(self, batch: SMedBERTBatch, batch_idx: int) -> None:
-        """The losses, the order's and the words' accuracy, and the gold neighbour's rank among entities of its type."""
+        """The losses, the order's and the words' accuracy, and the gold neighbour's rank among
+        entities of its type."""
         states = self.states(batch)
-        self.sums.update(prefixed("loss", TERMS, self.loss_sums(batch, states)) | prefixed("count", TERMS, batch.counts))
-        self.sums.update({"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()})
+        self.sums.update(
+            prefixed("loss", TERMS, self.loss_sums(batch, states))
+            | prefixed("count", TERMS, batch.counts)
+        )
+        self.sums.update(
+            {"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()}
+        )
         if not self.knowledge_losses:
             return
         for drawn, suffix in ((batch.ranked, ""), (batch.even, "_even")):
@@ -237,12 +286,20 @@ class SMedBERT(PaperModule):
             "val/neighbours": sums["count_mnem"],
             "val/masked_mentions": sums["count_mmem"],
         }
-        found |= {f"val/loss_{t}": means[t] for t in (TERMS if self.knowledge_losses else TERMS[:2])}
+        found |= {
+            f"val/loss_{t}": means[t] for t in (TERMS if self.knowledge_losses else TERMS[:2])
+        }
         if self.knowledge_losses:
-            found |= {f"val/neighbour_{k}": ratio(sums[f"neighbour_{k}"], sums["count_mnem"]) for k in RANKS}
+            found |= {
+                f"val/neighbour_{k}": ratio(sums[f"neighbour_{k}"], sums["count_mnem"])
+                for k in RANKS
+            }
         self.log_dict(found, batch_size=1)
 
     def export(self, folder: str | Path) -> None:
-        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and what turns mentions into entities."""
+        """Write the encoder into `folder` (:func:`models.encoders.write_export`), and what turns
+        mentions into entities."""
         assert self.encoder is not None
-        write_export(folder, "smedbert", self.encoder, self.encoder.settings, {"context": self.context})
+        write_export(
+            folder, "smedbert", self.encoder, self.encoder.settings, {"context": self.context}
+        )

@@ -1,4 +1,5 @@
-"""Section 3.3: what the neighbours of a linked entity tell a mention, and how its tokens take that in."""
+"""Section 3.3: what the neighbours of a linked entity tell a mention, and how its tokens take that
+in."""
 
 from __future__ import annotations
 
@@ -20,8 +21,11 @@ class SpanProjection(nn.Module):
         self.norm = nn.LayerNorm(size, eps=eps)
 
     def forward(self, hidden: Tensor, spans: Tensor, longest: int | None = None) -> Tensor:
-        """(B, L, H) states, (M, 3) spans -> (M, size).  longest: as in :func:`models.layers.span_states`."""
-        result: Tensor = self.norm(nn.functional.gelu(self.linear(self.pool(hidden, spans, longest))))
+        """(B, L, H) states, (M, 3) spans -> (M, size).  longest: as in
+        :func:`models.layers.span_states`."""
+        result: Tensor = self.norm(
+            nn.functional.gelu(self.linear(self.pool(hidden, spans, longest)))
+        )
         return result
 
 
@@ -30,10 +34,13 @@ class HybridAttention(nn.Module):
 
     size            d_2
     type_attention  False: every type weighs 1 (the ablation "- Type Att.")
-    type_state      a type's state h_tau: "sum" of its neighbours' vectors (the paper), or their "mean" (the released code)
-    type_place      where alpha multiplies: "pre", the logits of the node softmax (Eq. 4), or "post", its weights (the code)
+    type_state      a type's state h_tau: "sum" of its neighbours' vectors (the paper), or their
+                    "mean" (the released code)
+    type_place      where alpha multiplies: "pre", the logits of the node softmax (Eq. 4), or
+                    "post", its weights (the code)
 
-    In Eq. (4) a small alpha raises a logit that is negative: it draws every logit of its type towards 0.
+    In Eq. (4) a small alpha raises a logit that is negative: it draws every logit of its type
+    towards 0.
     """
 
     def __init__(
@@ -45,26 +52,38 @@ class HybridAttention(nn.Module):
         eps: float = 1e-12,
     ) -> None:
         super().__init__()
-        self.type_attention, self.type_state, self.type_place = type_attention, type_state, type_place
+        self.type_attention, self.type_state, self.type_place = (
+            type_attention,
+            type_state,
+            type_place,
+        )
         if type_attention:
             self.from_mention = nn.Linear(size, size, bias=False)  # W_t
             self.from_type = nn.Linear(size, size, bias=False)  # W_t'
             self.to_score = nn.Linear(size, 1, bias=False)  # W_a
-        self.query, self.key = nn.Linear(size, size, bias=False), nn.Linear(size, size, bias=False)  # W_q, W_k
+        # W_q, W_k
+        self.query, self.key = nn.Linear(size, size, bias=False), nn.Linear(size, size, bias=False)
         self.value = nn.Linear(size, size)  # W_v, b_v
-        self.inner, self.outer = nn.Linear(size, 4 * size), nn.Linear(4 * size, size, bias=False)  # W_l1, b_l1, W_l2
+        # W_l1, b_l1, W_l2
+        self.inner, self.outer = nn.Linear(size, 4 * size), nn.Linear(4 * size, size, bias=False)
         self.norm = nn.LayerNorm(size, eps=eps)
 
-    def type_weights(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
-        """alpha of each neighbour's type, Eq. (3): (M, K), a softmax over the types that a mention's neighbours have."""
+    def type_weights(
+        self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor
+    ) -> Tensor:
+        """alpha of each neighbour's type, Eq. (3): (M, K), a softmax over the types that a
+        mention's neighbours have."""
         if not self.type_attention:
             return torch.ones_like(vectors[..., 0])
-        same = (types[:, :, None] == types[:, None]) & there[:, None] & there[:, :, None]  # (M, K, K)
+        # (M, K, K)
+        same = (types[:, :, None] == types[:, None]) & there[:, None] & there[:, :, None]
         count = same.sum(-1).clamp_min(1)
         state = same.to(vectors.dtype) @ vectors  # h_tau of each neighbour's type
         if self.type_state == "mean":
             state = state / count[..., None]
-        score = self.to_score(torch.tanh(self.from_mention(mention)[:, None] + self.from_type(state)))[..., 0].float()
+        score = self.to_score(
+            torch.tanh(self.from_mention(mention)[:, None] + self.from_type(state))
+        )[..., 0].float()
         # Each type is to count once in the softmax, however many neighbours have it.
         once = (score - count.log()).masked_fill(~there, -torch.inf)
         weight = (score - once.logsumexp(1, keepdim=True)).exp()
@@ -73,39 +92,53 @@ class HybridAttention(nn.Module):
     def forward(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
         """h-bar of every mention (M, d_2), Eq. (4-7).
 
-        mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M, K) bool. Of a mention
-        without a neighbour the sum of Eq. (6) is empty, and Eq. (7) of 0 is left.
+        mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M,
+        K) bool. Of a mention without a neighbour the sum of Eq. (6) is empty, and Eq. (7) of 0 is
+        left.
         """
         some = there.any(1, keepdim=True)
         there = there | ~some  # or a softmax over nothing: what comes of it is multiplied by 0
         alpha = self.type_weights(mention, vectors, types, there)
-        logits = (self.query(mention)[:, None] @ self.key(vectors).transpose(1, 2))[:, 0] / math.sqrt(vectors.shape[-1])
+        logits = (self.query(mention)[:, None] @ self.key(vectors).transpose(1, 2))[
+            :, 0
+        ] / math.sqrt(vectors.shape[-1])
         if self.type_place == "pre":
             logits = logits * alpha  # Eq. (4)
-        beta = logits.float().masked_fill(~there, -torch.inf).softmax(1).to(vectors.dtype)  # Eq. (5)
+        # Eq. (5)
+        beta = logits.float().masked_fill(~there, -torch.inf).softmax(1).to(vectors.dtype)
         if self.type_place == "post":
             beta = beta * alpha
         mixed = (beta[:, None] @ self.value(vectors))[:, 0] * some  # Eq. (6)
-        result: Tensor = self.norm(mixed + self.outer(nn.functional.gelu(self.inner(mixed))))  # Eq. (7)
+        # Eq. (7)
+        result: Tensor = self.norm(mixed + self.outer(nn.functional.gelu(self.inner(mixed))))
         return result
 
 
 class PositionInfusion(nn.Module):
-    """Gated position infusion, Eq. (8-11): the tokens of a mention take in its knowledge, no other token changes."""
+    """Gated position infusion, Eq. (8-11): the tokens of a mention take in its knowledge, no other
+    token changes."""
 
     def __init__(self, hidden: int, size: int, eps: float = 1e-12) -> None:
         super().__init__()
-        self.fuse, self.back = nn.Linear(2 * size, 2 * size), nn.Linear(2 * size, hidden)  # W_mf, W_bp
+        # W_mf, W_bp
+        self.fuse, self.back = nn.Linear(2 * size, 2 * size), nn.Linear(2 * size, hidden)
         self.norm = nn.LayerNorm(hidden, eps=eps)
-        self.gate, self.extend = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)  # W_ug, W_ex
+        # W_ug, W_ex
+        self.gate, self.extend = nn.Linear(2 * hidden, hidden), nn.Linear(2 * hidden, hidden)
 
     def forward(
-        self, hidden: Tensor, spans: Tensor, knowledge: Tensor, mention: Tensor, takes: Tensor | None = None,
+        self,
+        hidden: Tensor,
+        spans: Tensor,
+        knowledge: Tensor,
+        mention: Tensor,
+        takes: Tensor | None = None,
         tokens: int | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """(B, L, H) states -> the same with Eq. (11) on the tokens of the disjoint `spans` (M, 3).
 
-        knowledge, mention (M, d_2): Eq. (7) and Eq. (2).  takes: (M,) bool, the spans that take knowledge in; None: all.
+        knowledge, mention (M, d_2): Eq. (7) and Eq. (2).  takes: (M,) bool, the spans that take
+        knowledge in; None: all.
         tokens: of all spans; None: counted, for which a GPU has to be read.
         """
         fused = nn.functional.gelu(self.fuse(torch.cat([knowledge, mention], -1)))  # Eq. (8)
@@ -115,11 +148,16 @@ class PositionInfusion(nn.Module):
         every = torch.arange(len(spans), device=spans.device)
         number = torch.repeat_interleave(every, size, output_size=tokens)  # of each token's mention
         first = (size.cumsum(0) - size)[number]
-        place = torch.arange(len(number), device=spans.device) - first + (spans[:, 0] * length + spans[:, 1])[number]
+        place = (
+            torch.arange(len(number), device=spans.device)
+            - first
+            + (spans[:, 0] * length + spans[:, 1])[number]
+        )
         flat = hidden.reshape(-1, hidden.shape[-1])
         before, known = flat[place], known[number].to(hidden.dtype)
         gate = torch.tanh(self.gate(torch.cat([before, known], -1)))  # Eq. (10)
-        after = nn.functional.gelu(self.extend(torch.cat([before, gate * known], -1))) + before  # Eq. (11)
+        # Eq. (11)
+        after = nn.functional.gelu(self.extend(torch.cat([before, gate * known], -1))) + before
         if takes is not None:
             after = torch.where(takes[number, None], after, before)
         return flat.index_copy(0, place, after.to(flat.dtype)).view_as(hidden)

@@ -1,4 +1,5 @@
-"""Section 3.4: a mention's final state is to fit its neighbours in the graph (MNeM) and its own words (MMeM)."""
+"""Section 3.4: a mention's final state is to fit its neighbours in the graph (MNeM) and its own
+words (MMeM)."""
 
 from __future__ import annotations
 
@@ -17,29 +18,43 @@ Norm = Literal["relation", "paper", "exact"]
 Relations = tuple[Tensor, list[tuple[int, int]]]
 
 
-def by_relation(pairs: Tensor, relations: Relations, product: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """(P, n): ``product`` of the rows of `pairs` (P, m) of each relation and its number; no matrix is gathered for a pair."""
+def by_relation(
+    pairs: Tensor, relations: Relations, product: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """(P, n): ``product`` of the rows of `pairs` (P, m) of each relation and its number; no matrix
+    is gathered for a pair."""
     order, groups = relations
     parts = pairs[order].split([count for _, count in groups])
-    found = [product(own, r) for own, (r, _) in zip(parts, groups, strict=True)] or [product(pairs, 0)]
+    found = [product(own, r) for own, (r, _) in zip(parts, groups, strict=True)] or [
+        product(pairs, 0)
+    ]
     return torch.cat(found)[order.argsort()]
 
 
 def translated(
-    mention: Tensor, relation: Tensor, direction: Tensor, projection: Tensor, vectors: Tensor,
+    mention: Tensor,
+    relation: Tensor,
+    direction: Tensor,
+    projection: Tensor,
+    vectors: Tensor,
     relations: Relations | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """h M_r + d h_r of every pair, (P, d_r): where TransR expects the neighbour's e M_r.
 
-    mention (P, d); relation (P,) rows of `projection` (R, d, d_r) and `vectors` (R, d_r); direction (P,) +1 where the
-    mention is the head of the triple, -1 where it is the tail.
+    mention (P, d); relation (P,) rows of `projection` (R, d, d_r) and `vectors` (R, d_r); direction
+    (P,) +1 where the mention is the head of the triple, -1 where it is the tail.
     """
-    result = by_relation(mention, relations or grouped(relation), lambda own, r: own @ projection[r])
+    result = by_relation(
+        mention, relations or grouped(relation), lambda own, r: own @ projection[r]
+    )
     return result + direction[:, None].to(mention.dtype) * vectors[relation]
 
 
-def back_projected(target: Tensor, relation: Tensor, projection: Tensor, relations: Relations | None = None) -> Tensor:
-    """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is never projected (Eq. 18)."""
+def back_projected(
+    target: Tensor, relation: Tensor, projection: Tensor, relations: Relations | None = None
+) -> Tensor:
+    """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is
+    never projected (Eq. 18)."""
     return by_relation(target, relations or grouped(relation), lambda own, r: own @ projection[r].T)
 
 
@@ -56,13 +71,17 @@ def compatibility(
 ) -> Tensor:
     """f_s(e_m, r, e) of every candidate (P, N), before the correction for sampling.
 
-    mention (P, d), relation and direction (P,), candidates (P, N, d); projection (R, d, d_r), vectors (R, d_r); scale mu.
+    mention (P, d), relation and direction (P,), candidates (P, N, d); projection (R, d, d_r),
+    vectors (R, d_r); scale mu.
 
     norm    what the product of Eq. (18) is divided by:
             "relation"  ||h M_r + h_r|| ||e||, which is Eq. (16) where M_r is orthogonal
-            "paper"     ||[h, 1] M_Pr|| ||e||, as Eq. (19) is printed; the first norm counts one coordinate more
-            "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and small graphs
-    relations  :func:`datamodules.rows.grouped` of `relation`; None: grouped here, for which a GPU has to be read
+            "paper"     ||[h, 1] M_Pr|| ||e||, as Eq. (19) is printed; the first norm counts one
+                        coordinate more
+            "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and
+                        small graphs
+    relations  :func:`datamodules.rows.grouped` of `relation`; None: grouped here, for which a GPU
+    has to be read
     """
     with torch.autocast(mention.device.type, enabled=False):
         mention, candidates = mention.float(), candidates.float()
@@ -75,7 +94,8 @@ def compatibility(
         else:
             own = candidates.norm(dim=-1)
         if norm == "paper":
-            extra = (target * direction[:, None] * vectors[relation]).sum(-1, keepdim=True)  # v . h_r, the last of M_Pr
+            # v . h_r, the last of M_Pr
+            extra = (target * direction[:, None] * vectors[relation]).sum(-1, keepdim=True)
             length = torch.cat([back, extra], -1).norm(dim=-1)
         else:
             length = target.norm(dim=-1)
@@ -83,11 +103,12 @@ def compatibility(
 
 
 def sampled_softmax(score: Tensor, log_q: Tensor, there: Tensor, correction: float = 1.0) -> Tensor:
-    """-log of the first candidate's share among all, Eq. (15) with the correction of Eq. (19): (P,).
+    """-log of the first candidate's share among all, Eq. (15) with the correction of Eq. (19):
+    (P,).
 
-    score (P, 1 + n), the positive first; log_q (P, 1 + n) log Q of each under the sampler; there (P, 1 + n) bool, False
-    for a negative that is a neighbour after all. correction: what log Q is multiplied by; 1 as in Jean et al. (2015),
-    mu as Eq. (19) is printed.
+    score (P, 1 + n), the positive first; log_q (P, 1 + n) log Q of each under the sampler; there
+    (P, 1 + n) bool, False for a negative that is a neighbour after all. correction: what log Q is
+    multiplied by; 1 as in Jean et al. (2015), mu as Eq. (19) is printed.
     """
     logits = (score - correction * log_q).masked_fill(~there, -torch.inf)
     return logits.logsumexp(1) - logits[:, 0]

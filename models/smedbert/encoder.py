@@ -1,4 +1,5 @@
-"""The encoder: a BERT whose mentions take in their neighbours between two of its layers (Section 3.3)."""
+"""The encoder: a BERT whose mentions take in their neighbours between two of its layers (Section
+3.3)."""
 
 from __future__ import annotations
 
@@ -10,13 +11,27 @@ from transformers import BertModel
 
 from datamodules.mentions import Mentions
 from datamodules.steps import Places
-from models.encoders import Layout, knowledge_layer, layers_mask, read_export, start_as_bert, through_layers
+from models.encoders import (
+    Layout,
+    knowledge_layer,
+    layers_mask,
+    read_export,
+    start_as_bert,
+    through_layers,
+)
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
 #: known of the places in a batch that is not of training
 NOTHING: Places = {}
 #: What an export says about the encoder it holds.
-SETTINGS = ("knowledge_after", "hybrid_attention", "type_attention", "type_state", "type_place", "without_neighbours")
+SETTINGS = (
+    "knowledge_after",
+    "hybrid_attention",
+    "type_attention",
+    "type_state",
+    "type_place",
+    "without_neighbours",
+)
 
 
 class SMedBERTEncoder(nn.Module):
@@ -24,9 +39,11 @@ class SMedBERTEncoder(nn.Module):
 
     bert              any BERT without pooler
     entity            (Z, d_2) vectors of the graph's entities, Gamma_ent
-    knowledge_after   layers before the knowledge module (the paper's 10 of 12); None: the same share of this encoder's
+    knowledge_after   layers before the knowledge module (the paper's 10 of 12); None: the same
+                      share of this encoder's
     hybrid_attention  False: no knowledge module at all (the ablation "- Hybrid Att.")
-    without_neighbours  whether a linked mention that has no neighbour is infused, too, with what Eq. (7) makes of none; False: it
+    without_neighbours  whether a linked mention that has no neighbour is infused, too, with what
+    Eq. (7) makes of none; False: it
                       stays as it is
     freeze_entities   keep the entity vectors as they are
     The rest as in :class:`HybridAttention`.
@@ -72,13 +89,16 @@ class SMedBERTEncoder(nn.Module):
         self.bert.resize_token_embeddings(size)
 
     def infused(self, states: Tensor, mentions: Mentions, places: Places = NOTHING) -> Tensor:
-        """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or of all."""
+        """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or
+        of all."""
         there = mentions.neighbours >= 0
         takes = None if self.settings["without_neighbours"] else there.any(1)
         vectors = self.entity[mentions.neighbours.clamp_min(0)]
         own = self.mention(states, mentions.span, places.get("longest"))
         knowledge = self.attention(own, vectors.to(own.dtype), mentions.type, there)
-        result: Tensor = self.infusion(states, mentions.span, knowledge, own, takes, places.get("infused"))
+        result: Tensor = self.infusion(
+            states, mentions.span, knowledge, own, takes, places.get("infused")
+        )
         return result
 
     def forward(
@@ -88,15 +108,22 @@ class SMedBERTEncoder(nn.Module):
         mentions: Mentions | None = None,
         second: Tensor | None = None,
     ) -> Tensor:
-        """(B, L) ids and mask -> (B, L, H). mentions: those that take knowledge in; second: 1 on the second of two texts."""
+        """(B, L) ids and mask -> (B, L, H). mentions: those that take knowledge in; second: 1 on
+        the second of two texts."""
         if self.bert.config.type_vocab_size < 2:
             second = None
         states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
         mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         if self.hybrid_attention and mentions is not None:
-            states = self.infused(states, mentions, attention_mask.places if isinstance(attention_mask, Layout) else NOTHING)
-        return through_layers(self.bert, states, mask, self.knowledge_after, len(self.bert.encoder.layer))
+            states = self.infused(
+                states,
+                mentions,
+                attention_mask.places if isinstance(attention_mask, Layout) else NOTHING,
+            )
+        return through_layers(
+            self.bert, states, mask, self.knowledge_after, len(self.bert.encoder.layer)
+        )
 
     @classmethod
     def from_export(cls, folder: str | Path) -> SMedBERTEncoder:

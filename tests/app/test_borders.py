@@ -1,4 +1,5 @@
-"""Failures of files and of the machine are one line for every command, and no file of somebody else is lost."""
+"""Failures of files and of the machine are one line for every command, and no file of somebody else
+is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ LINE = '{"id": "a", "text": "renal failure and foozin"}\n'
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     names = [("D1", "renal failure", "exact", "en")]
-    graph({"D1": "disease", "foozin": "drug"}, [("D1", "near", "foozin")], names).save(tmp_path / "graph")
+    graph({"D1": "disease", "foozin": "drug"}, [("D1", "near", "foozin")], names).save(
+        tmp_path / "graph"
+    )
     (tmp_path / "t.jsonl").write_text(LINE)
     (tmp_path / "big.jsonl").write_text(LINE * 3000)
     return tmp_path
@@ -35,7 +38,14 @@ def run(place: Path) -> Run:
     def ran(words: str, before: str = "", behind: str = "") -> subprocess.CompletedProcess[str]:
         command = f"{before} {sys.executable} -m app.cli link --graph graph {words} {behind}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(["bash", "-c", command], cwd=place, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     return ran
 
@@ -48,8 +58,18 @@ def run(place: Path) -> Run:
         ("--text foozin", "", ">&-", "Bad file descriptor"),
         ("--text foozin", "", "> /dev/full", "disk is full"),
         ("--input t.jsonl --output /dev/full", "", "", "/dev/full: the disk is full"),
-        ("--input big.jsonl --output o.jsonl", "ulimit -f 300;", "", "o.jsonl.parts/part-00000.jsonl: not written"),
-        ("--input t.jsonl --output o.csv", "", "", "ends in .jsonl, .ndjson, .json, .pubtator, .xml"),
+        (
+            "--input big.jsonl --output o.jsonl",
+            "ulimit -f 300;",
+            "",
+            "o.jsonl.parts/part-00000.jsonl: not written",
+        ),
+        (
+            "--input t.jsonl --output o.csv",
+            "",
+            "",
+            "ends in .jsonl, .ndjson, .json, .pubtator, .xml",
+        ),
         ("--input t.jsonl --output graph/x.jsonl", "", "", "inside the folder graph"),
         ("--input t.jsonl --output t.jsonl --fresh", "", "", "an input of the command"),
         ("--input - --output o.jsonl", "cat t.jsonl |", "", "stdin: cannot tell the format"),
@@ -60,7 +80,12 @@ def run(place: Path) -> Run:
 def test_a_failure_is_one_line(run: Run, words: str, before: str, behind: str, said: str) -> None:
     ended = run(words, before, behind)
     errors = [line for line in ended.stderr.splitlines() if not line.startswith("linking:")]
-    assert ended.returncode == 2 and len(errors) == 1 and errors[0].startswith("error: ") and said in errors[0], ended.stderr
+    assert (
+        ended.returncode == 2
+        and len(errors) == 1
+        and errors[0].startswith("error: ")
+        and said in errors[0]
+    ), ended.stderr
     assert "Exception ignored" not in ended.stderr
 
 
@@ -69,13 +94,17 @@ def test_streams_are_inputs_and_outputs(run: Run, place: Path) -> None:
     assert whole.returncode == 0
     expected = (place / "o.jsonl").read_text()
     for words, before in (
-        ("--input t.jsonl --output -", ""), ("--input t.jsonl --output /dev/stdout", ""),
+        ("--input t.jsonl --output -", ""),
+        ("--input t.jsonl --output /dev/stdout", ""),
         ("--input - --format jsonl --output -", "cat t.jsonl |"),
         ("--input /dev/stdin --format jsonl --output -", "cat t.jsonl |"),
         ("--input <(cat t.jsonl) --format jsonl --output -", ""),
-    ):  # fmt: skip
+    ):
         assert run(words, before).stdout == expected
-    assert run("--input t.jsonl --output - > p.jsonl").returncode == 0 and (place / "p.jsonl").read_text() == expected
+    assert (
+        run("--input t.jsonl --output - > p.jsonl").returncode == 0
+        and (place / "p.jsonl").read_text() == expected
+    )
     assert not list(place.glob("*.parts"))
 
 
@@ -88,17 +117,26 @@ def test_a_complete_output_is_left_and_another_is_not_replaced(
     first, before = capsys.readouterr(), os.stat("o.jsonl").st_mtime_ns
     assert main(words) == 0
     again = capsys.readouterr()
-    assert again.out == first.out and "already complete" in again.err and os.stat("o.jsonl").st_mtime_ns == before
+    assert (
+        again.out == first.out
+        and "already complete" in again.err
+        and os.stat("o.jsonl").st_mtime_ns == before
+    )
     assert main([*words, "--top", "3"]) == 2 and "top (5 before, 3 now)" in capsys.readouterr().err
     assert main([*words, "--to", "pubtator"]) == 2 and "output_format" in capsys.readouterr().err
     assert main([*words, "--top", "3", "--fresh"]) == 0
     Path("t.jsonl").write_text(LINE.replace("and", "or"))
     assert main([*words, "--top", "3"]) == 2 and "inputs" in capsys.readouterr().err
     Path("notes.txt").write_text("mine")
-    assert main([*words[:-1], "notes.txt", "--to", "jsonl"]) == 2 and Path("notes.txt").read_text() == "mine"
+    assert (
+        main([*words[:-1], "notes.txt", "--to", "jsonl"]) == 2
+        and Path("notes.txt").read_text() == "mine"
+    )
 
 
-def test_an_input_that_changes_at_equal_size_and_time_is_noticed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_that_changes_at_equal_size_and_time_is_noticed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from core.files import InputError
     from inference.chain import Pipeline
     from inference.stream import link_files
@@ -126,7 +164,11 @@ def test_an_input_that_changes_at_equal_size_and_time_is_noticed(place: Path, mo
 
     more = place / "more.jsonl"
     more.write_text(LINE * 600)
-    monkeypatch.setattr(pipeline, "link", lambda texts, calls=[]: stops(texts) if calls else calls.append(1) or link(texts))
+    monkeypatch.setattr(
+        pipeline,
+        "link",
+        lambda texts, calls=[]: stops(texts) if calls else calls.append(1) or link(texts),
+    )
     with pytest.raises(KeyboardInterrupt):
         link_files(pipeline, [file, more], out)
     rewritten()
@@ -138,18 +180,47 @@ def test_an_input_that_changes_at_equal_size_and_time_is_noticed(place: Path, mo
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("a.jsonl", '{"id": 1, "text": "foozin", "mentions": [{"start": 3, "end": 99, "entity": "D1"}, 3]}\n'),
+        (
+            "a.jsonl",
+            (
+                '{"id": 1, "text": "foozin", "mentions": [{"start": 3, "end": 99, "entity": "D1"},'
+                " 3]}\n"
+            ),
+        ),
         ("b.jsonl", '{"id": 1, "text": "foozin", "mentions": {"start": 0}}\n'),
-        ("a.pubtator", "1|t|foozin\n1|a|\n1\t0\t5\tother\tDrug\tD1\n1\t2\n2\t0\t3\tfoo\tDrug\tD1\n1\tx\ty\tz\tDrug\n"),
-        ("a.bioc.json", json.dumps([{"id": "1", "passages": [
-            {"offset": 0, "text": "foozin", "annotations": [{"text": "x", "locations": [{"offset": 9, "length": 3}]}]},
-            {"offset": 10, "text": "", "annotations": [3]},
-        ]}])),
-        ("a.bioc.xml", "<collection><document><id>1</id><passage><offset>0</offset><text>foozin</text><annotation>"
-                       "<text>x</text></annotation>"
-                       "<annotation><location offset='-1' length='x'/></annotation></passage></document></collection>"),
+        (
+            "a.pubtator",
+            "1|t|foozin\n1|a|\n1\t0\t5\tother\tDrug\tD1\n1\t2\n2\t0\t3\tfoo\tDrug\tD1\n1\tx\ty\tz\tDrug\n",
+        ),
+        (
+            "a.bioc.json",
+            json.dumps(
+                [
+                    {
+                        "id": "1",
+                        "passages": [
+                            {
+                                "offset": 0,
+                                "text": "foozin",
+                                "annotations": [
+                                    {"text": "x", "locations": [{"offset": 9, "length": 3}]}
+                                ],
+                            },
+                            {"offset": 10, "text": "", "annotations": [3]},
+                        ],
+                    }
+                ]
+            ),
+        ),
+        (
+            "a.bioc.xml",
+            (
+                "<collection><document><id>1</id><passage><offset>0</offset><text>foozin</text><annotation><text>x</text></annotation><annotation><location"
+                " offset='-1' length='x'/></annotation></passage></document></collection>"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_annotations_that_nobody_uses_are_counted(
     place: Path, capsys: pytest.CaptureFixture[str], name: str, content: str
 ) -> None:
@@ -157,7 +228,15 @@ def test_annotations_that_nobody_uses_are_counted(
     from kg.linking.documents import documents
 
     (place / name).write_text(content)
-    words = ["link", "--graph", str(place / "graph"), "--input", str(place / name), "--output", str(place / "o.jsonl")]
+    words = [
+        "link",
+        "--graph",
+        str(place / "graph"),
+        "--input",
+        str(place / name),
+        "--output",
+        str(place / "o.jsonl"),
+    ]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "1 documents, 1 mentions" in said and "annotations that do not fit the text" in said
@@ -165,31 +244,64 @@ def test_annotations_that_nobody_uses_are_counted(
         list(documents([place / name]))
 
 
-def test_hidden_files_are_passed_over_and_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_files_are_passed_over_and_counted(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     notes = place / "notes"
     (notes / ".git" / "deep").mkdir(parents=True)
-    for name, content in (("a.txt", b"foozin"), ("._a.txt", b"\0\xff"), (".b.txt", b"x"), (".git/deep/c.txt", b"x")):
+    for name, content in (
+        ("a.txt", b"foozin"),
+        ("._a.txt", b"\0\xff"),
+        (".b.txt", b"x"),
+        (".git/deep/c.txt", b"x"),
+    ):
         (notes / name).write_bytes(content)
     (notes / "again").symlink_to(notes)
     (notes / "x.jsonl.manifest.json").write_text("{}")
-    words = ["link", "--graph", str(place / "graph"), "--input", str(notes), "--output", str(place / "o.jsonl")]
+    words = [
+        "link",
+        "--graph",
+        str(place / "graph"),
+        "--input",
+        str(notes),
+        "--output",
+        str(place / "o.jsonl"),
+    ]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "1 documents" in said and "3 hidden files" in said and "1 links to folders" in said and "1 manifests" in said
+    assert (
+        "1 documents" in said
+        and "3 hidden files" in said
+        and "1 links to folders" in said
+        and "1 manifests" in said
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("e.txt", ""), ("e.jsonl", ""), ("e.xml", "<a/>"), ("e.bioc.json", "[]"), ("e.bioc.xml", "<collection/>"),
-        ("e.pubtator", "\n\n"), ("p.xml", "<n:PubmedArticleSet xmlns:n='u'/>"),
+        ("e.txt", ""),
+        ("e.jsonl", ""),
+        ("e.xml", "<a/>"),
+        ("e.bioc.json", "[]"),
+        ("e.bioc.xml", "<collection/>"),
+        ("e.pubtator", "\n\n"),
+        ("p.xml", "<n:PubmedArticleSet xmlns:n='u'/>"),
     ],
-)  # fmt: skip
+)
 def test_an_input_without_a_document_is_an_error(
     place: Path, capsys: pytest.CaptureFixture[str], name: str, content: str
 ) -> None:
     (place / name).write_text(content)
-    words = ["link", "--graph", str(place / "graph"), "--input", str(place / name), "--output", str(place / "o.jsonl")]
+    words = [
+        "link",
+        "--graph",
+        str(place / "graph"),
+        "--input",
+        str(place / name),
+        "--output",
+        str(place / "o.jsonl"),
+    ]
     for more in ([], ["--empty", "skip"]):
         assert main([*words, *more]) == 2 and "no document in" in capsys.readouterr().err
     assert not (place / "o.jsonl").exists()
@@ -208,7 +320,12 @@ def test_prefixes_of_namespaces_are_left_out(place: Path, prefix: str) -> None:
         f"<{b}PubmedArticleSet><{b}PubmedArticle><{b}MedlineCitation><{b}PMID>7</{b}PMID><{b}Article>"
         f"<{b}ArticleTitle>foozin</{b}ArticleTitle></{b}Article></{b}MedlineCitation></{b}PubmedArticle></{b}PubmedArticleSet>"
     )
-    for text, encoding in ((bioc, "utf-8"), (article, "utf-8"), (bioc, "utf-16"), (article, "utf-16-le")):
+    for text, encoding in (
+        (bioc, "utf-8"),
+        (article, "utf-8"),
+        (bioc, "utf-16"),
+        (article, "utf-16-le"),
+    ):
         (place / "x.xml").write_text(text, encoding)
         assert [(d.id, d.text) for d in documents([place / "x.xml"])] == [("7", "foozin")]
 

@@ -16,12 +16,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 child = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 dashboard.command = lambda port: [sys.executable, "-c", child]
 sys.exit(dashboard.serve(5000))
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_dashboard_leaves_no_server(number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True
+    ) as program:
         assert program.stdout is not None and "127.0.0.1:5000" in program.stdout.readline()
         child = Path("/proc", program.stdout.readline().strip())
         assert child.exists()

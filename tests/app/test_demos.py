@@ -19,7 +19,9 @@ from tests.fakes import linking as fakes
 def medic(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mirror with the demo's file, of fake diseases."""
     data = fakes.write(tmp_path / "data") / "NCBI-EL"
-    monkeypatch.setattr("datamodules.sources.fetched", lambda dataset, place, mirrors: mirrors[0] / dataset)
+    monkeypatch.setattr(
+        "datamodules.sources.fetched", lambda dataset, place, mirrors: mirrors[0] / dataset
+    )
     return data.parent
 
 
@@ -27,7 +29,9 @@ def test_a_demo_builds_its_graph_once_and_serves_it(
     medic: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     started: list[tuple[Pipeline, tuple[str, ...]]] = []
-    monkeypatch.setattr(serve, "start", lambda pipeline, host, port, examples: started.append((pipeline, examples)))
+    monkeypatch.setattr(
+        serve, "start", lambda pipeline, host, port, examples: started.append((pipeline, examples))
+    )
     caplog.set_level("INFO")
     for said in (": built: ", " entities, "):
         assert main(["demo", "medic", f"MIRROR={medic}"]) == 0
@@ -35,7 +39,11 @@ def test_a_demo_builds_its_graph_once_and_serves_it(
         caplog.clear()
     assert main(["demo", "medic", f"MIRROR={medic}"]) == 0 and ": built: " not in caplog.text
     pipeline, examples = started[0]
-    assert examples == demos.DEMOS["medic"].examples and pipeline.negation and not demos.DEMOS["cmekg"].english
+    assert (
+        examples == demos.DEMOS["medic"].examples
+        and pipeline.negation
+        and not demos.DEMOS["cmekg"].english
+    )
     with TestClient(serve.create_app(pipeline, examples=examples), "http://localhost") as asked:
         assert asked.get("/health").json()["examples"] == list(examples)
     assert "Retinal Tumor" in pipeline.graph.names["name"].to_pylist()

@@ -37,7 +37,11 @@ class Sleeps(Pipeline):
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
     names = [("D1", "renal failure", "exact", "en"), ("D2", "gout", "exact", "en")]
-    return str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    return str(
+        graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(
+            tmp_path / "graph"
+        )
+    )
 
 
 @pytest.fixture
@@ -54,10 +58,17 @@ def long(seconds: float) -> str:
 def test_turns_go_round_clients_and_requests() -> None:
     async def order() -> list[str]:
         turns = Turns()
-        requests = {name: Pending(name[0], [name + str(i) for i in range(3)]) for name in ("a1.", "a2.", "b1.")}
+        requests = {
+            name: Pending(name[0], [name + str(i) for i in range(3)])
+            for name in ("a1.", "a2.", "b1.")
+        }
         for pending in requests.values():
             turns.add(pending, [0, 1, 2])
-        found = [turn[0].texts[turn[1]] for turn in (turns.next(), turns.next(), turns.next(), turns.next()) if turn]
+        found = [
+            turn[0].texts[turn[1]]
+            for turn in (turns.next(), turns.next(), turns.next(), turns.next())
+            if turn
+        ]
         requests["a2."].done.cancel()  # whoever has gone
         while turn := turns.next():
             found.append(turn[0].texts[turn[1]])
@@ -107,7 +118,11 @@ def test_a_request_of_both_gets_its_answers_in_order(pipeline: Pipeline) -> None
         return [(mentions, json.loads(document)["text"][:15]) for mentions, document in found]
 
     both = [asyncio.run(answers(worker)) for worker in (None, Worker(pipeline))]
-    assert both[0] == both[1] == [(1, long(0)[:15]), (1, "0 renal failure"), (1, long(0)[:15]), (0, "0 none")]
+    assert (
+        both[0]
+        == both[1]
+        == [(1, long(0)[:15]), (1, "0 renal failure"), (1, long(0)[:15]), (0, "0 none")]
+    )
 
 
 def test_a_long_text_that_nobody_waits_for_is_stopped(pipeline: Pipeline) -> None:
@@ -169,13 +184,17 @@ def test_both_lanes_answer_what_the_chain_does(folder: str) -> None:
 
 
 def test_a_large_request_beside_a_good_client(folder: str) -> None:
-    """Through a real server: 0.96 MB of one name in three requests, and a client whose sentences do not wait for them."""
+    """Through a real server: 0.96 MB of one name in three requests, and a client whose sentences do
+    not wait for them."""
     with running(folder) as address:
         dense = "renal failure and gout " * 4000
 
         async def go() -> list[float]:
             async with httpx.AsyncClient(base_url=address, timeout=60) as asked:
-                bad = [asyncio.create_task(asked.post("/link", json={"texts": [dense] * 10})) for _ in range(3)]
+                bad = [
+                    asyncio.create_task(asked.post("/link", json={"texts": [dense] * 10}))
+                    for _ in range(3)
+                ]
                 await asyncio.sleep(0.2)
                 waited = []
                 for _ in range(100):

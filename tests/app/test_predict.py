@@ -34,30 +34,74 @@ def test_the_written_file_scores_what_fine_tuning_reported(
     model, data = tagger
     out = tmp_path / "test.jsonl"
     capsys.readouterr()
-    assert main(["predict", "--model", model, "--task", "NCBI", f"DATA={data}", "--output", str(out)]) == 0
+    assert (
+        main(["predict", "--model", model, "--task", "NCBI", f"DATA={data}", "--output", str(out)])
+        == 0
+    )
     examples = split_examples("NCBI", "test", Files(data=data))
     assert f"{len(examples)} documents" in capsys.readouterr().out
     records = [json.loads(line) for line in out.read_text().splitlines()]
     assert [r["text"] for r in records] == [e.text for e in examples]
     predicted = [[(m["start"], m["end"], m["type"]) for m in r["mentions"]] for r in records]
     (result,) = stored("finetune", "NCBI")
-    assert score(span_tallies(predicted, [e.entities for e in examples])) == pytest.approx(result.value(), abs=1e-9)
+    assert score(span_tallies(predicted, [e.entities for e in examples])) == pytest.approx(
+        result.value(), abs=1e-9
+    )
     assert (result.value() or 0) > 0.3  # it learned something, so equal means something
-    assert main(["predict", "--model", model, "--task", "NCBI", f"DATA={data}", "SPLIT=dev", "--output", str(out), "--fresh"]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                "--model",
+                model,
+                "--task",
+                "NCBI",
+                f"DATA={data}",
+                "SPLIT=dev",
+                "--output",
+                str(out),
+                "--fresh",
+            ]
+        )
+        == 0
+    )
     name = model.partition("@")[0]  # LR= was given, so there is no run with default settings
-    assert main(["predict", "--model", name, "--text", "x"]) == 2 and "no run with default settings" in capsys.readouterr().err
+    assert (
+        main(["predict", "--model", name, "--text", "x"]) == 2
+        and "no run with default settings" in capsys.readouterr().err
+    )
 
 
-def test_a_tagger_detects_for_a_chain(tagger: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tagger_detects_for_a_chain(
+    tagger: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, data = tagger
     entity = next(e for e in split_examples("NCBI", "test", Files(data=data)) if e.entities)
-    place = graph({entity.text[s:t]: "disease" for s, t, _ in entity.entities}, []).save(tmp_path / "graph")
+    place = graph({entity.text[s:t]: "disease" for s, t, _ in entity.entities}, []).save(
+        tmp_path / "graph"
+    )
     capsys.readouterr()
     assert main(["predict", "--model", model, "--text", entity.text, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["mentions"]
-    assert main(["link", "--graph", str(place), "--chain", f"{model} > names", "--text", entity.text, "--json"]) == 0
+    assert (
+        main(
+            [
+                "link",
+                "--graph",
+                str(place),
+                "--chain",
+                f"{model} > names",
+                "--text",
+                entity.text,
+                "--json",
+            ]
+        )
+        == 0
+    )
     linked = json.loads(capsys.readouterr().out)["mentions"]
-    assert found and [(m["start"], m["end"], m["type"]) for m in linked] == [(m["start"], m["end"], m["type"]) for m in found]
+    assert found and [(m["start"], m["end"], m["type"]) for m in linked] == [
+        (m["start"], m["end"], m["type"]) for m in found
+    ]
     (tmp_path / "notes.txt").write_text(f"{entity.text}\n")
     words = ["--input", str(tmp_path / "notes.txt"), "--output", str(tmp_path / "out.jsonl")]
     assert main(["predict", "--model", model, *words]) == 0

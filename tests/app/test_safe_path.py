@@ -1,4 +1,5 @@
-"""Nothing in the folder that a command is typed in is imported, by the command or by a child of it."""
+"""Nothing in the folder that a command is typed in is imported, by the command or by a child of
+it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ NAMES = ("random", "yaml", "numpy", "torch", "sitecustomize", "mlflow", "uvicorn
 def hostile(tmp_path: Path) -> Path:
     """A folder whose modules leave a file `ran` when one is imported."""
     folder = tmp_path / "hostile"
-    program = f"import os; os.close(os.open({str(folder / 'ran')!r}, os.O_CREAT))\nraise SystemExit(77)\n"
+    program = (
+        f"import os; os.close(os.open({str(folder / 'ran')!r}, os.O_CREAT))\nraise SystemExit(77)\n"
+    )
     for name in ROOMS:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(program)
@@ -49,7 +52,9 @@ def test_kepl_imports_nothing_from_the_folder_it_is_typed_in(
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     if searched is not None:
         environment["PYTHONPATH"] = searched
-    done = subprocess.run([str(kepl), "tasks"], cwd=hostile, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(kepl), "tasks"], cwd=hostile, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "cMedQANER" in done.stdout, done.stderr
     assert not (hostile / "ran").exists()
 
@@ -59,29 +64,52 @@ def test_kepl_imports_nothing_from_the_folder_it_is_typed_in(
     [
         ("-c", "import random, yaml, numpy, core.files, app.cli"),
         ("-m", "app.cli", "tasks"),
-        ("-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import random, yaml, core']))"),
+        (
+            "-c",
+            (
+                "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import"
+                " random, yaml, core']))"
+            ),
+        ),
         ("-c", SPAWN),
     ],
 )
 def test_a_child_imports_nothing_from_its_folder(hostile: Path, words: tuple[str, ...]) -> None:
     """Nor does what the child starts itself, as Lightning and MLflow do."""
     log = hostile.parent / "log"
-    assert started(python_command(*words), hostile, {**os.environ, "PYTHONPATH": "."}, log).wait() == 0, log.read_text()
-    done = subprocess.run(python_command(*words), cwd=hostile, env=child_environment({"X": "1"}), capture_output=True, text=True)
+    assert (
+        started(python_command(*words), hostile, {**os.environ, "PYTHONPATH": "."}, log).wait() == 0
+    ), log.read_text()
+    done = subprocess.run(
+        python_command(*words),
+        cwd=hostile,
+        env=child_environment({"X": "1"}),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert not (hostile / "ran").exists()
 
 
 def test_the_hostile_folder_runs_where_python_searches_it(hostile: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
-    subprocess.run([sys.executable, "-m", "random"], cwd=hostile, env=environment, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "random"], cwd=hostile, env=environment, capture_output=True
+    )
     assert (hostile / "ran").exists()
 
 
 def test_every_child_is_started_by_the_one_function() -> None:
     bad = re.compile(r"sys\.executable, *\"-|\[str\(python\), *\"-m\"")
-    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p != ROOT / "core" / "commands.py"]
-    assert [f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())] == []
+    files = [
+        p
+        for room in ROOMS
+        for p in (ROOT / room).rglob("*.py")
+        if p != ROOT / "core" / "commands.py"
+    ]
+    assert [
+        f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())
+    ] == []
     for line in (ROOT / "Makefile").read_text().splitlines():
         if match := re.search(r"PYTHON\) (-\S+)", line):
             assert match[1] in ("-P", "-c") or re.search(r"-m (venv|pip|compileall)", line), line

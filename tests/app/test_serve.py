@@ -47,7 +47,11 @@ def folder(tmp_path: Path) -> str:
         *(("foozin", "near", x) for x in many),
     ]
     types = {"renal failure": "disease", "foozin": "drug", SCRIPT: "disease"} | many
-    return str(graph(types, triples, [("foozin", "Foozinum", "synonym", "la")]).save(tmp_path / "secretplace"))
+    return str(
+        graph(types, triples, [("foozin", "Foozinum", "synonym", "la")]).save(
+            tmp_path / "secretplace"
+        )
+    )
 
 
 @pytest.fixture
@@ -60,7 +64,9 @@ def test_texts_are_linked_as_the_chain_links_them(client: TestClient, folder: st
     texts = ["Foozin in renal failure.", "nothing", "𝄞 foozin", ""]
     answer = client.post("/link", json={"texts": texts})
     assert answer.status_code == 200
-    for text, document, mentions in zip(texts, answer.json()["documents"], Pipeline(folder).link(texts), strict=True):
+    for text, document, mentions in zip(
+        texts, answer.json()["documents"], Pipeline(folder).link(texts), strict=True
+    ):
         assert document["text"] == text
         assert [(m["start"], m["end"], m["entity"]) for m in document["mentions"]] == [
             (m.start, m.end, m.entity) for m in mentions
@@ -69,7 +75,11 @@ def test_texts_are_linked_as_the_chain_links_them(client: TestClient, folder: st
 
 def test_an_entity_is_returned(client: TestClient, folder: str) -> None:
     about = client.get("/entity", params={"id": "foozin"}).json()
-    assert about["type"] == "drug" and about["names"] == ["foozin", "Foozinum"] and about["definition"] is None
+    assert (
+        about["type"] == "drug"
+        and about["names"] == ["foozin", "Foozinum"]
+        and about["definition"] is None
+    )
     assert about["neighbours"][0] == {
         "relation": "treats",
         "direction": "out",
@@ -84,14 +94,24 @@ def test_an_entity_is_returned(client: TestClient, folder: str) -> None:
 
 
 def test_health_page_and_interface(client: TestClient) -> None:
-    expected = {"status": "ok", "chain": "dictionary", "entities": MOST + 8, "token": False, "examples": []}
+    expected = {
+        "status": "ok",
+        "chain": "dictionary",
+        "entities": MOST + 8,
+        "token": False,
+        "examples": [],
+    }
     assert client.get("/health").json() == expected
     page = client.get("/")
-    assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
+    assert (
+        page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
+    )
     for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
         assert not part.startswith(("http", "//")) and client.get("/" + part).status_code == 200
     assert "innerHTML" not in (PAGE / "page.js").read_text() and "<script>" not in page.text
-    assert {"/link", "/entity", "/health", "/metrics"} <= set(client.get("/openapi.json").json()["paths"])
+    assert {"/link", "/entity", "/health", "/metrics"} <= set(
+        client.get("/openapi.json").json()["paths"]
+    )
     for path in ("/page/../serve.py", "/page/%2e%2e%2fserve.py", "/page/index.html", "/nothing"):
         assert client.get(path).status_code == 404
 
@@ -99,20 +119,39 @@ def test_health_page_and_interface(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "content, status",
     [
-        (b"", 422), (b"{", 422), (b"[]", 422), (b'"x"', 422), (b"{}", 422), (b'{"texts": "x"}', 422), (b'{"texts": []}', 422),
-        (b'{"texts": [1]}', 422), (b'{"texts": [null]}', 422), (b'{"texts": [["x"]]}', 422), (b'{"texts": ["x"], "more": 1}', 422),
-        (b'{"texts": ["\\ud800"]}', 422), (b"\xff\xfe", 422), (b'{"texts": ["\\u0000\\u001b[31m\\u202e"]}', 200),
-        (('{"texts": ["' + SCRIPT + '"]}').encode(), 200), (b'{"texts": [' + b"[" * 5000 + b"]}", 400),
-        (json.dumps({"texts": ["x"] * 257}).encode(), 413), (json.dumps({"texts": ["x" * 100_001]}).encode(), 413),
+        (b"", 422),
+        (b"{", 422),
+        (b"[]", 422),
+        (b'"x"', 422),
+        (b"{}", 422),
+        (b'{"texts": "x"}', 422),
+        (b'{"texts": []}', 422),
+        (b'{"texts": [1]}', 422),
+        (b'{"texts": [null]}', 422),
+        (b'{"texts": [["x"]]}', 422),
+        (b'{"texts": ["x"], "more": 1}', 422),
+        (b'{"texts": ["\\ud800"]}', 422),
+        (b"\xff\xfe", 422),
+        (b'{"texts": ["\\u0000\\u001b[31m\\u202e"]}', 200),
+        (('{"texts": ["' + SCRIPT + '"]}').encode(), 200),
+        (b'{"texts": [' + b"[" * 5000 + b"]}", 400),
+        (json.dumps({"texts": ["x"] * 257}).encode(), 413),
+        (json.dumps({"texts": ["x" * 100_001]}).encode(), 413),
         (b'{"texts": ["' + b"x" * (1 << 20) + b'"]}', 413),
     ],
-)  # fmt: skip
-def test_hostile_bodies_get_one_line_of_json(client: TestClient, content: bytes, status: int) -> None:
+)
+def test_hostile_bodies_get_one_line_of_json(
+    client: TestClient, content: bytes, status: int
+) -> None:
     answer = client.post("/link", content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == status, answer.text[:300]
     if status != 200:
         assert set(answer.json()) == {"error"} and "\n" not in answer.json()["error"]
-    assert "secretplace" not in answer.text and "Traceback" not in answer.text and str(ROOT) not in answer.text
+    assert (
+        "secretplace" not in answer.text
+        and "Traceback" not in answer.text
+        and str(ROOT) not in answer.text
+    )
     assert client.get("/health").status_code == 200
 
 
@@ -136,10 +175,18 @@ def test_a_token_is_asked_for(folder: str) -> None:
 def test_a_bearer_in_any_case_and_nothing_else(folder: str) -> None:
     with TestClient(create_app(Pipeline(folder), token="secret"), BASE) as asked:
         for given, status in (
-            ("bearer secret", 200), ("BEARER  secret", 200), ("Basic secret", 401), ("secret", 401), ("bearer secre", 401),
-            ("bearer", 401), ("bearersecret", 401),
-        ):  # fmt: skip
-            assert asked.get("/entity?id=foozin", headers={"Authorization": given}).status_code == status, given
+            ("bearer secret", 200),
+            ("BEARER  secret", 200),
+            ("Basic secret", 401),
+            ("secret", 401),
+            ("bearer secre", 401),
+            ("bearer", 401),
+            ("bearersecret", 401),
+        ):
+            assert (
+                asked.get("/entity?id=foozin", headers={"Authorization": given}).status_code
+                == status
+            ), given
 
 
 def test_without_the_token_no_body_is_read(folder: str) -> None:
@@ -163,22 +210,47 @@ def test_without_the_token_no_body_is_read(folder: str) -> None:
 
 def test_every_answer_has_its_headers_and_every_error_is_json(folder: str) -> None:
     failing = Slow(Pipeline(folder), 0, fails=True)
-    with TestClient(create_app(failing, token="secret"), BASE, raise_server_exceptions=False) as asked:
+    with TestClient(
+        create_app(failing, token="secret"), BASE, raise_server_exceptions=False
+    ) as asked:
         token = {"Authorization": "Bearer secret"}
         answers = [
-            asked.get("/"), asked.get("/health"), asked.get("/docs"), asked.get("/page/page.js"), asked.get("/openapi.json"),
-            asked.get("/nothing"), asked.delete("/link", headers=token), asked.post("/health"), asked.get("/link"),
-            asked.post("/link", headers=token, content=b"{"), asked.post("/link", headers=token, json={"texts": ["x"]}),
+            asked.get("/"),
+            asked.get("/health"),
+            asked.get("/docs"),
+            asked.get("/page/page.js"),
+            asked.get("/openapi.json"),
+            asked.get("/nothing"),
+            asked.delete("/link", headers=token),
+            asked.post("/health"),
+            asked.get("/link"),
+            asked.post("/link", headers=token, content=b"{"),
+            asked.post("/link", headers=token, json={"texts": ["x"]}),
             asked.get("/health", headers={"Host": "evil.example.org"}),
             asked.post("/link", headers=token, content=b"x" * (1 << 21)),
             asked.get("/health", headers={"Content-Length": "0", "Transfer-Encoding": "chunked"}),
-        ]  # fmt: skip
+        ]
         for answer in answers:
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             if answer.status_code >= 400:
                 assert set(answer.json()) == {"error"}, answer.request.url
-        assert [a.status_code for a in answers] == [200, 200, 200, 200, 200, 404, 405, 405, 401, 422, 500, 421, 413, 400]
+        assert [a.status_code for a in answers] == [
+            200,
+            200,
+            200,
+            200,
+            200,
+            404,
+            405,
+            405,
+            401,
+            422,
+            500,
+            421,
+            413,
+            400,
+        ]
 
 
 def raw_answer(address: str, content: bytes) -> bytes:
@@ -193,8 +265,16 @@ def test_a_request_of_two_lengths_is_refused_and_what_follows_is_not_read(server
     head = b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     two = head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     answer = raw_answer(server, two + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1") == 1 and b'{"error":' in answer
-    for wrong in (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET /\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+    assert (
+        answer.startswith(b"HTTP/1.1 400")
+        and answer.count(b"HTTP/1.1") == 1
+        and b'{"error":' in answer
+    )
+    for wrong in (
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    ):
         answer = raw_answer(server, wrong)
         assert answer.startswith(b"HTTP/1.1 400") and b"nosniff" in answer
         assert set(json.loads(answer.partition(b"\r\n\r\n")[2])) == {"error"}
@@ -202,8 +282,14 @@ def test_a_request_of_two_lengths_is_refused_and_what_follows_is_not_read(server
 
 def test_health_names_folders_without_their_places(folder: str) -> None:
     place = Path(folder).resolve()
-    assert chain_label(("NCBI/minilm + dictionary", str(place), None)) == f"NCBI/minilm + dictionary > {place.name}"
-    assert chain_label(("dictionary", "/nowhere/secretplace/model", "lab/model")) == "dictionary > model > lab/model"
+    assert (
+        chain_label(("NCBI/minilm + dictionary", str(place), None))
+        == f"NCBI/minilm + dictionary > {place.name}"
+    )
+    assert (
+        chain_label(("dictionary", "/nowhere/secretplace/model", "lab/model"))
+        == "dictionary > model > lab/model"
+    )
 
 
 def test_what_a_client_left_is_not_linked(folder: str) -> None:
@@ -226,9 +312,18 @@ def test_what_a_client_left_is_not_linked(folder: str) -> None:
 
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
         scope = {
-            "type": "http", "method": "POST", "path": "/link", "raw_path": b"/link", "query_string": b"", "headers": headers,
-            "client": ("10.0.0.1", 1), "server": ("localhost", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
-        }  # fmt: skip
+            "type": "http",
+            "method": "POST",
+            "path": "/link",
+            "raw_path": b"/link",
+            "query_string": b"",
+            "headers": headers,
+            "client": ("10.0.0.1", 1),
+            "server": ("localhost", 80),
+            "scheme": "http",
+            "http_version": "1.1",
+            "root_path": "",
+        }
         async with app.router.lifespan_context(app):
             await app(scope, receive, send)
             await asyncio.sleep(1)
@@ -256,23 +351,37 @@ async def several(app: object, count: int) -> list[httpx.Response]:
     async with app.router.lifespan_context(app):  # type: ignore[attr-defined]
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as asked:
-            return await asyncio.gather(*(asked.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(count)))
+            return await asyncio.gather(
+                *(asked.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(count))
+            )
 
 
 def test_requests_that_wait_are_linked_together_and_each_gets_its_own(folder: str) -> None:
     slow = Slow(Pipeline(folder), 0.05)
     answers = asyncio.run(several(create_app(slow), 200))
     assert [a.status_code for a in answers] == [200] * 200
-    assert [a.json()["documents"][0]["text"] for a in answers] == [f"foozin {i}" for i in range(200)]
+    assert [a.json()["documents"][0]["text"] for a in answers] == [
+        f"foozin {i}" for i in range(200)
+    ]
     assert sum(slow.asked) == 200 and len(slow.asked) < 20
 
 
 def test_too_slow_and_too_many_are_reported(folder: str) -> None:
-    answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.5), limits=Limits(seconds=0.1)), 2))
-    assert {a.status_code for a in answers} == {504} and "within 0.1 seconds" in answers[0].json()["error"]
-    answers = asyncio.run(several(create_app(Slow(Pipeline(folder), 0.1), limits=Limits(waiting=3)), 30))
+    answers = asyncio.run(
+        several(create_app(Slow(Pipeline(folder), 0.5), limits=Limits(seconds=0.1)), 2)
+    )
+    assert {a.status_code for a in answers} == {504} and "within 0.1 seconds" in answers[0].json()[
+        "error"
+    ]
+    answers = asyncio.run(
+        several(create_app(Slow(Pipeline(folder), 0.1), limits=Limits(waiting=3)), 30)
+    )
     refused = [a for a in answers if a.status_code == 503]
-    assert refused and refused[0].headers["retry-after"] == "1" and {a.status_code for a in answers} == {200, 503}
+    assert (
+        refused
+        and refused[0].headers["retry-after"] == "1"
+        and {a.status_code for a in answers} == {200, 503}
+    )
 
 
 def test_a_chain_that_fails_ends_nothing_and_tells_nothing(folder: str) -> None:
@@ -286,7 +395,13 @@ def running(folder: str, *options: str, script: Path | None = None) -> Iterator[
     """The address of a running server, whose process is `running.process`."""
     start = [str(script)] if script else ["-m", "app.cli"]
     words = [sys.executable, *start, "serve", "--graph", folder, "--port", "0", *options]
-    process = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     running.process = process  # type: ignore[attr-defined]
     assert process.stdout is not None
     try:
@@ -308,7 +423,8 @@ def test_a_running_server_survives_ten_megabytes_and_a_thousand_requests(server:
         assert asked.post("/link", content=b"x" * 10_000_000).status_code == 413
         with socket.create_connection((host, int(port))) as raw:  # in chunks, without a length
             raw.sendall(
-                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
+                b" application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
             )
             try:
                 for _ in range(160):
@@ -321,14 +437,21 @@ def test_a_running_server_survives_ten_megabytes_and_a_thousand_requests(server:
         async def all_at_once() -> list[httpx.Response]:
             limits = httpx.Limits(max_connections=1000)
             async with httpx.AsyncClient(base_url=server, timeout=60, limits=limits) as many:
-                return await asyncio.gather(*(many.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(1000)))
+                return await asyncio.gather(
+                    *(many.post("/link", json={"texts": [f"foozin {i}"]}) for i in range(1000))
+                )
 
         answers = asyncio.run(all_at_once())
-        assert {a.status_code for a in answers} <= {200, 503} and sum(a.status_code == 200 for a in answers) > 900
+        assert {a.status_code for a in answers} <= {200, 503} and sum(
+            a.status_code == 200 for a in answers
+        ) > 900
         for i, answer in enumerate(answers):
             if answer.status_code == 200:
                 (document,) = answer.json()["documents"]
-                assert document["text"] == f"foozin {i}" and document["mentions"][0]["entity"] == "foozin"
+                assert (
+                    document["text"] == f"foozin {i}"
+                    and document["mentions"][0]["entity"] == "foozin"
+                )
         assert asked.get("/health").json()["status"] == "ok"
 
 
@@ -362,30 +485,50 @@ def test_what_a_refused_client_still_sends_is_read_before_the_connection_ends(
     assert start["status"] == 413 and body["more_body"] and b"more than 15 bytes" in body["body"]  # type: ignore[operator]
     assert start["left"] == (4 if length else 2) and end["left"] == 0 and not end.get("more_body")
     sent.clear()
-    chunks += [{"type": "http.request", "body": b"x" * 10, "more_body": True}] * 100  # it never ends
+    # it never ends
+    chunks += [{"type": "http.request", "body": b"x" * 10, "more_body": True}] * 100
     monkeypatch.setattr("app.guards.DROPPED", 200)
     assert refused_by(15)[-1]["left"] == 100 - 20 - (0 if length else 2)
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "10.0.0.7", "kepl.example.org"])
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8000", "127.0.0.1:80", "[::1]:8000", "10.0.0.7", "kepl.example.org"],
+)
 def test_an_allowed_host(folder: str, host: str) -> None:
     with TestClient(create_app(Pipeline(folder), names=["KEPL.example.org"]), BASE) as asked:
         assert asked.get("/health", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example.com", "evil.example.com:80", "localhost.evil.com", "127.0.0.1.evil.com", "", "[x"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example.com",
+        "evil.example.com:80",
+        "localhost.evil.com",
+        "127.0.0.1.evil.com",
+        "",
+        "[x",
+    ],
+)
 def test_a_page_whose_name_means_this_machine_reads_nothing(folder: str, host: str) -> None:
     """DNS rebinding: the browser sends the page's own name."""
     with TestClient(create_app(Pipeline(folder)), BASE) as asked:
         for path in ("/health", "/entity?id=foozin", "/", "/metrics"):
             answer = asked.get(path, headers={"Host": host})
             assert answer.status_code == 421 and "no server of the name" in answer.json()["error"]
-        assert asked.post("/link", json={"texts": ["foozin"]}, headers={"Host": host}).status_code == 421
+        assert (
+            asked.post("/link", json={"texts": ["foozin"]}, headers={"Host": host}).status_code
+            == 421
+        )
 
 
 def test_errors_name_the_request(client: TestClient) -> None:
     missing = client.get("/entity").json()["error"]
-    assert missing == "id: Field required" and client.get("/entity", params={"id": "x" * 1001}).status_code == 422
+    assert (
+        missing == "id: Field required"
+        and client.get("/entity", params={"id": "x" * 1001}).status_code == 422
+    )
     assert client.post("/link", json={}).json()["error"].endswith('; expected {"texts": ["…"]}')
 
 
@@ -397,10 +540,15 @@ def test_metrics_count_requests_texts_and_mentions(client: TestClient) -> None:
         client.get(f"/nothing{i}")
     told = client.get("/metrics").text
     for line in (
-        'kepl_requests_total{path="/link",status="200"} 1.0', 'kepl_requests_total{path="/link",status="422"} 1.0',
-        'kepl_requests_total{path="/health",status="200"} 1.0', 'kepl_requests_total{path="other",status="404"} 5.0',
-        "kepl_texts_total 2.0", "kepl_mentions_total 2.0", "kepl_waiting 0.0", 'kepl_seconds_count{path="/link"} 2.0',
-    ):  # fmt: skip
+        'kepl_requests_total{path="/link",status="200"} 1.0',
+        'kepl_requests_total{path="/link",status="422"} 1.0',
+        'kepl_requests_total{path="/health",status="200"} 1.0',
+        'kepl_requests_total{path="other",status="404"} 5.0',
+        "kepl_texts_total 2.0",
+        "kepl_mentions_total 2.0",
+        "kepl_waiting 0.0",
+        'kepl_seconds_count{path="/link"} 2.0',
+    ):
         assert line in told, told
 
 
@@ -408,7 +556,10 @@ def test_a_body_that_does_not_come_is_given_up(folder: str) -> None:
     """And so is a head; at most so many connections stay open."""
     with running(folder, "--max-seconds", "1", "--max-connections", "20") as address:
         host, port = address.removeprefix("http://").split(":")
-        head = b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        head = (
+            b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
+            b" application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
         halves = [socket.create_connection((host, int(port))) for _ in range(8)]
         for number, half in enumerate(halves):
             half.sendall(head if number % 2 else b"POST /li")
@@ -416,7 +567,11 @@ def test_a_body_that_does_not_come_is_given_up(folder: str) -> None:
         for number, half in enumerate(halves):
             half.settimeout(30)
             answer = b"".join(iter(lambda half=half: half.recv(4096), b""))  # until it is closed
-            assert (b" 408 " in answer and b"did not come within 1 seconds" in answer) if number % 2 else answer == b""
+            assert (
+                (b" 408 " in answer and b"did not come within 1 seconds" in answer)
+                if number % 2
+                else answer == b""
+            )
         assert time.monotonic() - began >= 0.5
         idle = [socket.create_connection((host, int(port))) for _ in range(20)]
         time.sleep(0.2)
@@ -429,20 +584,28 @@ def test_a_body_that_does_not_come_is_given_up(folder: str) -> None:
             time.sleep(0.1)
             if httpx.get(f"{address}/health").status_code == 200:
                 break
-        assert httpx.post(f"{address}/link", json={"texts": ["foozin"]}).json()["documents"][0]["mentions"]
+        assert httpx.post(f"{address}/link", json={"texts": ["foozin"]}).json()["documents"][0][
+            "mentions"
+        ]
 
 
 def test_what_waits_is_answered_before_the_server_ends(folder: str, tmp_path: Path) -> None:
     script = tmp_path / "slow.py"
     script.write_text(
-        "import time\nfrom inference.chain import Pipeline\nreal = Pipeline.link\n"
-        "def link(self, texts):\n    time.sleep(2)\n    return real(self, texts)\nPipeline.link = link\n"
-        "import sys\nfrom app.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+        "import time\nfrom inference.chain import Pipeline\nreal = Pipeline.link\ndef link(self,"
+        " texts):\n    time.sleep(2)\n    return real(self, texts)\nPipeline.link = link\nimport"
+        " sys\nfrom app.cli import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     with running(folder, script=script) as address, ThreadPoolExecutor(6) as pool:
-        asked = [pool.submit(httpx.post, f"{address}/link", json={"texts": ["foozin"]}, timeout=60) for _ in range(6)]
+        asked = [
+            pool.submit(httpx.post, f"{address}/link", json={"texts": ["foozin"]}, timeout=60)
+            for _ in range(6)
+        ]
         until = time.monotonic() + 30
-        while b"kepl_waiting 0" in (told := httpx.get(f"{address}/metrics").content) and time.monotonic() < until:
+        while (
+            b"kepl_waiting 0" in (told := httpx.get(f"{address}/metrics").content)
+            and time.monotonic() < until
+        ):
             pass
         assert b"kepl_waiting" in told
         time.sleep(1)  # until all six have come
@@ -454,19 +617,37 @@ def test_what_waits_is_answered_before_the_server_ends(folder: str, tmp_path: Pa
 def test_the_interface_is_described_without_anything_from_elsewhere(client: TestClient) -> None:
     page = client.get("/docs").text
     loaded = re.findall(r"""(?:src|href)=["']([^"']+)["']""", page)
-    assert any(place.endswith(".js") for place in loaded) and any(place.endswith(".css") for place in loaded)
+    assert any(place.endswith(".js") for place in loaded) and any(
+        place.endswith(".css") for place in loaded
+    )
     for place in loaded:
-        assert place.startswith("/") and not place.startswith("//") and client.get(place).status_code == 200, place
-    assert set(client.get("/openapi.json").json()["paths"]) == {"/link", "/entity", "/health", "/metrics"}
+        assert (
+            place.startswith("/")
+            and not place.startswith("//")
+            and client.get(place).status_code == 200
+        ), place
+    assert set(client.get("/openapi.json").json()["paths"]) == {
+        "/link",
+        "/entity",
+        "/health",
+        "/metrics",
+    }
 
 
 BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
-def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(server: str, tmp_path: Path) -> None:
+def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(
+    server: str, tmp_path: Path
+) -> None:
     assert BROWSER is not None
 
     def page(text: str, mention: int = 0) -> str:
@@ -478,34 +659,61 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(se
             "--virtual-time-budget=8000",
         ]
         address = f"{server}/#text={quote(text)}&mention={mention}"
-        done = subprocess.run([BROWSER, *words, "--dump-dom", address], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [BROWSER, *words, "--dump-dom", address], capture_output=True, text=True, timeout=120
+        )
         return done.stdout
 
     shown = page(f"𝄞 Foozin 治疗 renal failure {SCRIPT} <img src=x onerror=alert(1)>", 2)
-    marks = re.findall(r'<mark[^>]*>(.*?)<small class="type"[^>]*>(.*?)</small><small>(.*?)</small></mark>', shown)
+    marks = re.findall(
+        r'<mark[^>]*>(.*?)<small class="type"[^>]*>(.*?)</small><small>(.*?)</small></mark>', shown
+    )
     script = SCRIPT.replace("<", "&lt;").replace(">", "&gt;")  # a name of the fake graph, too
     diseases = [(name, "disease", name) for name in ("renal failure", script)]
     assert marks == [("Foozin", "drug", "foozin"), *diseases]
     assert "dictionary, 38 entities" in shown
-    assert '<p id="result" aria-live="polite">𝄞 <mark' in shown  # offsets are of characters, not of UTF-16 units
-    assert "&lt;img src=x onerror=alert(1)&gt;" in shown and "<img" not in shown and SCRIPT not in shown
-    entity = shown.partition('<div id="entity">')[2]
-    assert "<h2>renal failure</h2>" in entity and "&lt;script&gt;" in entity  # a neighbour of that name
-    assert re.search(
-        r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal failure</td><td></td><td>1.000</td></tr>", shown
+    # offsets are of characters, not of UTF-16 units
+    assert '<p id="result" aria-live="polite">𝄞 <mark' in shown
+    assert (
+        "&lt;img src=x onerror=alert(1)&gt;" in shown
+        and "<img" not in shown
+        and SCRIPT not in shown
     )
-    assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()  # or a label's display would win
+    entity = shown.partition('<div id="entity">')[2]
+    # a neighbour of that name
+    assert "<h2>renal failure</h2>" in entity and "&lt;script&gt;" in entity
+    assert re.search(
+        r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal"
+        r" failure</td><td></td><td>1.000</td></tr>",
+        shown,
+    )
+    # or a label's display would win
+    assert "[hidden] { display: none !important; }" in (PAGE / "page.css").read_text()
     assert "NIL" not in shown and page("nothing of it").count("<mark") == 0
     legend = shown.partition('<fieldset id="legend">')[2].partition("</fieldset>")[0]
-    assert re.findall(r'<span class="type"[^>]*>(.*?)</span> (\d+)', legend) == [("disease", "2"), ("drug", "1")]
+    assert re.findall(r'<span class="type"[^>]*>(.*?)</span> (\d+)', legend) == [
+        ("disease", "2"),
+        ("drug", "1"),
+    ]
 
 
-NOTE = "Tremor. No rash. Mother had gout. History of ulcer. Rule out sepsis. Lung and liver abscess, two goiters, an itch."
+NOTE = (
+    "Tremor. No rash. Mother had gout. History of ulcer. Rule out sepsis. Lung and liver abscess,"
+    " two goiters, an itch."
+)
 
 
 def mention(start: int, text: str, **own: object) -> dict[str, object]:
     candidates = [{"entity": "=E", "name": "=name", "score": 1.0, "tied": False, "matched": ""}]
-    record = {"start": start, "end": start + len(text), "text": text, "entity": "=E", "name": "=name", "type": "t", "score": 1.0}
+    record = {
+        "start": start,
+        "end": start + len(text),
+        "text": text,
+        "entity": "=E",
+        "name": "=name",
+        "type": "t",
+        "score": 1.0,
+    }
     return record | {"candidates": candidates, "detector_score": None} | own
 
 
@@ -518,26 +726,42 @@ MENTIONS = [
     mention(69, "Lung and liver abscess", part="Lung abscess", entity="L"),
     mention(69, "Lung and liver abscess", part="liver abscess", entity="M"),
     mention(97, "goiters", matched="plural"),
-    mention(109, "itch", candidates=[{"entity": "=E", "name": "=name", "score": 1.0, "tied": True, "matched": ""}]),
+    mention(
+        109,
+        "itch",
+        candidates=[{"entity": "=E", "name": "=name", "score": 1.0, "tied": True, "matched": ""}],
+    ),
 ]
 
 
 def run_page(tmp_path: Path, script: str) -> str:
-    """The DOM of the page's own files after `script`; the server's answers are in `answers`, by path."""
+    """The DOM of the page's own files after `script`; the server's answers are in `answers`, by
+    path."""
     assert BROWSER is not None
     page = (PAGE / "index.html").read_text()
     page = page.replace('href="page/page.css"', f'href="{PAGE / "page.css"}"')
-    answers = {"health": {"chain": "x", "entities": 1, "token": False, "examples": []},
-               "link": {"documents": [{"text": NOTE, "mentions": MENTIONS}]}}  # fmt: skip
+    answers = {
+        "health": {"chain": "x", "entities": 1, "token": False, "examples": []},
+        "link": {"documents": [{"text": NOTE, "mentions": MENTIONS}]},
+    }
     head = (
-        f"<script>const answers = {json.dumps(answers)}; const blobs = [];"
-        "window.fetch = async (path) => ({ ok: true, json: async () => answers[path] || { names: [], neighbours: [] } });"
-        "URL.createObjectURL = (blob) => { blobs.push(blob); return '#'; }; URL.revokeObjectURL = () => {};</script>"
+        f"<script>const answers = {json.dumps(answers)}; const blobs = [];window.fetch = async"
+        " (path) => ({ ok: true, json: async () => answers[path] || { names: [], neighbours: []"
+        " } });URL.createObjectURL = (blob) => { blobs.push(blob); return '#'; };"
+        " URL.revokeObjectURL = () => {};</script>"
     )
-    end = f'<pre id="out"></pre><script src="{PAGE / "page.js"}"></script><script>{script}</script></body>'
+    end = (
+        '<pre id="out"></pre><script'
+        f' src="{PAGE / "page.js"}"></script><script>{script}</script></body>'
+    )
     page = page.replace('<script src="page/page.js" defer></script>', head).replace("</body>", end)
     (tmp_path / "page.html").write_text(page)
-    words = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    words = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
     words += ["--virtual-time-budget=8000", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
     return subprocess.run([BROWSER, *words], capture_output=True, text=True, timeout=120).stdout
 
@@ -547,18 +771,26 @@ def test_the_page_shows_what_is_said_of_mentions(tmp_path: Path) -> None:
     shown = run_page(tmp_path, "link().then(() => document.querySelectorAll('mark')[5].click());")
     marks = re.findall(r'<mark class="([^"]*)"[^>]*?aria-label="([^"]*)"', shown)
     assert [(" ".join(sorted(set(own.split()) - {"chosen"})), label) for own, label in marks] == [
-        ("", "Tremor: =name"), ("negated", "rash: not, =name"), ("family", "gout: family, =name"),
+        ("", "Tremor: =name"),
+        ("negated", "rash: not, =name"),
+        ("family", "gout: family, =name"),
         ("historical", "ulcer: historical, =name"),
         ("hypothetical negated", "sepsis: not, hypothetical, = @septic, &quot;shock&quot;, =name"),
         ("", "Lung and liver abscess: part: Lung abscess, =name; part: liver abscess, =name"),
-        ("", "goiters: by plural, =name"), ("", "itch: tied, =name"),
-    ]  # fmt: skip
-    rows = re.findall(r"<td>([^<]*)</td></tr>", shown.partition('<tbody id="mentions">')[2].partition("</tbody>")[0])
+        ("", "goiters: by plural, =name"),
+        ("", "itch: tied, =name"),
+    ]
+    rows = re.findall(
+        r"<td>([^<]*)</td></tr>",
+        shown.partition('<tbody id="mentions">')[2].partition("</tbody>")[0],
+    )
     assert rows == [", ".join(describe_in_words(one)) for one in MENTIONS]
     assert '<small class="said">not</small>' in shown.partition(">rash")[2][:60]
     parts = shown.partition('<tbody id="candidates">')[2].partition("</tbody>")[0]
     assert "part: Lung abscess" in parts and "part: liver abscess" in parts
-    looks = re.findall(r"</span> ([a-z ]+)</span>", shown.partition('<p id="looks">')[2].partition("</p>")[0])
+    looks = re.findall(
+        r"</span> ([a-z ]+)</span>", shown.partition('<p id="looks">')[2].partition("</p>")[0]
+    )
     assert looks == ["denied", "of a relative", "of the past", "only supposed"]
     plain = run_page(tmp_path, "answers.link.documents[0].mentions.splice(1); link();")
     assert '<p id="looks" hidden=""></p>' in plain and plain.count("<mark") == 1
@@ -566,22 +798,32 @@ def test_the_page_shows_what_is_said_of_mentions(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_a_saved_table_has_the_attributes(tmp_path: Path) -> None:
-    script = "linkFile('x.txt', 'one').then(() => blobs[1].text()).then((csv) => { at('out').textContent = csv; });"
-    content = html.unescape(run_page(tmp_path, script).partition('<pre id="out">')[2].partition("</pre>")[0])
+    script = (
+        "linkFile('x.txt', 'one').then(() => blobs[1].text()).then((csv) => { at('out').textContent"
+        " = csv; });"
+    )
+    content = html.unescape(
+        run_page(tmp_path, script).partition('<pre id="out">')[2].partition("</pre>")[0]
+    )
     rows = list(csv.DictReader(io.StringIO(content)))
     for row, one in zip(rows, MENTIONS, strict=True):
-        said = {name: row[name] for name in (*Attributes._fields, "long_form", "part", "matched", "tied") if row[name]}
+        said = {
+            name: row[name]
+            for name in (*Attributes._fields, "long_form", "part", "matched", "tied")
+            if row[name]
+        }
         assert {name: value.removeprefix("'") for name, value in said.items()} == describe(one)
-    assert rows[4]["long_form"] == "'@septic, \"shock\"" and rows[0]["name"] == "'=name"
+    assert rows[4]["long_form"] == '\'@septic, "shock"' and rows[0]["name"] == "'=name"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_the_page_shows_tens_of_thousands_of_mentions(tmp_path: Path) -> None:
     script = (
-        "const many = Array.from({ length: 70000 }, (_, i) => ({ ...answers.link.documents[0].mentions[1], start: 2 * i,"
-        " end: 2 * i + 1, text: 'x' })); showDocument({ text: 'x '.repeat(70000), mentions: many });"
-        "at('out').textContent = `${document.querySelectorAll('mark').length} ${at('all').open}`; at('result').replaceChildren();"
-        "at('mentions').replaceChildren();"
+        "const many = Array.from({ length: 70000 }, (_, i) => ({"
+        " ...answers.link.documents[0].mentions[1], start: 2 * i, end: 2 * i + 1, text: 'x' }));"
+        " showDocument({ text: 'x '.repeat(70000), mentions: many });at('out').textContent ="
+        " `${document.querySelectorAll('mark').length} ${at('all').open}`;"
+        " at('result').replaceChildren();at('mentions').replaceChildren();"
     )
     assert '<pre id="out">70000 false</pre>' in run_page(tmp_path, script)
 
@@ -589,7 +831,9 @@ def test_the_page_shows_tens_of_thousands_of_mentions(tmp_path: Path) -> None:
 def test_attributes_are_in_the_answer(folder: str) -> None:
     with TestClient(create_app(Pipeline(folder, negation=True)), BASE) as asked:
         text = "No renal failure. His mother takes foozin."
-        denied, of_mother = asked.post("/link", json={"texts": [text]}).json()["documents"][0]["mentions"]
+        denied, of_mother = asked.post("/link", json={"texts": [text]}).json()["documents"][0][
+            "mentions"
+        ]
     assert denied["negated"] is True and denied["family"] is False
     assert of_mother["negated"] is False and of_mother["family"] is True
     assert {"long_form", "part", "matched", "historical", "hypothetical"} <= set(denied)
@@ -599,8 +843,19 @@ def test_attributes_are_in_the_answer(folder: str) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_the_interface_in_a_browser(server: str, tmp_path: Path) -> None:
     assert BROWSER is not None
-    words = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000"]
-    done = subprocess.run([BROWSER, *words, "--dump-dom", f"{server}/docs"], capture_output=True, text=True, timeout=120)
+    words = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}",
+        "--virtual-time-budget=8000",
+    ]
+    done = subprocess.run(
+        [BROWSER, *words, "--dump-dom", f"{server}/docs"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert "Unable to render" not in done.stdout and "/link" in done.stdout.partition("<body>")[2]
     assert done.stdout.count('class="opblock ') == 4
 
@@ -619,11 +874,14 @@ async def texts_of_several(app: object, requests: list[list[str]]) -> list[httpx
     async with app.router.lifespan_context(app):  # type: ignore[attr-defined]
         transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as asked:
-            return await asyncio.gather(*(asked.post("/link", json={"texts": texts}) for texts in requests))
+            return await asyncio.gather(
+                *(asked.post("/link", json={"texts": texts}) for texts in requests)
+            )
 
 
 def test_requests_of_one_batch_get_their_own_mentions(folder: str) -> None:
-    """Each has other entities, and another number of texts: nobody's mentions go to somebody else."""
+    """Each has other entities, and another number of texts: nobody's mentions go to somebody
+    else."""
     slow = Slow(Pipeline(folder), 0.05)
     names = ["foozin", "renal failure", *(f"x{i}" for i in range(10))]
     requests = [[f"a {names[(i + j) % 12]}" for j in range(1 + i % 3)] for i in range(24)]
@@ -632,22 +890,30 @@ def test_requests_of_one_batch_get_their_own_mentions(folder: str) -> None:
     for texts, answer in zip(requests, answers, strict=True):
         documents = answer.json()["documents"]
         assert [d["text"] for d in documents] == texts
-        assert [[m["entity"] for m in d["mentions"]] for d in documents] == [[text[2:]] for text in texts]
+        assert [[m["entity"] for m in d["mentions"]] for d in documents] == [
+            [text[2:]] for text in texts
+        ]
 
 
 def test_limits_include_what_they_name(folder: str) -> None:
     """At a limit a request passes; one more byte, text or character is refused."""
     body = json.dumps({"texts": ["foozin", "x"]}).encode()
-    with TestClient(create_app(Pipeline(folder), limits=Limits(bytes=len(body), texts=2, characters=6)), BASE) as asked:
+    with TestClient(
+        create_app(Pipeline(folder), limits=Limits(bytes=len(body), texts=2, characters=6)), BASE
+    ) as asked:
 
         def status(content: bytes) -> int:
-            return asked.post("/link", content=content, headers={"Content-Type": "application/json"}).status_code
+            return asked.post(
+                "/link", content=content, headers={"Content-Type": "application/json"}
+            ).status_code
 
         assert status(body) == 200 and status(body + b" ") == 413
         assert status(b'{"texts":["",""]}') == 200 and status(b'{"texts":["","",""]}') == 413
         assert status(b'{"texts":["foozin"]}') == 200 and status(b'{"texts":["foozins"]}') == 413
 
         def in_pieces(content: bytes) -> int:  # without a length
-            return asked.post("/link", content=iter([content]), headers={"Content-Type": "application/json"}).status_code
+            return asked.post(
+                "/link", content=iter([content]), headers={"Content-Type": "application/json"}
+            ).status_code
 
         assert in_pieces(body) == 200 and in_pieces(body + b" ") == 413

@@ -1,5 +1,6 @@
-"""Attention between entities and their context: sums over heads and tokens typed out as loops, matrices made by hand,
-which sentences are drawn, and the command on encoders that are not trained."""
+"""Attention between entities and their context: sums over heads and tokens typed out as loops,
+matrices made by hand, which sentences are drawn, and the command on encoders that are not
+trained."""
 
 from __future__ import annotations
 
@@ -21,9 +22,25 @@ from scipy import stats
 
 from app.cli import main
 from benchmarks.papers.embert import attention as module
-from benchmarks.papers.embert.attention import difference, inner, likeness, mean_of, near, reader, weights
+from benchmarks.papers.embert.attention import (
+    difference,
+    inner,
+    likeness,
+    mean_of,
+    near,
+    reader,
+    weights,
+)
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
-from benchmarks.papers.embert.measures import cosine, even, from_context, layer_of, share, spearman, to_context
+from benchmarks.papers.embert.measures import (
+    cosine,
+    even,
+    from_context,
+    layer_of,
+    share,
+    spearman,
+    to_context,
+)
 from benchmarks.papers.embert.sentences import (
     AGAIN,
     ALONE,
@@ -41,7 +58,7 @@ from benchmarks.papers.embert.sentences import (
     mentions,
     pools,
     swaps,
-)  # fmt: skip
+)
 from core.files import InputError, read_json, sha256, write_json
 from datamodules.tokenizers import load_tokenizer
 from kg.thesaurus import FORMAT
@@ -50,9 +67,18 @@ from tests.fakes import bert as fake_bert
 from tests.fakes import graphs
 from tests.fakes import linked as fake_linked
 
-CHARACTERS = "得了甲病的人常有头痛发热要多喝水再看医生乙丙丁戊症急性慢炎肝胆胃，。是不和血糖尿酮酸中毒"
+CHARACTERS = (
+    "得了甲病的人常有头痛发热要多喝水再看医生乙丙丁戊症急性慢炎肝胆胃，。是不和血糖尿酮酸中毒"
+)
 CONTEXT = "的人常有头痛发热要多喝水"
-TYPES = {"甲病": "疾病", "丙病": "疾病", "戊病": "疾病", "肝炎": "疾病", "丁水": "药物", "急性甲病炎": "疾病"}
+TYPES = {
+    "甲病": "疾病",
+    "丙病": "疾病",
+    "戊病": "疾病",
+    "肝炎": "疾病",
+    "丁水": "药物",
+    "急性甲病炎": "疾病",
+}
 SAME = {"甲病": ["甲病", "乙病", "慢性甲症"], "丙病": ["丙病", "胃血症"]}
 PIECES = {"急性甲病炎": ["急性", "甲病炎"], "甲病": ["甲病"], "慢性血糖症": ["慢性", "血糖", "症"]}
 
@@ -64,7 +90,9 @@ PIECES = {"急性甲病炎": ["急性", "甲病炎"], "甲病": ["甲病"], "慢
 def test_a_layer_as_deep_as_the_papers(layers: int) -> None:
     for place in (10, 11):
         assert layer_of(place, 12, layers) == math.ceil(Fraction(place, 12) * layers)
-    assert [layer_of(11, 12, n) for n in (12, 6, 4)] == [11, 6, 4] and [layer_of(10, 12, n) for n in (12, 6, 4)] == [
+    assert [layer_of(11, 12, n) for n in (12, 6, 4)] == [11, 6, 4] and [
+        layer_of(10, 12, n) for n in (12, 6, 4)
+    ] == [
         10,
         5,
         4,
@@ -78,8 +106,15 @@ def heads(size: int, seed: int, number: int = 3) -> np.ndarray:
 
 
 @settings(deadline=None, max_examples=30)
-@given(before=st.integers(0, 4), entity=st.integers(1, 4), after=st.integers(0, 4), seed=st.integers(0, 99))
-def test_weights_are_the_sums_over_heads_and_entity_tokens(before: int, entity: int, after: int, seed: int) -> None:
+@given(
+    before=st.integers(0, 4),
+    entity=st.integers(1, 4),
+    after=st.integers(0, 4),
+    seed=st.integers(0, 99),
+)
+def test_weights_are_the_sums_over_heads_and_entity_tokens(
+    before: int, entity: int, after: int, seed: int
+) -> None:
     """An entity at the text's edge, too; [CLS] and [SEP] are at both ends and are no context."""
     size = before + entity + after + 2
     attention = heads(size, seed)
@@ -115,7 +150,9 @@ def test_likeness_by_hand() -> None:
 def test_shares_are_the_sums(size: int, seed: int, itself: bool) -> None:
     attention = heads(size, seed).sum(0)
     rng = np.random.default_rng(seed)
-    queries, keys = (np.sort(rng.choice(size, int(rng.integers(1, size)), replace=False)) for _ in range(2))
+    queries, keys = (
+        np.sort(rng.choice(size, int(rng.integers(1, size)), replace=False)) for _ in range(2)
+    )
     among = np.union1d(keys, rng.choice(size, 2))
     rows = []
     for i in queries:
@@ -123,14 +160,22 @@ def test_shares_are_the_sums(size: int, seed: int, itself: bool) -> None:
         rows.append(kept / sum(attention[i, j] for j in among))
     assert share(attention, queries, keys, among, itself) == pytest.approx(np.mean(rows))
     flat = np.full((size, size), 0.3)
-    assert even(queries, keys, among, itself) == pytest.approx(share(flat, queries, keys, among, itself))
+    assert even(queries, keys, among, itself) == pytest.approx(
+        share(flat, queries, keys, among, itself)
+    )
 
 
 def test_shares_by_hand() -> None:
     """[CLS], two tokens of an adjective, one atomic one, a context token, [SEP]."""
     text = Text([0] * 6, [np.array([], int), np.array([1, 2]), np.array([3]), np.array([4])])
-    rows = [[1, 0, 0, 0, 0, 0], [0, 0.2, 0.2, 0.4, 0.1, 0.1], [0.5, 0, 0, 0.5, 0, 0], [0, 0.5, 0, 0.5, 0, 0],
-            [0, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0]]  # fmt: skip
+    rows = [
+        [1, 0, 0, 0, 0, 0],
+        [0, 0.2, 0.2, 0.4, 0.1, 0.1],
+        [0.5, 0, 0, 0.5, 0, 0],
+        [0, 0.5, 0, 0.5, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [1, 0, 0, 0, 0, 0],
+    ]
     found = inner(text, np.array(rows))
     assert found["inside, of all tokens"] == pytest.approx((0.8 + 0.5 + 1) / 3)
     assert found["other tokens inside, of all tokens"] == pytest.approx((0.6 + 0.5 + 0.5) / 3)
@@ -147,8 +192,14 @@ def test_intervals_and_differences() -> None:
     rng = np.random.default_rng(0)
     first, gain = rng.normal(size=200), rng.normal(0.5, 1, size=200)
     told = difference(first, first + gain)
-    assert told["mean"] == pytest.approx(gain.mean()) and told["low"] < 0.5 < told["high"] and told["p"] < 0.01
-    assert told["high"] - told["low"] == pytest.approx(2 * 1.96 * gain.std() / math.sqrt(200), rel=0.1)
+    assert (
+        told["mean"] == pytest.approx(gain.mean())
+        and told["low"] < 0.5 < told["high"]
+        and told["p"] < 0.01
+    )
+    assert told["high"] - told["low"] == pytest.approx(
+        2 * 1.96 * gain.std() / math.sqrt(200), rel=0.1
+    )
     assert difference(first, first)["p"] == 1
     alone = mean_of([0.25, 0.75])
     assert alone["mean"] == 0.5 and alone["low"] >= 0.25 and alone["high"] <= 0.75
@@ -159,12 +210,17 @@ def test_intervals_and_differences() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(
-    left=st.text("ab。\n", max_size=12), right=st.text("ab。\n", max_size=12), room=st.integers(0, 14),
-)  # fmt: skip
+    left=st.text("ab。\n", max_size=12),
+    right=st.text("ab。\n", max_size=12),
+    room=st.integers(0, 14),
+)
 def test_a_sentence_is_cut_around_its_mention(left: str, right: str, room: int) -> None:
     text = f"{left}XY{right}"
     before, after = around(text, len(left), len(left) + 2, room)
-    whole = left.replace("\n", "。").rpartition("。")[2], right.replace("\n", "。").partition("。")[0]
+    whole = (
+        left.replace("\n", "。").rpartition("。")[2],
+        right.replace("\n", "。").partition("。")[0],
+    )
     assert whole[0].endswith(before) and whole[1].startswith(after)
     assert len(before) + len(after) == min(room, len(whole[0]) + len(whole[1]))
     # the shorter side is whole, or both have half
@@ -172,9 +228,15 @@ def test_a_sentence_is_cut_around_its_mention(left: str, right: str, room: int) 
 
 
 def mention(
-    surface: str, entity: str | None = None, left: str = "得了", right: str = CONTEXT, document: str = "d"
+    surface: str,
+    entity: str | None = None,
+    left: str = "得了",
+    right: str = CONTEXT,
+    document: str = "d",
 ) -> Mention:
-    return Mention(document, f"{left}{surface}{right}", len(left), len(left) + len(surface), entity or surface)
+    return Mention(
+        document, f"{left}{surface}{right}", len(left), len(left) + len(surface), entity or surface
+    )
 
 
 def drawn(*found: Mention, **more: int) -> tuple[list[Swap], Counter[str]]:
@@ -249,14 +311,19 @@ def linked(folder: Path, documents: dict[str, tuple[str, list[tuple[str, str]]]]
     """A folder of linked text: {id: (text, [(surface, entity)])}."""
     rows = []
     for name, (text, found) in documents.items():
-        rows.append(fake_linked.document(name, text, *((text.index(s), text.index(s) + len(s), e) for s, e in found)))
+        rows.append(
+            fake_linked.document(
+                name, text, *((text.index(s), text.index(s) + len(s), e) for s, e in found)
+            )
+        )
     return fake_linked.write(folder, rows)
 
 
 def test_mentions_are_read(tmp_path: Path) -> None:
     folder = linked(tmp_path / "linked", {"1": ("得了甲病", [("甲病", "甲病")])})
     assert (
-        list(mentions(folder)) == [Mention("1", "得了甲病", 2, 4, "甲病")] and next(mentions(folder)).surface == "甲病"
+        list(mentions(folder)) == [Mention("1", "得了甲病", 2, 4, "甲病")]
+        and next(mentions(folder)).surface == "甲病"
     )
     with pytest.raises(InputError, match=r"no finished linked text here"):
         list(mentions(tmp_path))
@@ -285,11 +352,14 @@ def test_parts_are_made_into_tokens_for_themselves(encoders: list[str]) -> None:
 
 def test_maps_are_sums_over_heads_without_padding(encoders: list[str]) -> None:
     bert, tokenizer = load_bert(encoders[0], attention="eager"), load_tokenizer(encoders[0])
-    texts = [joined(tokenizer, [CHARACTERS[i : i + 3 + i % 7]]) for i in range(20)]  # more than a batch
+    # more than a batch
+    texts = [joined(tokenizer, [CHARACTERS[i : i + 3 + i % 7]]) for i in range(20)]
     for layer in (1, 3):
         for text, found in zip(texts, attention_maps(bert, texts, layer), strict=True):
             with torch.no_grad():
-                single = bert(torch.tensor([text.ids]), output_attentions=True).attentions[layer - 1][0]
+                single = bert(torch.tensor([text.ids]), output_attentions=True).attentions[
+                    layer - 1
+                ][0]
             by_hand = np.zeros((len(text.ids),) * 2)
             for head in range(4):
                 by_hand += single[head].numpy()
@@ -298,7 +368,9 @@ def test_maps_are_sums_over_heads_without_padding(encoders: list[str]) -> None:
     for layer in (0, 4):
         with pytest.raises(InputError, match=rf"layer {layer}: the encoder has layers 1 to 3"):
             next(attention_maps(bert, texts, layer))
-    with pytest.raises(InputError, match=r"a text of 66 tokens; the encoder holds 64\. Give a smaller WINDOW="):
+    with pytest.raises(
+        InputError, match=r"a text of 66 tokens; the encoder holds 64\. Give a smaller WINDOW="
+    ):
         next(attention_maps(bert, [joined(tokenizer, ["病" * 64])], 1))
 
 
@@ -317,12 +389,16 @@ def test_weights_of_replaced_entities(encoders: list[str]) -> None:
         np.testing.assert_allclose(found["context to entity"][name], back, atol=1e-5)
     alike = likeness([found])["context to entity"]
     two = found["context to entity"]
-    assert alike["spearman"]["synonym"] == [pytest.approx(stats.spearmanr(two["original"], two["synonym"]).statistic)]
+    assert alike["spearman"]["synonym"] == [
+        pytest.approx(stats.spearmanr(two["original"], two["synonym"]).statistic)
+    ]
     assert alike["cosine"]["random"] == [pytest.approx(cosine(two["original"], two["random"]))]
 
 
 def test_the_nearest_tokens_are_shown() -> None:
-    assert near(3, 50, 20) == (3, 17) and near(50, 3, 20) == (17, 3) and near(50, 50, 20) == (10, 10)
+    assert (
+        near(3, 50, 20) == (3, 17) and near(50, 3, 20) == (17, 3) and near(50, 50, 20) == (10, 10)
+    )
     assert near(4, 5, 20) == (4, 5) and near(9, 9, 0) == (0, 0)
 
 
@@ -355,19 +431,30 @@ def inputs(tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch)
     graphs.graph(TYPES | {"慢性血糖症": "疾病"}, []).save(tmp_path / "graph")
     rows = [(e, n, "alias") for e, names in SAME.items() for n in names]
     (tmp_path / "thesaurus").mkdir()
-    pq.write_table(pa.table(dict(zip(("entity", "name", "kind"), map(list, zip(*rows, strict=True)), strict=True))),
-                   tmp_path / "thesaurus" / "thesaurus.parquet")  # fmt: skip
+    pq.write_table(
+        pa.table(
+            dict(zip(("entity", "name", "kind"), map(list, zip(*rows, strict=True)), strict=True))
+        ),
+        tmp_path / "thesaurus" / "thesaurus.parquet",
+    )
     write_json(
         tmp_path / "thesaurus" / "manifest.json",
         {"format": FORMAT, "sha256": sha256(tmp_path / "thesaurus" / "thesaurus.parquet")},
     )
-    folders = {name: str(tmp_path / name.lower()) for name in ("GRAPH", "THESAURUS", "SEGMENTS")} | {
-        "LINKED_TEXT": str(tmp_path / "linked")
+    folders = {
+        name: str(tmp_path / name.lower()) for name in ("GRAPH", "THESAURUS", "SEGMENTS")
+    } | {"LINKED_TEXT": str(tmp_path / "linked")}
+    return folders | {
+        "MODEL": encoders[0],
+        "BASE": encoders[1],
+        "WINDOW": "30",
+        "OUT": str(tmp_path / "out"),
     }
-    return folders | {"MODEL": encoders[0], "BASE": encoders[1], "WINDOW": "30", "OUT": str(tmp_path / "out")}
 
 
-def test_figures_are_drawn(inputs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_are_drawn(
+    inputs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["figures", "embert", *(f"{k}={v}" for k, v in inputs.items())]) == 0
     told = capsys.readouterr().out
     out = tmp_path / "out"
@@ -382,39 +469,66 @@ def test_figures_are_drawn(inputs: dict[str, str], tmp_path: Path, capsys: pytes
     assert two["encoders"][first]["synonyms without a character of the name"]["sentences"] == 1
     assert two["encoders"][first]["as long, and no character in common"] == {"sentences": 0}
     rows = list(csv.DictReader((out / "figure2.csv").open()))
-    assert len(rows) == 2 * 2 * 2 and {r["direction"] for r in rows} == {"entity to context", "context to entity"}
+    assert len(rows) == 2 * 2 * 2 and {r["direction"] for r in rows} == {
+        "entity to context",
+        "context to entity",
+    }
     own = [r for r in rows if r["encoder"] == first and r["direction"] == "entity to context"]
     mean = np.mean([float(r["spearman synonym"]) for r in own])
     means = two["encoders"][first]["all"]["entity to context"]["spearman"]
-    assert means["synonym"]["mean"] == pytest.approx(mean, abs=1e-5) and f"synonym {mean:.3f}" in told
+    assert (
+        means["synonym"]["mean"] == pytest.approx(mean, abs=1e-5) and f"synonym {mean:.3f}" in told
+    )
     gain = {
-        e: [float(r["cosine synonym"]) - float(r["cosine random"]) for r in rows
-            if r["encoder"] == e and r["direction"] == "context to entity"]
+        e: [
+            float(r["cosine synonym"]) - float(r["cosine random"])
+            for r in rows
+            if r["encoder"] == e and r["direction"] == "context to entity"
+        ]
         for e in (first, second)
-    }  # fmt: skip
+    }
     between = two[f"synonym - random, {first} - {second}"]["context to entity"]["cosine"]
     assert between["mean"] == pytest.approx(np.mean(gain[first]) - np.mean(gain[second]), abs=1e-5)
     rows = list(csv.DictReader((out / "figure3.csv").open()))
-    assert {(r["adjective"], r["atomic"]) for r in rows} == {("急性", "甲病炎"), ("慢性血糖", "症")} and len(rows) == 4
+    assert {(r["adjective"], r["atomic"]) for r in rows} == {
+        ("急性", "甲病炎"),
+        ("慢性血糖", "症"),
+    } and len(rows) == 4
     key = "inside, of all tokens"
-    values = {e: np.mean([float(r[key]) for r in rows if r["encoder"] == e]) for e in (first, second)}
+    values = {
+        e: np.mean([float(r[key]) for r in rows if r["encoder"] == e]) for e in (first, second)
+    }
     assert three["encoders"][first][key]["mean"] == pytest.approx(values[first], abs=1e-5)
-    assert three[f"{first} - {second}"][key]["mean"] == pytest.approx(values[first] - values[second], abs=1e-5)
+    assert three[f"{first} - {second}"][key]["mean"] == pytest.approx(
+        values[first] - values[second], abs=1e-5
+    )
     flat = np.mean([5 / int(r["tokens"]) for r in rows])
     assert three["encoders"][second][key]["even"] == pytest.approx(flat)
     assert two["left out"] and three["left out"]
-    assert f"{first} - {second}, synonym - random, context to entity, cosine: {between['mean']:+.3f}" in told
+    assert (
+        f"{first} - {second}, synonym - random, context to entity, cosine: {between['mean']:+.3f}"
+        in told
+    )
 
 
 @pytest.mark.slow
 def test_figures_are_the_same_every_time(inputs: dict[str, str], tmp_path: Path) -> None:
-    words = ["figures", "embert", *(f"{k}={v}" for k, v in inputs.items()), "PICK2=1", "LAYER2=1", "LAYER3=2"]
+    words = [
+        "figures",
+        "embert",
+        *(f"{k}={v}" for k, v in inputs.items()),
+        "PICK2=1",
+        "LAYER2=1",
+        "LAYER3=2",
+    ]
     assert main(words) == 0
     files = ("figure2.csv", "figure3.csv", "summary.json")
     first = [(tmp_path / "out" / name).read_bytes() for name in files]
     assert main(words) == 0 and [(tmp_path / "out" / name).read_bytes() for name in files] == first
     summary = read_json(tmp_path / "out" / "summary.json")
-    assert summary["figure2"]["drawn row"] == 1 and {e["layer"] for e in summary["figure2"]["encoders"].values()} == {1}
+    assert summary["figure2"]["drawn row"] == 1 and {
+        e["layer"] for e in summary["figure2"]["encoders"].values()
+    } == {1}
 
 
 @pytest.mark.parametrize(
@@ -436,7 +550,8 @@ def test_what_cannot_be_drawn_is_reported(
     more: dict[str, str], message: str, inputs: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = inputs | {
-        k: inputs.get(v, v) if k != "LINKED_TEXT" else str(Path(inputs["OUT"]) / "no") for k, v in more.items()
+        k: inputs.get(v, v) if k != "LINKED_TEXT" else str(Path(inputs["OUT"]) / "no")
+        for k, v in more.items()
     }
     assert main(["figures", "embert", *(f"{k}={v}" for k, v in settings.items())]) == 2
     assert re.search(message, capsys.readouterr().err)
@@ -445,6 +560,7 @@ def test_what_cannot_be_drawn_is_reported(
 def test_a_part_without_tokens_leaves_its_sentence_out(encoders: list[str], tmp_path: Path) -> None:
     readers = [reader(name, None, "cpu") for name in encoders]
     empty = Halves("d", "e", "得了", CONTEXT, "急性", "\u3000")
-    with pytest.raises(InputError, match="no sentence whose long entity has tokens in both of its parts"):
+    with pytest.raises(
+        InputError, match="no sentence whose long entity has tokens in both of its parts"
+    ):
         module.figure3(readers, [1, 1], [empty], tmp_path, None)
-

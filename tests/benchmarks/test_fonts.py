@@ -14,7 +14,9 @@ from benchmarks import fonts
 from core.files import InputError
 
 DEJAVU = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
-SAMPLE = "再生障碍性贫血与丙肝患者的治疗，。：（）、ABCxyz0189[]%"  # simplified characters, marks, letters and digits
+SAMPLE = (  # simplified characters, marks, letters and digits
+    "再生障碍性贫血与丙肝患者的治疗，。：（）、ABCxyz0189[]%"
+)
 
 
 @pytest.fixture
@@ -39,7 +41,9 @@ def test_matplotlib_finds_the_font_by_its_name(font: Path) -> None:
     assert Path(font_manager.findfont(name, fallback_to_default=False)).samefile(font)
 
 
-def test_without_the_package_one_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_one_error_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fonts.chinese_font.cache_clear()
     monkeypatch.setattr(fonts, "PACKAGE", "no_such_package")
     with pytest.raises(InputError, match=r"`pip install no-such-package` in \.venv"):

@@ -1,4 +1,5 @@
-"""make gpu-check: its parts, what resumes and what is merged. The parts themselves need a CUDA device."""
+"""make gpu-check: its parts, what resumes and what is merged. The parts themselves need a CUDA
+device."""
 
 from __future__ import annotations
 
@@ -18,16 +19,19 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def fakes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three parts whose processes write that they ran; the last one fails until a file `mended` is there."""
+    """Three parts whose processes write that they ran; the last one fails until a file `mended` is
+    there."""
     runs.mkdir(parents=True)
     program = (
-        "import json, pathlib, sys; name = sys.argv[1]; at = pathlib.Path(sys.argv[2]); "
-        "open(at / 'ran', 'a').write(name + chr(10)); "
-        "sys.exit('broken: no kernel') if name == 'third' and not (at / 'mended').exists() else None; "
-        "print('text'); print(json.dumps({'packed': {'tokens_per_second': 1234.5, 'memory': 2e9}}))"
+        "import json, pathlib, sys; name = sys.argv[1]; at = pathlib.Path(sys.argv[2]); open(at /"
+        " 'ran', 'a').write(name + chr(10)); sys.exit('broken: no kernel') if name == 'third' and"
+        " not (at / 'mended').exists() else None; print('text'); print(json.dumps({'packed':"
+        " {'tokens_per_second': 1234.5, 'memory': 2e9}}))"
     )
     monkeypatch.setattr(gpu, "parts", lambda: dict.fromkeys(("first", "second", "third")))
-    monkeypatch.setattr(gpu, "command", lambda name, device: [sys.executable, "-c", program, name, str(runs)])
+    monkeypatch.setattr(
+        gpu, "command", lambda name, device: [sys.executable, "-c", program, name, str(runs)]
+    )
     monkeypatch.setattr(gpu, "commit", lambda: "a" * 40)
     return runs
 
@@ -56,14 +60,22 @@ def test_parts_are_merged(fakes: Path) -> None:
     assert gpu.main(["--device", "cpu"]) == 1
     records = read_json(fakes / "gpu-check.json")
     assert [(own["part"], own["ok"], own["device"]) for own in records] == [
-        ("first", True, "cpu"), ("second", True, "cpu"), ("third", False, "cpu")
-    ]  # fmt: skip
+        ("first", True, "cpu"),
+        ("second", True, "cpu"),
+        ("third", False, "cpu"),
+    ]
     rows = (fakes / "gpu-check.md").read_text().splitlines()[2:]
-    assert "| first | ok |" in rows[0] and "packed: 2.0 GB, 1,234 tokens per second" in rows[0] and "aaaaaaaaa |" in rows[0]
+    assert (
+        "| first | ok |" in rows[0]
+        and "packed: 2.0 GB, 1,234 tokens per second" in rows[0]
+        and "aaaaaaaaa |" in rows[0]
+    )
     assert "| third | failed |" in rows[2] and "broken: no kernel" in rows[2]
 
 
-def test_a_part_is_stopped_in_time_with_its_processes(fakes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_part_is_stopped_in_time_with_its_processes(
+    fakes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = f"echo $$ > {tmp_path}/shell; sleep 60 & echo $! > {tmp_path}/sleep; wait"
     monkeypatch.setattr(gpu, "LIMIT", 1.5)
     monkeypatch.setattr(gpu, "command", lambda name, device: ["bash", "-c", program])
@@ -72,27 +84,43 @@ def test_a_part_is_stopped_in_time_with_its_processes(fakes: Path, monkeypatch: 
     for name in ("shell", "sleep"):
         stat = Path("/proc", (tmp_path / name).read_text().strip(), "stat")
         until = time.monotonic() + 20  # a killed process ends once it is scheduled
-        while (running := stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] != "Z") and time.monotonic() < until:
+        while (
+            running := stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+        ) and time.monotonic() < until:
             time.sleep(0.05)
         assert not running
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_without_a_gpu_it_says_what_it_would_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_it_says_what_it_would_run(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert gpu.main([]) == 2
     said = capsys.readouterr()
-    assert said.out.split() == list(gpu.parts()) and len(said.err.splitlines()) == 1 and "no CUDA device" in said.err
+    assert (
+        said.out.split() == list(gpu.parts())
+        and len(said.err.splitlines()) == 1
+        and "no CUDA device" in said.err
+    )
     assert not (runs / "gpu-check").exists()
     assert gpu.main(["--only", "pretrian"]) == 2 and "no part 'pretrian'" in capsys.readouterr().err
 
 
 def test_every_gpu_test_and_every_paper_has_a_part() -> None:
     names = set(gpu.parts())
-    marked = [p for p in (ROOT / "tests").rglob("test_*.py") if "\n@pytest.mark.gpu\n" in p.read_text()]
+    marked = [
+        p for p in (ROOT / "tests").rglob("test_*.py") if "\n@pytest.mark.gpu\n" in p.read_text()
+    ]
     assert len(marked) > 1
     assert {f"tests-{p.parent.name}-{p.stem.removeprefix('test_')}" for p in marked} <= names
-    assert {f"pretrain-{paper}" for paper in ("kebiolm", "smedbert", "embert", "genbioel", "sapbert")} <= names
-    assert {"speed-entity_softmax", "layers", "pretrain-kebiolm-packed"} <= names and "pretrain-genbioel-packed" not in names
+    assert {
+        f"pretrain-{paper}" for paper in ("kebiolm", "smedbert", "embert", "genbioel", "sapbert")
+    } <= names
+    assert {
+        "speed-entity_softmax",
+        "layers",
+        "pretrain-kebiolm-packed",
+    } <= names and "pretrain-genbioel-packed" not in names
 
 
 def test_layers_are_measured_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +135,6 @@ def test_wheels_that_are_missing_are_pinned() -> None:
     assert "torch==2.13.0" in every and all("==" in line for line in every)
     assert len({wheels.name_of(line) for line in every}) == len(every)
     rest = wheels.missing({"torch", "numpy", "pyyaml"})
-    assert set(every) - set(rest) == {line for line in every if wheels.name_of(line) in ("torch", "numpy", "pyyaml")}
+    assert set(every) - set(rest) == {
+        line for line in every if wheels.name_of(line) in ("torch", "numpy", "pyyaml")
+    }

@@ -1,4 +1,5 @@
-"""The linking benchmark: tasks from fake files, linkers, scores by stated rules, `evaluate`, and baselines on real data."""
+"""The linking benchmark: tasks from fake files, linkers, scores by stated rules, `evaluate`, and
+baselines on real data."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ PLAIN = "lower+punctuation"
 
 
 def mention(parts=("x",), gold=(("C1",),), name="m", text=None):
-    return Mention(name, "d", None, None, text or "|".join(parts), list(parts), [list(g) for g in gold])
+    return Mention(
+        name, "d", None, None, text or "|".join(parts), list(parts), [list(g) for g in gold]
+    )
 
 
 def ranking(*concepts):
@@ -75,9 +78,11 @@ def test_rank_of_a_single_mention():
 def test_composite_rules():
     two = mention(("a", "b"), (("C1",), ("C2",)))
     assert s.rank_of(two, [ranking("C1"), ranking("C2")], OWN) == 1
-    assert s.rank_of(two, [ranking("C1"), ranking("C3", "C2")], OWN) == 2  # every part must be right
+    # every part must be right
+    assert s.rank_of(two, [ranking("C1"), ranking("C3", "C2")], OWN) == 2
     assert s.rank_of(two, [ranking("C1"), ranking("C3")], OWN) == 0
-    same = [ranking("C1"), ranking("C1", "C2")]  # union: any gold id will do; each: both concepts must be hit
+    # union: any gold id will do; each: both concepts must be hit
+    same = [ranking("C1"), ranking("C1", "C2")]
     assert s.rank_of(two, same, OWN, "union") == 1 and s.rank_of(two, same, OWN, "each") == 2
     crossed = [ranking("C2"), ranking("C1")]
     assert s.rank_of(two, crossed, OWN, "union") == s.rank_of(two, crossed, OWN, "each") == 1
@@ -90,21 +95,44 @@ def test_composite_rules():
 def test_tallies():
     ranks = np.array([1, 2, 0, 5, 6])
     t = s.tallies(ranks)
-    assert t["acc@1"][:, 0].tolist() == [1, 0, 0, 0, 0] and t["acc@5"][:, 0].tolist() == [1, 1, 0, 1, 0]
-    assert s.scores(ranks) == pytest.approx({"acc@1": 0.2, "acc@5": 0.6, "mrr": (1 + 0.5 + 0.2 + 1 / 6) / 5})
+    assert t["acc@1"][:, 0].tolist() == [1, 0, 0, 0, 0] and t["acc@5"][:, 0].tolist() == [
+        1,
+        1,
+        0,
+        1,
+        0,
+    ]
+    assert s.scores(ranks) == pytest.approx(
+        {"acc@1": 0.2, "acc@5": 0.6, "mrr": (1 + 0.5 + 0.2 + 1 / 6) / 5}
+    )
 
 
 def test_sub_populations():
     names = Names(OWN, PLAIN)
     train = [mention(("Fever",), (("C4",),), "t"), mention(("infarct",), (("C1",),), "u")]
-    tested = [mention(("fever!",), (("C4",),)), mention(("acute renal failure",), (("C3",),)),
-              mention(("heart attack", "fever"), (("C1",), ("C4",)), text="heart attack|fever")]  # fmt: skip
+    tested = [
+        mention(("fever!",), (("C4",),)),
+        mention(("acute renal failure",), (("C3",),)),
+        mention(("heart attack", "fever"), (("C1",), ("C4",)), text="heart attack|fever"),
+    ]
     groups = s.populations(tested, train, names)
     rows = {title: inside.tolist() for title, inside in groups.items()}
     assert rows["single word"] == [True, False, False] and rows["multi-word"] == [False, True, True]
-    assert rows["seen mention"] == [True, False, False] and rows["unseen mention"] == [False, True, True]
-    assert rows["seen concept"] == [True, False, True] and rows["unseen concept"] == [False, True, False]
-    assert rows["direct match"] == [True, False, True] and rows["not direct match"] == [False, True, False]
+    assert rows["seen mention"] == [True, False, False] and rows["unseen mention"] == [
+        False,
+        True,
+        True,
+    ]
+    assert rows["seen concept"] == [True, False, True] and rows["unseen concept"] == [
+        False,
+        True,
+        False,
+    ]
+    assert rows["direct match"] == [True, False, True] and rows["not direct match"] == [
+        False,
+        True,
+        False,
+    ]
     assert rows["top 100"] == [True, False, True] and rows["composite"] == [False, False, True]
 
 
@@ -128,8 +156,13 @@ def test_reasons():
     assert why(mention(("a", "b")), at(("C2", "heart attack")), []) == "composite"
     assert why(mention(), []) == "no candidate"
     assert why(mention(gold=[["C2"]]), at(("C1", "heart attack"))) == "one name, several concepts"
-    assert why(mention(("Renal-failure",)), at(("C3", "renal failure"))) == "exact name of another concept"
-    assert why(mention(gold=[["C4"]]), at(("C3", "renal failure"))) == "near miss: narrower than gold"
+    assert (
+        why(mention(("Renal-failure",)), at(("C3", "renal failure")))
+        == "exact name of another concept"
+    )
+    assert (
+        why(mention(gold=[["C4"]]), at(("C3", "renal failure"))) == "near miss: narrower than gold"
+    )
     assert why(mention(gold=[["C3"]]), at(("C4", "fever"))) == "near miss: broader than gold"
     assert why(mention(gold=[["C1"]]), at(("C3", "renal failure"))) == "near miss: beside gold"
     near = at(("C3", "renal failure"), ("C2", "heart attack"))
@@ -145,16 +178,23 @@ def test_names_collapse_and_ties():
     assert names.strings == ["fever", "heart attack", "infarction", "renal failure"]
     assert names.concepts["heart attack"] == ["C1", "C2"]  # two concepts of one string: by id
     found = names.ranking([(1, 0.9), (2, 0.9), (0, 0.1)])
-    assert [(c.concept, c.name) for c in found] == [("C1", "heart attack"), ("C2", "heart attack"), ("C4", "fever")]
+    assert [(c.concept, c.name) for c in found] == [
+        ("C1", "heart attack"),
+        ("C2", "heart attack"),
+        ("C4", "fever"),
+    ]
 
 
 def test_a_graph_lists_preferred_names_first(tmp_path):
     ids, names = ["A", "A", "B", "B"], ["alpha", "shared", "shared", "beta"]
     rows = {"id": ids, "name": names, "kind": ["synonym", "preferred", "synonym", "preferred"]}
-    made = KnowledgeGraph(table("entities", {"id": ["A", "B"], "name": ["shared", "beta"], "type": ["t"] * 2}),
-                          table("names", rows | {"language": ["en"] * 4, "source": ["x"] * 4}),
-                          table("definitions", {"id": [], "text": []}),
-                          table("triples", {"head": [], "relation": [], "tail": []}), {})  # fmt: skip
+    made = KnowledgeGraph(
+        table("entities", {"id": ["A", "B"], "name": ["shared", "beta"], "type": ["t"] * 2}),
+        table("names", rows | {"language": ["en"] * 4, "source": ["x"] * 4}),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": [], "relation": [], "tail": []}),
+        {},
+    )
     made.save(tmp_path / "g")
     for own in (graph_dictionary(tmp_path / "g"), Pipeline(tmp_path / "g").names.dictionary):
         rows = list(zip(own.ids, own.names, strict=True))
@@ -163,10 +203,22 @@ def test_a_graph_lists_preferred_names_first(tmp_path):
 
 
 def test_a_shared_name_means_the_concept_that_prefers_it():
-    rows = [("C1", "Coma, hepatic"), ("C1", "Coma"), ("C2", "Coma"), ("C2", "Deep coma"), ("C0", "deep coma"), ("C3", "coma")]
+    rows = [
+        ("C1", "Coma, hepatic"),
+        ("C1", "Coma"),
+        ("C2", "Coma"),
+        ("C2", "Deep coma"),
+        ("C0", "deep coma"),
+        ("C3", "coma"),
+    ]
     names = Names(Dictionary(*map(list, zip(*rows, strict=True))), PLAIN)
-    assert names.concepts["coma"] == ["C2", "C3", "C1"] and names.concepts["deep coma"] == ["C0", "C2"]
-    assert [[c.concept for c in found] for found in Exact(names).link(["COMA"], [None])] == [["C2", "C3", "C1"]]
+    assert names.concepts["coma"] == ["C2", "C3", "C1"] and names.concepts["deep coma"] == [
+        "C0",
+        "C2",
+    ]
+    assert [[c.concept for c in found] for found in Exact(names).link(["COMA"], [None])] == [
+        ["C2", "C3", "C1"]
+    ]
     tested = [mention(("coma",), (("C1",),)), mention(("hepatic coma",), (("C1",),))]
     assert s.populations(tested, [], names)["shared name"].tolist() == [True, False]
 
@@ -182,20 +234,30 @@ def test_ranked_asks_for_more_until_there_are_enough_concepts():
         return 1.0 - order / 1000, order
 
     (found,) = names.ranked(search, [None])
-    assert [c.concept for c in found] == [f"C{i:02d}" for i in range(20)] and [k for _, k in asked] == [40, 160, 640]
+    assert [c.concept for c in found] == [f"C{i:02d}" for i in range(20)] and [
+        k for _, k in asked
+    ] == [40, 160, 640]
 
 
 def test_ties_are_split():
-    """Concepts of one name that nothing decides between share the first place; a text that decides leaves no tie."""
+    """Concepts of one name that nothing decides between share the first place; a text that decides
+    leaves no tie."""
     names = Names(OWN, PLAIN)
     tied = Exact(names).link(["heart attack", "fever"], [None, None])
     assert [[c.tied for c in r] for r in tied] == [[True, True], [False]]
-    mentions = [Mention(str(n), "d", None, None, "m", ["m"], [[gold]]) for n, gold in enumerate(["C1", "C2", "C3", "C4"])]
+    mentions = [
+        Mention(str(n), "d", None, None, "m", ["m"], [[gold]])
+        for n, gold in enumerate(["C1", "C2", "C3", "C4"])
+    ]
     rankings = [[tied[0]], [tied[0]], [tied[0]], [tied[1]]]
     ranks = np.array([s.rank_of(m, r, OWN) for m, r in zip(mentions, rankings, strict=True)])
     assert ranks.tolist() == [1, 2, 0, 1]
     assert s.split_ties(mentions, rankings, ranks, OWN).tolist() == [0.5, 0.5, 0.0, 1.0]
-    assert names.homonyms.strings("heart attack", ["C1", "C2"]) == {"C1": "fever", "C2": "Heart attack"}  # their parents
+    # their parents
+    assert names.homonyms.strings("heart attack", ["C1", "C2"]) == {
+        "C1": "fever",
+        "C2": "Heart attack",
+    }
     (decided,) = Exact(names).link(["heart attack"], ["with fever, START heart attack END"])
     assert [(c.concept, c.tied) for c in decided] == [("C1", False), ("C2", False)]
 
@@ -210,7 +272,11 @@ def test_exact_and_tfidf():
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    return bert.write(tmp_path_factory.mktemp("bert"), ["heart", "attack", "renal", "failure", "fever"], dropout=0.0)
+    return bert.write(
+        tmp_path_factory.mktemp("bert"),
+        ["heart", "attack", "renal", "failure", "fever"],
+        dropout=0.0,
+    )
 
 
 def embedder(folder, pooling="cls", **more):
@@ -246,21 +312,30 @@ def test_an_embedding_does_not_depend_on_its_batch(tiny, pooling, dot):
 def with_ends(folder):
     """The tokenizer in `folder`, putting [CLS] and [SEP] around a text as a BERT's does."""
     tokenizer = load_tokenizer(str(folder))
-    ends = [(t, getattr(tokenizer, f"{n}_token_id")) for t, n in (("[CLS]", "cls"), ("[SEP]", "sep"))]
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    ends = [
+        (t, getattr(tokenizer, f"{n}_token_id")) for t, n in (("[CLS]", "cls"), ("[SEP]", "sep"))
+    ]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
     return tokenizer
 
 
 @pytest.mark.parametrize("tokens", [8, 4096])
 def test_pooling_text_is_the_mean_between_the_ends(tiny, tokens):
     texts = ["fever", "heart attack of the heart", "x", " "]
-    embed = Embedder(BertEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens)
+    embed = Embedder(
+        BertEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens
+    )
     for text, vector in zip(texts, embed(texts), strict=True):
         ids = torch.tensor([embed.tokenizer(text)["input_ids"]])
-        assert ids[0, 0] == embed.tokenizer.cls_token_id and ids[0, -1] == embed.tokenizer.sep_token_id
+        assert (
+            ids[0, 0] == embed.tokenizer.cls_token_id and ids[0, -1] == embed.tokenizer.sep_token_id
+        )
         with torch.no_grad():
             states = embed.encoder(ids, torch.ones_like(ids))[0]
-        wanted = states[1:-1] if text.strip() else states  # of a name without a token, what there is
+        # of a name without a token, what there is
+        wanted = states[1:-1] if text.strip() else states
         assert torch.allclose(vector, wanted.mean(0), atol=1e-5)
 
 
@@ -282,7 +357,8 @@ class Telling(torch.nn.Module):
 
 
 def test_an_embedder_links_the_names_of_its_batch(tiny):
-    """Each name gets its own mentions, whatever the order in which names are batched; without a linker there are none."""
+    """Each name gets its own mentions, whatever the order in which names are batched; without a
+    linker there are none."""
     asked = []
 
     def linker(texts, offsets):
@@ -291,7 +367,9 @@ def test_an_embedder_links_the_names_of_its_batch(tiny):
 
     tokenizer, names = with_ends(tiny), ["fever", "heart attack", "renal failure of", "x y"]
     for tokens in (8, 4096):  # one name a batch, or all at once
-        embed = Embedder(Telling(), tokenizer, "telling", "text", dot=True, tokens=tokens, linker=linker)
+        embed = Embedder(
+            Telling(), tokenizer, "telling", "text", dot=True, tokens=tokens, linker=linker
+        )
         assert embed(names)[:, 1].tolist() == [float(len(n)) for n in names]
     assert embed.settings["mentions"] == "linked"
     spans = dict(asked)["heart attack"]
@@ -304,7 +382,10 @@ def test_encoded_and_back_off(tiny, tmp_path):
     names, embed = Names(OWN, PLAIN), embedder(tiny)
     linker = Encoded(names, embed)
     found = linker.link(["Heart attack", "renal"], [None, None])
-    assert found[0][0] == Candidate("C1", "heart attack", pytest.approx(1.0), tied=True) and len(found[1]) == 4
+    assert (
+        found[0][0] == Candidate("C1", "heart attack", pytest.approx(1.0), tied=True)
+        and len(found[1]) == 4
+    )
     assert [c.concept for c in found[0]][:2] == ["C1", "C2"]
     linker.index.save(tmp_path / "index")
     again = Encoded(names, embed, Index.load(tmp_path / "index", index_made_of(names, embed)))
@@ -315,7 +396,9 @@ def test_encoded_and_back_off(tiny, tmp_path):
     with pytest.raises(InputError, match="this index does not fit"):
         Encoded(other, embed, linker.index)
     backed = BackOff(names, linker).link(["fever", "renal"], [None, None])
-    assert backed[0][0].concept == "C4" and [c.concept for c in backed[1]] == [c.concept for c in found[1]]
+    assert backed[0][0].concept == "C4" and [c.concept for c in backed[1]] == [
+        c.concept for c in found[1]
+    ]
     assert len({c.concept for c in backed[0]}) == len(backed[0])
     with pytest.raises(InputError, match="pooling 'max': choose from: cls, mean"):
         embedder(tiny, "max")
@@ -333,16 +416,35 @@ def data(tmp_path_factory):
 def graph(tmp_path):
     ids = ["D001", "D002", "D003", "D004", "UMLS:D999", "193462001"]
     names = ["retinal tumor", "pineal tumor", "heart attack", "kidney failure", "fever", "Insomnia"]
-    rows = {"id": ids, "name": names, "kind": ["preferred"] * 6, "language": ["en"] * 6, "source": ["x"] * 6}
-    made = KnowledgeGraph(table("entities", {"id": ids, "name": names, "type": ["t"] * 6}), table("names", rows),
-                          table("definitions", {"id": [], "text": []}),
-                          table("triples", {"head": [], "relation": [], "tail": []}))  # fmt: skip
+    rows = {
+        "id": ids,
+        "name": names,
+        "kind": ["preferred"] * 6,
+        "language": ["en"] * 6,
+        "source": ["x"] * 6,
+    }
+    made = KnowledgeGraph(
+        table("entities", {"id": ids, "name": names, "type": ["t"] * 6}),
+        table("names", rows),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": [], "relation": [], "tail": []}),
+    )
     return made.save(tmp_path / "graph")
 
 
 def test_the_issues_tasks_are_all_there():
-    wanted = {"NCBI-EL", "BC5CDR-disease-EL", "BC5CDR-chemical-EL", "BC5CDR-EL", "MedMentions-EL", "COMETA-EL",
-              "COMETA:closed", "AAP-EL", "TwADR-L-EL", "HPO-EL"}  # fmt: skip
+    wanted = {
+        "NCBI-EL",
+        "BC5CDR-disease-EL",
+        "BC5CDR-chemical-EL",
+        "BC5CDR-EL",
+        "MedMentions-EL",
+        "COMETA-EL",
+        "COMETA:closed",
+        "AAP-EL",
+        "TwADR-L-EL",
+        "HPO-EL",
+    }
     assert wanted <= set(tasks())
     with pytest.raises(InputError, match="no linking task 'NCBI'; did you mean NCBI-EL"):
         task("NCBI")
@@ -363,11 +465,16 @@ def test_every_task_is_prepared_from_fake_files(name, data, graph, tmp_path, cap
     assert f"{name}: dev: " in capsys.readouterr().err
     before = (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns
     prepared(name, place, tmp_path / "out", own)
-    assert (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns == before and not capsys.readouterr().err
+    assert (
+        folds[0]["dev"] / "manifest.json"
+    ).stat().st_mtime_ns == before and not capsys.readouterr().err
 
 
 def test_missing_files(tmp_path):
-    with pytest.raises(InputError, match=re.escape("and task NCBI-EL needs it. Get it with `make data TASK=NCBI-EL`")):
+    with pytest.raises(
+        InputError,
+        match=re.escape("and task NCBI-EL needs it. Get it with `make data TASK=NCBI-EL`"),
+    ):
         prepared("NCBI-EL", tmp_path, tmp_path / "out")
 
 
@@ -393,18 +500,32 @@ def test_evaluate_counts_what_the_files_say(data, runs, capsys):
     ours = results["tfidf"]
     protocol = ours.protocol
     assert (protocol["split"], protocol["mentions"], protocol["dictionary_names"]) == ("test", 3, 8)
-    assert protocol["train_mentions_in_dictionary"].startswith("BioSyn's") and ours.details["linker"] == "tfidf"
+    assert (
+        protocol["train_mentions_in_dictionary"].startswith("BioSyn's")
+        and ours.details["linker"] == "tfidf"
+    )
     assert "exact" in said and "paired bootstrap over mentions p" in said and "composite" in said
-    lines = [json.loads(x) for x in (Path(ours.folder) / "predictions.jsonl").read_text().splitlines()]
-    assert [x["reason"] for x in lines] == ["right"] * 3 and lines[0]["predicted"] == ["D001", "D002"]
-    assert lines[1]["gold_names"] == [["kidney failure", "renal failure", "failure"]] or lines[1]["gold_names"][0]
+    lines = [
+        json.loads(x) for x in (Path(ours.folder) / "predictions.jsonl").read_text().splitlines()
+    ]
+    assert [x["reason"] for x in lines] == ["right"] * 3 and lines[0]["predicted"] == [
+        "D001",
+        "D002",
+    ]
+    assert (
+        lines[1]["gold_names"] == [["kidney failure", "renal failure", "failure"]]
+        or lines[1]["gold_names"][0]
+    )
     from mlflow import MlflowClient
 
     from core.tracking import tracking_uri
 
     tracked = MlflowClient(tracking_uri()).get_run(ours.mlflow_run)
     assert tracked.data.metrics["test/acc_1"] == 1.0
-    assert tracked.data.params["composite"] == "union" and tracked.data.params["dictionary"] == protocol["dictionary"]
+    assert (
+        tracked.data.params["composite"] == "union"
+        and tracked.data.params["dictionary"] == protocol["dictionary"]
+    )
 
 
 def test_evaluate_an_encoder_and_compare(data, runs, tiny, capsys):
@@ -414,7 +535,10 @@ def test_evaluate_an_encoder_and_compare(data, runs, tiny, capsys):
     said = capsys.readouterr().out
     first, second = (r for r in stored("linking") if r.model.name not in BASELINES)
     assert first.protocol == second.protocol and f"against {first.label} (" in said
-    assert second.label.endswith("mean + back-off") and second.options == {"pooling": "mean", "backoff": True}
+    assert second.label.endswith("mean + back-off") and second.options == {
+        "pooling": "mean",
+        "backoff": True,
+    }
     assert "mean + back-off against" in compare("NCBI-EL") or "against" in compare("NCBI-EL")
     kept = sorted((runs / "linking" / "index").iterdir())
     assert len(kept) == 2  # one for each pooling
@@ -433,7 +557,10 @@ def test_abbreviations_are_expanded(data, runs):
         Mention("a", "d", 35, 38, "ARF", ["ARF"], [["D"]]),
         Mention("b", "d", 35, 38, "x", ["chronic ARF"], [["D"]]),
     ]
-    assert module.expanded(asked, documents) == [["Acute renal failure"], ["chronic Acute renal failure"]]
+    assert module.expanded(asked, documents) == [
+        ["Acute renal failure"],
+        ["chronic Acute renal failure"],
+    ]
     assert module.expanded(asked, {}) == [["ARF"], ["chronic ARF"]]
 
 
@@ -442,8 +569,16 @@ def test_nil_rules(data, runs):
     assert [closed.protocol[k] for k in ("nil", "nil_left_out", "mentions")] == ["left out", 1, 1]
     assert results["exact"].value() == 1.0 and "not comparable" in closed.protocol["not_comparable"]
     results, wrong = run("COMETA:closed", data, nil="wrong")
-    assert results["exact"].value() == 0.5 and wrong.details["reasons"]["gold not in the dictionary"] == 1
-    assert differing(closed.protocol, wrong.protocol) == ["mentions", "mentions_digest", "nil", "nil_left_out"]
+    assert (
+        results["exact"].value() == 0.5
+        and wrong.details["reasons"]["gold not in the dictionary"] == 1
+    )
+    assert differing(closed.protocol, wrong.protocol) == [
+        "mentions",
+        "mentions_digest",
+        "nil",
+        "nil_left_out",
+    ]
 
 
 def test_folds_and_train_names(data, runs):
@@ -455,13 +590,18 @@ def test_folds_and_train_names(data, runs):
     assert more.protocol["train_mentions_in_dictionary"] == "added: train's"
     assert more.protocol["dictionary_names"] == plain.protocol["dictionary_names"] + 3
     _, one = run("AAP-EL", data, folds=[2])
-    assert (one.protocol["folds"], one.protocol["fold_numbers"], plain.protocol["fold_numbers"]) == (1, "2", "all")
+    assert (
+        one.protocol["folds"],
+        one.protocol["fold_numbers"],
+        plain.protocol["fold_numbers"],
+    ) == (1, "2", "all")
 
 
 def test_a_graph_replaces_the_dictionary(data, runs, graph):
     results, ours = run("MedMentions-EL", data, graph=graph, split="dev")
     assert ours.protocol["dictionary_names"] == 6
-    assert results["exact"].value() == 0.5  # heart attack is 600001 here, which the graph lacks; fever is there
+    # heart attack is 600001 here, which the graph lacks; fever is there
+    assert results["exact"].value() == 0.5
 
 
 def test_what_evaluate_refuses(data, runs, capsys):
@@ -470,12 +610,24 @@ def test_what_evaluate_refuses(data, runs, capsys):
         (["evaluate", "NCBI"], "no linking task 'NCBI'; did you mean NCBI-EL?"),
         (["evaluate"], "TASK is missing"),
         (["evaluate", "NCBI-EL", "COLOUR=red"], "no setting COLOUR"),
-        (["evaluate", "NCBI-EL", place, "COMPOSITE=any"], "COMPOSITE=any: expected one of union, each"),
+        (
+            ["evaluate", "NCBI-EL", place, "COMPOSITE=any"],
+            "COMPOSITE=any: expected one of union, each",
+        ),
         (["evaluate", "NCBI-EL", place, "SPLIT=train"], "SPLIT=train: expected one of dev, test"),
-        (["evaluate", "AAP-EL", f"DATA={data / 'AAP-EL'}", "FOLDS=1-2"], "FOLDS=1-2: expected whole numbers"),
-        (["evaluate", "AAP-EL", f"DATA={data / 'AAP-EL'}", "FOLDS=10"], "there are 10 folds, 0 to 9"),
+        (
+            ["evaluate", "AAP-EL", f"DATA={data / 'AAP-EL'}", "FOLDS=1-2"],
+            "FOLDS=1-2: expected whole numbers",
+        ),
+        (
+            ["evaluate", "AAP-EL", f"DATA={data / 'AAP-EL'}", "FOLDS=10"],
+            "there are 10 folds, 0 to 9",
+        ),
         (["evaluate", "NCBI-EL", place, "NORMALISE=upper"], "no normalisation 'upper'"),
-        (["evaluate", "NCBI-EL", place, "BACKEND=annoy"], "BACKEND=annoy: expected one of torch, flat, ivf"),
+        (
+            ["evaluate", "NCBI-EL", place, "BACKEND=annoy"],
+            "BACKEND=annoy: expected one of torch, flat, ivf",
+        ),
         (["evaluate", "NCBI-EL", place, "MODEL=./nowhere"], "no model './nowhere'"),
         (["evaluate", "NCBI-EL", "DATA=nowhere"], "DATA=nowhere: no such folder"),
         (["evaluate", "COMETA-EL", f"DATA={data / 'COMETA-EL'}"], "or take COMETA:closed"),
@@ -497,6 +649,8 @@ def test_what_evaluate_refuses(data, runs, capsys):
     ],
 )
 def test_real_baselines(name, given, exact, tfidf, runs):
-    results = {r.label: r for r in compute(name, protocol=Protocol(**given), files=Files(mirror=[REAL]))}
+    results = {
+        r.label: r for r in compute(name, protocol=Protocol(**given), files=Files(mirror=[REAL]))
+    }
     assert 100 * results["exact"].value() == pytest.approx(exact, abs=0.01)
     assert 100 * results["tfidf"].value() == pytest.approx(tfidf, abs=0.05)

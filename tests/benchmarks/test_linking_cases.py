@@ -1,4 +1,5 @@
-"""Case lists, accuracy by similarity, sizes and tables of groups of mentions: each by its command, on fake files."""
+"""Case lists, accuracy by similarity, sizes and tables of groups of mentions: each by its command,
+on fake files."""
 
 from __future__ import annotations
 
@@ -50,9 +51,14 @@ def test_cases_count_each_wrong_mention_and_say_what_train_has(
     assert all(bool(c.in_train) == (c.mention in train) for c in found)
     assert main(["cases", "NCBI-EL", f"DATA={data / 'NCBI-EL'}", "TOP=1", "OF=exact"]) == 0
     printed = capsys.readouterr().out
-    assert f"{len(wrong)} of {len(run.predictions)} mentions wrong" in printed and printed.count("in train  ") == 1
+    assert (
+        f"{len(wrong)} of {len(run.predictions)} mentions wrong" in printed
+        and printed.count("in train  ") == 1
+    )
     rows = list(csv.DictReader((Path(result.folder) / "cases.csv").open()))
-    assert [r["mention"] for r in rows] == [c.mention for c in found] and set(rows[0]) == set(Case._fields)
+    assert [r["mention"] for r in rows] == [c.mention for c in found] and set(rows[0]) == set(
+        Case._fields
+    )
 
 
 def test_the_same_wrong_mention_is_one_case(data: Path, runs: Path) -> None:
@@ -63,7 +69,9 @@ def test_the_same_wrong_mention_is_one_case(data: Path, runs: Path) -> None:
     assert len(twice) == 1 and (twice[0].times, twice[0].share) == (2, 100.0)
 
 
-def test_no_such_result(data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_such_result(
+    data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = Files(data=data / "NCBI-EL")
     assert main(["cases", "NCBI-EL", f"DATA={data / 'NCBI-EL'}"]) == 2
     assert "scored are: none. Score one with make evaluate" in capsys.readouterr().err
@@ -85,17 +93,25 @@ def test_similarity_is_the_highest_cosine_with_a_gold_name(data: Path, runs: Pat
     found, right = similarity.accuracy_by_similarity(run)
     fold = run.folds[0]
     names = Names(fold.dictionary, run.result.protocol["normalisation"])
-    vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False).fit(names.strings)
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False).fit(
+        names.strings
+    )
     by_hand = []
     for p in run.predictions:
         gold = fold.dictionary.concepts_of(i for ids in p["gold"] for i in ids)
         if gold:
-            own = vectors.transform([n for n, owners in names.concepts.items() if gold & set(owners)])
-            each = [(own @ vectors.transform([names.normalised(part)]).T).max() for part in p["parts"]]
+            own = vectors.transform(
+                [n for n, owners in names.concepts.items() if gold & set(owners)]
+            )
+            each = [
+                (own @ vectors.transform([names.normalised(part)]).T).max() for part in p["parts"]
+            ]
             by_hand.append(min(each))
     assert np.allclose(found, by_hand, atol=1e-5) and len(right) == len(found)
     assert right.sum() == sum(p["rank"] == 1 for p in run.predictions)
-    assert similarity.target_similarity(names, ["anything"], frozenset(), TfIdf(names.strings)) == 0.0
+    assert (
+        similarity.target_similarity(names, ["anything"], frozenset(), TfIdf(names.strings)) == 0.0
+    )
 
 
 def test_figure_2_has_every_mention_in_a_bin(data: Path, runs: Path, tmp_path: Path) -> None:
@@ -116,7 +132,9 @@ def test_sizes_are_those_of_the_files(
     files = Files(data=data / "NCBI-EL")
     found = sizes("NCBI-EL", files)
     _, (fold,) = folds_of(task("NCBI-EL"), files)
-    assert found["names"] == len(set(fold.dictionary.names)) and found["concepts"] == len(set(fold.dictionary.ids))
+    assert found["names"] == len(set(fold.dictionary.names)) and found["concepts"] == len(
+        set(fold.dictionary.ids)
+    )
     assert found["test"] == len(fold.splits["test"]) and found["train"] == len(fold.splits["train"])
 
     def available(name: str, files: Files, graph: Path | None) -> dict[str, int]:
@@ -131,13 +149,19 @@ def test_sizes_are_those_of_the_files(
     assert f"| names | 108,071 | {found['names']} | 809,929 | 904,798 | 3,381 |" in told.out
 
 
-def test_groups_of_mentions_are_beside_the_papers(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_mentions_are_beside_the_papers(
+    data: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = score("BC5CDR-EL", data)
     size = int(result.scores["unseen concept"]["examples"])
     tuned = {"options": {"finetuned": {}}, "name": "BC5CDR-EL", "groups": {"unseen concept": 0.5}}
     fake.linked("genbioel", 0.5, 0.7, split=result.split, **tuned, size=size, like=result.protocol)  # type: ignore[arg-type]
     assert main(["table", "genbioel", "5", f"SPLIT={result.split}"]) == 0
-    lines = {x.split("|")[1].strip(): x for x in capsys.readouterr().out.splitlines() if x.startswith("|")}
+    lines = {
+        x.split("|")[1].strip(): x
+        for x in capsys.readouterr().out.splitlines()
+        if x.startswith("|")
+    }
     assert "60.0 ± 14.1 (2)" in lines["overall"] and "| 93.4 |" in lines["overall"]
     assert f"| 2.16k | {size} |" in lines["unseen concepts"]
 
@@ -153,11 +177,14 @@ def test_what_a_table_is_about_may_differ(data: Path, runs: Path) -> None:
 
 
 def test_the_reported_numbers_are_whole() -> None:
-    """Every table names known tasks, and each row has a number or nothing for each metric of its columns."""
+    """Every table names known tasks, and each row has a number or nothing for each metric of its
+    columns."""
     for number in "12345679":
         definition = tables.definition_of("genbioel", number)
         columns, kind = definition["columns"], definition.get("kind", "scores")
-        tasks = [definition["task"]] if kind == "populations" else [c["task"] for c in columns.values()]
+        tasks = (
+            [definition["task"]] if kind == "populations" else [c["task"] for c in columns.values()]
+        )
         assert all(task(name) for name in tasks)
         for row in definition["rows"]:
             reported = row.get("reported", {})

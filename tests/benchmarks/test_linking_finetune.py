@@ -1,4 +1,5 @@
-"""Fine-tuning on a linking task, SapBERT's figures, and a paper's table: each by its command, on fake files."""
+"""Fine-tuning on a linking task, SapBERT's figures, and a paper's table: each by its command, on
+fake files."""
 
 from __future__ import annotations
 
@@ -37,7 +38,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(bert.write(tmp_path_factory.mktemp("bert"), ["heart", "attack", "head", "hurts", "pain"], dropout=0.0))
+    return str(
+        bert.write(
+            tmp_path_factory.mktemp("bert"),
+            ["heart", "attack", "head", "hurts", "pain"],
+            dropout=0.0,
+        )
+    )
 
 
 def test_fine_tuning_scores_each_fold_with_its_own_encoder(
@@ -56,10 +63,21 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     ]
     assert main(["finetune", "AAP-EL", f"DATA={own}", *more]) == 0, capsys.readouterr().err
     said = capsys.readouterr()
-    assert "fold 0: " in said.err and "fold 3: " in said.err and "fine-tuned cls + back-off" in said.out
+    assert (
+        "fold 0: " in said.err
+        and "fold 3: " in said.err
+        and "fine-tuned cls + back-off" in said.out
+    )
     found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
-    assert len(found) == 2 and {r.protocol["fold_numbers"] for r in found} == {"0,3"} and found[0].protocol == found[1].protocol
-    assert found[0].protocol["folds"] == 2 and [r.options.get("backoff", False) for r in found] == [False, True]
+    assert (
+        len(found) == 2
+        and {r.protocol["fold_numbers"] for r in found} == {"0,3"}
+        and found[0].protocol == found[1].protocol
+    )
+    assert found[0].protocol["folds"] == 2 and [r.options.get("backoff", False) for r in found] == [
+        False,
+        True,
+    ]
     exports = sorted((runs / "sapbert" / "finetune").glob("*/seed0/export"))
     assert len(exports) == 2  # one for each fold, from that fold's train split
     trained = [yaml.safe_load((e.parent / "config.yaml").read_text()) for e in exports]
@@ -70,13 +88,21 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     place = [f"DATA={own}", "FOLDS=0", "MODEL=sapbert/finetune"]
     for export in exports:  # runs of one label, whichever run it was: seeds of a table's row
         assert main(["evaluate", "AAP-EL", *place, f"CKPT={export}"]) == 0
-    alone = [r for r in stored("linking", "AAP-EL") if r.protocol["fold_numbers"] == "0" and r.model.name not in BASELINES]
-    assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len({r.model.run for r in alone}) == 2
+    alone = [
+        r
+        for r in stored("linking", "AAP-EL")
+        if r.protocol["fold_numbers"] == "0" and r.model.name not in BASELINES
+    ]
+    assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len(
+        {r.model.run for r in alone}
+    ) == 2
     text = tables.markdown("sapbert", "2", Choices(folds=[0, 3]))
     assert "AskAPatient @1 measured" in text and "TF-IDF" in text
 
 
-def test_what_fine_tuning_refuses(data: Path, tiny: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_fine_tuning_refuses(
+    data: Path, tiny: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = f"DATA={data / 'AAP-EL'}"
     for words, message in (
         ([f"MODEL={tiny}", "FOLDS=10"], "there are 10 folds, 0 to 9"),
@@ -107,7 +133,9 @@ def test_figures(
     assert main(["figures", "sapbert", *words]) == 0, capsys.readouterr().err
     said = read_json(tmp_path / "figures.json")
     assert (
-        said["concepts"] == 6 and -1 <= said["silhouette before"] <= 1 and "silhouette of 6" in capsys.readouterr().out
+        said["concepts"] == 6
+        and -1 <= said["silhouette before"] <= 1
+        and "silhouette of 6" in capsys.readouterr().out
     )
     for name in ("figure1.png", "figure2.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
@@ -116,10 +144,12 @@ def test_figures(
     shares = np.loadtxt(tmp_path / "figure2.csv", skiprows=1)
     assert shares.shape == (80, 10) and np.allclose(shares[:, 2].sum(), 1, atol=1e-4)
     assert said["before natural negative"]["pairs"] >= said["before mined negative"]["pairs"] > 0
-    for words, message in ((["figures"], "expected a paper with figures"),
-                           (["figures", "sapbert", "METHOD=pca"], "expected one of tsne"),
-                           (["figures", "sapbert", "BATCHES=x"], "BATCHES=x: expected a whole number"),
-                           (["figures", "sapbert", f"MODEL={tiny}"], "give BASE= and PAIRS=")):  # fmt: skip
+    for words, message in (
+        (["figures"], "expected a paper with figures"),
+        (["figures", "sapbert", "METHOD=pca"], "expected one of tsne"),
+        (["figures", "sapbert", "BATCHES=x"], "BATCHES=x: expected a whole number"),
+        (["figures", "sapbert", f"MODEL={tiny}"], "give BASE= and PAIRS="),
+    ):
         assert main(words) == 2 and message in capsys.readouterr().err
 
 
@@ -142,28 +172,45 @@ def test_similarities_of_pairs_by_hand(fake_sapbert: Folders) -> None:
         for j, (b, two) in enumerate(rows):
             if i != j:
                 u, v = vectors[names[a]], vectors[names[b]]
-                by_hand["positive" if one == two else "negative"].append(u @ v / np.linalg.norm(u) / np.linalg.norm(v))
+                by_hand["positive" if one == two else "negative"].append(
+                    u @ v / np.linalg.norm(u) / np.linalg.norm(v)
+                )
     for sign, values in by_hand.items():
         assert np.allclose(sorted(found[f"natural {sign}"]), sorted(values), atol=1e-5)
     assert similarity.overlap(np.array([0.1, 0.2]), np.array([0.2, 0.9])) == pytest.approx(0.5)
 
 
-def test_a_table_has_reported_beside_measured(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_reported_beside_measured(
+    data: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = f"DATA={data / 'NCBI-EL'}"
     assert main(["evaluate", "NCBI-EL", place]) == 0
     protocol = dict(stored("linking")[-1].protocol)
-    fake.linked("sapbert", 0.9, 0.92, options={"pooling": "cls"}, like=protocol)  # two seeds of one system
+    # two seeds of one system
+    fake.linked("sapbert", 0.9, 0.92, options={"pooling": "cls"}, like=protocol)
     capsys.readouterr()
     assert main(["table", "sapbert", "2"]) == 0
     text = capsys.readouterr().out
     lines = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
-    assert "| 91.1 |" in lines["supervised SOTA"] and "91.0 ± 1.4 (2)" in lines["MiniLM + SapBERT on HPO, [CLS]"]
-    assert "66.7 [" in lines["exact match"] and "COMETA @1 measured" not in text  # a column without results is left out
+    assert (
+        "| 91.1 |" in lines["supervised SOTA"]
+        and "91.0 ± 1.4 (2)" in lines["MiniLM + SapBERT on HPO, [CLS]"]
+    )
+    # a column without results is left out
+    assert "66.7 [" in lines["exact match"] and "COMETA @1 measured" not in text
     assert main(["evaluate", "NCBI-EL", place, "TRAIN_NAMES=yes"]) == 0
     capsys.readouterr()
-    assert main(["table", "sapbert", "2"]) == 2 and "results of different protocols" in capsys.readouterr().err
-    assert main(["table", "sapbert", "9"]) == 2 and "choose from: 1, 2, 3" in capsys.readouterr().err
-    assert main(["table", "sapbert"]) == 2 and "expected the number of a table: 1, 2, 3" in capsys.readouterr().err
+    assert (
+        main(["table", "sapbert", "2"]) == 2
+        and "results of different protocols" in capsys.readouterr().err
+    )
+    assert (
+        main(["table", "sapbert", "9"]) == 2 and "choose from: 1, 2, 3" in capsys.readouterr().err
+    )
+    assert (
+        main(["table", "sapbert"]) == 2
+        and "expected the number of a table: 1, 2, 3" in capsys.readouterr().err
+    )
 
 
 def test_the_reported_numbers_are_whole() -> None:

@@ -1,7 +1,8 @@
-"""Stored runs of before the one record of scores: after `kepl migrate`, tables and comparisons print what they printed then.
+"""Stored runs of before the one record of scores: after `kepl migrate`, tables and comparisons
+print what they printed then.
 
-golden/stored_runs.tar.gz are runs as the earlier version left them (@RUNS@ and @DATA@ are folders), and
-golden/stored_runs_expected.json what its commands printed and wrote.
+golden/stored_runs.tar.gz are runs as the earlier version left them (@RUNS@ and @DATA@ are folders),
+and golden/stored_runs_expected.json what its commands printed and wrote.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def comparable(text: str) -> list[str]:
     return [runs.sub(lambda m: " ".join(sorted(m[0].split())), line) for line in text.splitlines()]
 
 
-def test_tables_and_comparisons_are_what_they_were(places: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_and_comparisons_are_what_they_were(
+    places: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     expected: dict[str, Any] = json.loads((GOLDEN / "stored_runs_expected.json").read_text())
     done = migrate()
     assert min(done.values()) > 5 and sum(done.values()) > 200
@@ -65,8 +68,13 @@ def test_tables_and_comparisons_are_what_they_were(places: dict[str, str], capsy
             printed = printed.replace(folder, name)
         assert comparable(printed) == comparable(text), command
         for file, content in expected["files"].get(command, {}).items():
-            own = Path(file.replace("@RUNS@", places["@RUNS@"])).read_text().replace(places["@RUNS@"], "@RUNS@")
-            inert = re.sub("(?m)^([-+])", r"'\1", content)  # rows as "-wem", which a spreadsheet would read as formulas
+            own = (
+                Path(file.replace("@RUNS@", places["@RUNS@"]))
+                .read_text()
+                .replace(places["@RUNS@"], "@RUNS@")
+            )
+            # rows as "-wem", which a spreadsheet would read as formulas
+            inert = re.sub("(?m)^([-+])", r"'\1", content)
             assert comparable(own) == comparable(inert), (command, file)
 
 
@@ -79,25 +87,63 @@ def test_what_is_not_converted_yet_is_said(runs: Path, caplog: pytest.LogCapture
 @pytest.mark.parametrize(
     ("text", "kind", "model", "options"),
     [
-        ("sapbert-pretrain_ontologies mean", "linking", "sapbert/pretrain_ontologies", {"pooling": "mean"}),
+        (
+            "sapbert-pretrain_ontologies mean",
+            "linking",
+            "sapbert/pretrain_ontologies",
+            {"pooling": "mean"},
+        ),
         ("minilm cls dot", "linking", "minilm", {"pooling": "cls", "similarity": "dot"}),
-        ("a--b cls, names shortest + back-off", "linking", "a/b", {"pooling": "cls", "names": "shortest", "backoff": True}),
-        ("sapbert fine-tuned mean + back-off", "linking", "sapbert", {"finetuned": {}, "pooling": "mean", "backoff": True}),
-        ("genbioel, fairseq, sum, tfidf 50, names sample", "linking", "genbioel",
-         {"finish": "fairseq", "score": "sum", "candidates": "tfidf:50", "names": "sample"}),
-        ("genbioel fine-tuned, target shortest, prompt no", "linking", "genbioel",
-         {"finetuned": {"target": "shortest", "prompt": "no"}}),
+        (
+            "a--b cls, names shortest + back-off",
+            "linking",
+            "a/b",
+            {"pooling": "cls", "names": "shortest", "backoff": True},
+        ),
+        (
+            "sapbert fine-tuned mean + back-off",
+            "linking",
+            "sapbert",
+            {"finetuned": {}, "pooling": "mean", "backoff": True},
+        ),
+        (
+            "genbioel, fairseq, sum, tfidf 50, names sample",
+            "linking",
+            "genbioel",
+            {"finish": "fairseq", "score": "sum", "candidates": "tfidf:50", "names": "sample"},
+        ),
+        (
+            "genbioel fine-tuned, target shortest, prompt no",
+            "linking",
+            "genbioel",
+            {"finetuned": {"target": "shortest", "prompt": "no"}},
+        ),
         ("kebiolm entities", "linking", "kebiolm", {"by": "entities"}),
-        ("smedbert-pretrain_k5 HITS=0.5 K=5", "finetune", "smedbert/pretrain_k5", {"hits": 0.5, "k": 5}),
-        ("smedbert text without knowledge", "synonyms", "smedbert", {"pooling": "text", "knowledge": False}),
-        ("glove word", "synonyms", "glove", {"unit": "word"}), ("minilm without head", "probing", "minilm", {"head": False}),
+        (
+            "smedbert-pretrain_k5 HITS=0.5 K=5",
+            "finetune",
+            "smedbert/pretrain_k5",
+            {"hits": 0.5, "k": 5},
+        ),
+        (
+            "smedbert text without knowledge",
+            "synonyms",
+            "smedbert",
+            {"pooling": "text", "knowledge": False},
+        ),
+        ("glove word", "synonyms", "glove", {"unit": "word"}),
+        ("minilm without head", "probing", "minilm", {"head": False}),
     ],
-)  # fmt: skip
-def test_the_fields_behind_a_label_of_before(text: str, kind: str, model: str, options: dict[str, Any]) -> None:
+)
+def test_the_fields_behind_a_label_of_before(
+    text: str, kind: str, model: str, options: dict[str, Any]
+) -> None:
     assert fields_of(text, kind) == (model, "", options) and label(model, options) == text
 
 
 def test_runs_in_labels_and_labels_of_nothing() -> None:
     assert fields_of("kebiolm@0af1-seed2", "finetune") == ("kebiolm", "0af1-seed2", {})
-    with pytest.raises(InputError, match="'genbioel, soon': no option of kepl evaluate sets 'soon'"):
+    with pytest.raises(
+        InputError, match="'genbioel, soon': no option of kepl evaluate sets 'soon'"
+    ):
         fields_of("genbioel, soon", "linking")

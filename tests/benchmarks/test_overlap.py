@@ -50,7 +50,8 @@ def test_mentions_of_entity_sets_are_those_that_are_annotated(tmp_path: Path):
 def test_chemprots_mentions_are_those_in_an_example_once_each(tmp_path: Path):
     blurb.write("ChemProt", tmp_path)
     mentions = mentions_of(task("ChemProt"), tmp_path)
-    # title: Foozin, BAR1; then Foozin, BAR1; then QUX2 alone in its sentence, in no pair; then Zyxol inside Zyxol-QUX2
+    # title: Foozin, BAR1; then Foozin, BAR1; then QUX2 alone in its sentence, in no pair; then
+    # Zyxol inside Zyxol-QUX2
     assert mentions is not None
     one = Counter({"Foozin": 2, "BAR1": 2, "Zyxol": 1, "Zyxol-QUX2": 1})
     splits = len(mentions) // one.total()
@@ -61,7 +62,15 @@ def test_ddis_mentions_keep_the_parts_of_those_in_pieces(tmp_path: Path):
     blurb.write("DDI", tmp_path)
     mentions = Counter(mentions_of(task("DDI"), tmp_path) or [])
     documents = mentions["Foozin"]
-    drugs = ["Foozin", "barol", "mu- blocking quxes", "nu-blocking quxes", "foozin", "Alfin", "betin"]
+    drugs = [
+        "Foozin",
+        "barol",
+        "mu- blocking quxes",
+        "nu-blocking quxes",
+        "foozin",
+        "Alfin",
+        "betin",
+    ]
     assert mentions == Counter(dict.fromkeys(drugs, documents))
 
 
@@ -81,7 +90,9 @@ def test_counts_of_mentions_and_of_different_ones():
     assert overlap([], {"a"}) == Overlap(0, 0, 0, 0)
 
 
-def test_the_command_counts_what_is_available_and_names_the_rest(tmp_path: Path, known_graph, capsys, monkeypatch):
+def test_the_command_counts_what_is_available_and_names_the_rest(
+    tmp_path: Path, known_graph, capsys, monkeypatch
+):
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     data = tmp_path / "data"
     for name in ("NCBI", "ChemProt", "GAD"):
@@ -98,10 +109,14 @@ def test_the_command_counts_what_is_available_and_names_the_rest(tmp_path: Path,
     assert row.split("|")[2:8] == [" 39,022 ", " 13,106 ", " 10,772 ", " 18 ", " 6 ", ""]
 
 
-def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(tmp_path: Path, known_graph, monkeypatch):
+def test_a_kebiolms_table_can_be_asked_in_place_of_a_graph(
+    tmp_path: Path, known_graph, monkeypatch
+):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "entities.txt").write_text("bar-pox\n")
-    (tmp_path / "export" / "names.parquet").write_bytes((Path(known_graph) / "names.parquet").read_bytes())
+    (tmp_path / "export" / "names.parquet").write_bytes(
+        (Path(known_graph) / "names.parquet").read_bytes()
+    )
 
     class Found:
         folder = str(tmp_path / "export")

@@ -1,4 +1,5 @@
-"""Chains beside other people's linkers: the programs in processes of their own, the table, and what cannot be run."""
+"""Chains beside other people's linkers: the programs in processes of their own, the table, and what
+cannot be run."""
 
 from __future__ import annotations
 
@@ -42,43 +43,96 @@ def test_a_chain_in_a_process_scores_what_it_scores_here(data: Path, runs: Path)
 def test_peers_are_compared_with_our_chains(
     data: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A peer that cannot be installed, and one that fails, are rows with the reason; the command continues and succeeds."""
+    """A peer that cannot be installed, and one that fails, are rows with the reason; the command
+    continues and succeeds."""
     real = subprocess.run
 
     def run(command: list[str], **options: Any) -> Any:
         if "pip" in command:
             assert command[-1] == "gilda==1.6.1"
-            return subprocess.CompletedProcess(command, 1, "", "WARNING: x\nERROR: No matching distribution found for gilda\n")
-        return subprocess.CompletedProcess(command, 0) if "venv" in command else real(command, **options)
+            return subprocess.CompletedProcess(
+                command, 1, "", "WARNING: x\nERROR: No matching distribution found for gilda\n"
+            )
+        return (
+            subprocess.CompletedProcess(command, 0)
+            if "venv" in command
+            else real(command, **options)
+        )
 
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(peers, "CACHE", runs / "cache")
-    broken = peers.Peer("a broken one", "chain", options={"chain": "nobody", "nil": None, "linker": {}})
+    broken = peers.Peer(
+        "a broken one", "chain", options={"chain": "nobody", "nil": None, "linker": {}}
+    )
     monkeypatch.setitem(peers.PEERS, "broken", broken)
     names = ["gilda", "phrases", "broken", "scispacy-tagger"]
-    assert main(["peers", TASK, "CHAINS=dictionary; dictionary > names", f"PEERS={' '.join(names)}", f"DATA={data}"]) == 0
+    assert (
+        main(
+            [
+                "peers",
+                TASK,
+                "CHAINS=dictionary; dictionary > names",
+                f"PEERS={' '.join(names)}",
+                f"DATA={data}",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out.splitlines()
-    row = {cells[1].strip(): cells[2:] for cells in (line.split("|") for line in said) if len(cells) > 3}
-    assert row["gilda"][0].strip() == "not installed: ERROR: No matching distribution found for gilda"
-    assert "failed: " in row["a broken one"][0] and "'nobody' finds no mentions" in row["a broken one"][0]
+    row = {
+        cells[1].strip(): cells[2:]
+        for cells in (line.split("|") for line in said)
+        if len(cells) > 3
+    }
+    assert (
+        row["gilda"][0].strip() == "not installed: ERROR: No matching distribution found for gilda"
+    )
+    assert (
+        "failed: " in row["a broken one"][0]
+        and "'nobody' finds no mentions" in row["a broken one"][0]
+    )
     assert "no chain of BC5CDR-disease-E2E has a tagger" in row["tagger > scispaCy's candidates"][0]
-    assert row["dictionary"][:3] == row["dictionary > names"][:3] and float(row["spaCy PhraseMatcher"][2]) > 0
-    against = [line for line in said if line.startswith("dictionary") and "strict F1, against spaCy PhraseMatcher: " in line]
+    assert (
+        row["dictionary"][:3] == row["dictionary > names"][:3]
+        and float(row["spaCy PhraseMatcher"][2]) > 0
+    )
+    against = [
+        line
+        for line in said
+        if line.startswith("dictionary") and "strict F1, against spaCy PhraseMatcher: " in line
+    ]
     assert len(against) == 1 and "paired bootstrap" in against[0]
-    assert any("times the sentences a second, " in line and line.endswith(" points") for line in said)
+    assert any(
+        "times the sentences a second, " in line and line.endswith(" points") for line in said
+    )
     table = (runs / "tables" / f"peers_{TASK}_dev.csv").read_text().splitlines()
     assert len(table) == 1 + 2 + len(names) and table[0].startswith(",strict P,R,F1")
-    assert {r.model.name for r in stored("linking", TASK)} == {"dictionary", "dictionary > names", "peer phrases"}
+    assert {r.model.name for r in stored("linking", TASK)} == {
+        "dictionary",
+        "dictionary > names",
+        "peer phrases",
+    }
 
 
-def test_phrases_keep_the_longest_and_know_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_phrases_keep_the_longest_and_know_no_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peers, "AT_ONCE", 1)
-    names = [("A", "heart attack", "preferred", ""), ("B", "Heart", "preferred", ""), ("B", "cor", "synonym", "")]
+    names = [
+        ("A", "heart attack", "preferred", ""),
+        ("B", "Heart", "preferred", ""),
+        ("B", "cor", "synonym", ""),
+    ]
     answer = peers.in_a_process(
-        sys.executable, "phrases", peers.write_lines(tmp_path / "names.jsonl", names),
-        peers.write_lines(tmp_path / "texts.jsonl", [("1", "A HEART attack of the heart, cor."), ("2", "nothing")]), {},
+        sys.executable,
+        "phrases",
+        peers.write_lines(tmp_path / "names.jsonl", names),
+        peers.write_lines(
+            tmp_path / "texts.jsonl", [("1", "A HEART attack of the heart, cor."), ("2", "nothing")]
+        ),
+        {},
         tmp_path / "out.json",
-    )  # fmt: skip
+    )
     assert answer["found"] == {"1": [[2, 14, "A"], [22, 27, "B"], [29, 32, "B"]], "2": []}
 
 
@@ -87,12 +141,18 @@ def test_phrases_keep_the_longest_and_know_no_case(tmp_path: Path, monkeypatch: 
 def test_scispacy_links_what_a_detector_finds(data: Path, runs: Path) -> None:
     _, (_, run) = peers.compute(TASK, ["dictionary"], ["scispacy"], files=Files(data=data))
     assert run.result is not None, run.reason
-    ours, theirs = (next(r for r in stored("linking", TASK) if r.model.name == n) for n in ("dictionary", "peer scispacy"))
-    assert theirs.scores["detection"] == ours.scores["detection"]  # the same mentions; names are in the dictionary as they are
+    ours, theirs = (
+        next(r for r in stored("linking", TASK) if r.model.name == n)
+        for n in ("dictionary", "peer scispacy")
+    )
+    # the same mentions; names are in the dictionary as they are
+    assert theirs.scores["detection"] == ours.scores["detection"]
     assert theirs.scores["overall"]["precision"] > 0
 
 
-def test_what_cannot_be_asked_for(data: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_asked_for(
+    data: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words, expected in (
         (["NCBI-EL"], "TASK=NCBI-EL: expected an end-to-end task: NCBI-E2E,"),
         ([TASK, "PEERS=gilde"], "PEERS=gilde: did you mean gilda? Choose from: gilda, phrases"),
@@ -106,7 +166,9 @@ def test_missing_models_are_trained_first(monkeypatch: pytest.MonkeyPatch, runs:
     made: list[object] = []
     monkeypatch.setattr(peers, "fine_tune", lambda task, model, files: made.append((task, model)))
     monkeypatch.setattr(peers, "pretrain", made.append)
-    peers.train_missing(["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files())
+    peers.train_missing(
+        ["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files()
+    )
     assert made == [("NCBI", "minilm"), ("BC5-disease", "minilm"), "sapbert"]
     with pytest.raises(InputError, match="'minilm' finds no mentions"):
         peers.train_missing(["minilm > names"], Files())

@@ -1,4 +1,5 @@
-"""Published numbers: records, the tables made of them, the check of the documents, and `kepl publish`."""
+"""Published numbers: records, the tables made of them, the check of the documents, and `kepl
+publish`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ import numpy as np
 import pytest
 
 from benchmarks.publish import publish
-from benchmarks.records import ROOT, TABLE, Record, documents, load_records, problems, save_records, write_tables
+from benchmarks.records import (
+    ROOT,
+    TABLE,
+    Record,
+    documents,
+    load_records,
+    problems,
+    save_records,
+    write_tables,
+)
 from benchmarks.results import Model, Result, save
 from core.files import InputError
 
@@ -33,13 +43,35 @@ def small(folder: Path, prose: str) -> Path:
     (results / "tables").mkdir(parents=True)
     (results / "constants.json").write_text(json.dumps({"Python 3.11": "the version needed"}))
     (results / "ner.json").write_text(
-        json.dumps({"commit": "abc", "records": [
-            {"id": "f1", "value": 0.8219, "sd": 0.0071, "interval": [0.7991, 0.8444], "seeds": [0, 1, 2]},
-            {"id": "gain", "value": 0.1, "signed": True, "digits": 2, "p": 0.0412, "commit": "def"},
-        ]})
-    )  # fmt: skip
-    (results / "tables" / "ner.md").write_text("| F1 | gain |\n|---|---|\n| {ner/f1} | {ner/gain.value}, p = {ner/gain.p} |\n")
-    (folder / "docs" / "page.md").write_text(f"# Page\n\n<!-- results: ner -->\n<!-- end -->\n\n{prose}\n")
+        json.dumps(
+            {
+                "commit": "abc",
+                "records": [
+                    {
+                        "id": "f1",
+                        "value": 0.8219,
+                        "sd": 0.0071,
+                        "interval": [0.7991, 0.8444],
+                        "seeds": [0, 1, 2],
+                    },
+                    {
+                        "id": "gain",
+                        "value": 0.1,
+                        "signed": True,
+                        "digits": 2,
+                        "p": 0.0412,
+                        "commit": "def",
+                    },
+                ],
+            }
+        )
+    )
+    (results / "tables" / "ner.md").write_text(
+        "| F1 | gain |\n|---|---|\n| {ner/f1} | {ner/gain.value}, p = {ner/gain.p} |\n"
+    )
+    (folder / "docs" / "page.md").write_text(
+        f"# Page\n\n<!-- results: ner -->\n<!-- end -->\n\n{prose}\n"
+    )
     return folder
 
 
@@ -50,7 +82,11 @@ def test_every_number_of_the_documents_is_in_a_record() -> None:
 def test_a_changed_digit_in_the_readme_is_found(checkout: Path) -> None:
     readme = checkout / "README.md"
     text = readme.read_text()
-    shown = [m.end() for table in TABLE.finditer(text) for m in re.compile(r"\d\.\d+").finditer(text, *table.span())]
+    shown = [
+        m.end()
+        for table in TABLE.finditer(text)
+        for m in re.compile(r"\d\.\d+").finditer(text, *table.span())
+    ]
     assert len(shown) > 10
     for end in shown:
         readme.write_text(text[: end - 1] + str((int(text[end - 1]) + 1) % 10) + text[end:])
@@ -60,7 +96,9 @@ def test_a_changed_digit_in_the_readme_is_found(checkout: Path) -> None:
 
 
 def test_a_changed_record_is_found_and_written(checkout: Path) -> None:
-    group, key = re.search(r"\{([\w-]+)/([\w-]+)\}", (checkout / "docs/results/tables/readme.md").read_text()).groups()  # type: ignore
+    group, key = re.search(
+        r"\{([\w-]+)/([\w-]+)\}", (checkout / "docs/results/tables/readme.md").read_text()
+    ).groups()  # type: ignore
     old = load_records(checkout)[group][key]
     save_records(group, [Record(**{**old.__dict__, "value": old.value + 1})], checkout)
     assert any("README.md: the table readme differs" in line for line in problems(checkout))
@@ -71,7 +109,10 @@ def test_a_changed_record_is_found_and_written(checkout: Path) -> None:
 def test_a_table_shows_value_deviation_and_interval(tmp_path: Path) -> None:
     small(tmp_path, "")
     assert [p.name for p in write_tables(tmp_path)] == ["page.md"]
-    assert "| 0.822 ± 0.007 [0.799, 0.844] | +0.10, p = 0.041 |" in (tmp_path / "docs" / "page.md").read_text()
+    assert (
+        "| 0.822 ± 0.007 [0.799, 0.844] | +0.10, p = 0.041 |"
+        in (tmp_path / "docs" / "page.md").read_text()
+    )
     assert write_tables(tmp_path) == []
     record = load_records(tmp_path)["ner"]["gain"]
     assert (record.commit, load_records(tmp_path)["ner"]["f1"].commit) == ("def", "abc")
@@ -81,7 +122,10 @@ def test_a_table_shows_value_deviation_and_interval(tmp_path: Path) -> None:
     "prose, wrong",
     [
         ("F1 is 0.822, or 0.82, from 0.799 to 0.844; p = 0.041; a gain of 0.1.", None),
-        ("Python 3.11, Section 4.1, `--nil 0.8`, [a page](page-1.5.md), 127.0.0.1 and v1.2.3.", None),
+        (
+            "Python 3.11, Section 4.1, `--nil 0.8`, [a page](page-1.5.md), 127.0.0.1 and v1.2.3.",
+            None,
+        ),
         ("```\nloss 5.55\n```", None),
         ("F1 is 0.823.", "0.823"),
         ("A gain of 0.2 points.", "0.2"),
@@ -94,7 +138,9 @@ def test_numbers_in_prose(tmp_path: Path, prose: str, wrong: str | None) -> None
     write_tables(tmp_path)
     (tmp_path / "docs" / "needs.md").write_text("Python 3.11\n")
     found = problems(tmp_path)
-    assert [line.partition(" ")[2].split(" is in")[0] for line in found] == ([wrong] if wrong else [])
+    assert [line.partition(" ")[2].split(" is in")[0] for line in found] == (
+        [wrong] if wrong else []
+    )
     assert not wrong or found[0].startswith("docs/page.md:")
 
 
@@ -103,7 +149,9 @@ def test_numbers_of_another_page_do_not_count(tmp_path: Path) -> None:
     write_tables(tmp_path)
     (tmp_path / "docs" / "other.md").write_text("F1 is 0.822; Python 3.11.\n")
     assert len(problems(tmp_path)) == 1
-    (tmp_path / "docs" / "other.md").write_text("<!-- numbers: ner -->\nF1 is 0.822; Python 3.11.\n")
+    (tmp_path / "docs" / "other.md").write_text(
+        "<!-- numbers: ner -->\nF1 is 0.822; Python 3.11.\n"
+    )
     assert problems(tmp_path) == []
     (tmp_path / "docs" / "other.md").write_text("<!-- numbers: nothing -->\nPython 3.11\n")
     assert problems(tmp_path) == ["docs/other.md: no group of records nothing"]
@@ -117,7 +165,9 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (results / "ner.json").write_text('{"records": [{"id": "a", "value": 1, "colour": "red"}]}')
     with pytest.raises(InputError, match="expected fields of a record, got colour"):
         load_records(tmp_path)
-    (results / "ner.json").write_text('{"records": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}')
+    (results / "ner.json").write_text(
+        '{"records": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}'
+    )
     with pytest.raises(InputError, match="two records with the id 'a'"):
         load_records(tmp_path)
     shown = [Record(id="a", value=1, p=p).part("p") for p in (0.00003, 0.0004, 0.0412, 0.5)]
@@ -126,13 +176,28 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         Record(id="a", value=1).part("sd")
 
 
-def run(folder: Path, model: str, seed: int, hits: list[int], protocol: str = "one", of: str = "h-seed{}") -> Path:
+def run(
+    folder: Path,
+    model: str,
+    seed: int,
+    hits: list[int],
+    protocol: str = "one",
+    of: str = "h-seed{}",
+) -> Path:
     tally = np.array([[hit, 1] for hit in hits])
     result = Result(
-        kind="synonyms", task="D1", split="test", metric="acc@1", protocol={"samples": protocol},
-        model=Model(model, of.format(seed)), scores={"overall": {"acc@1": float(np.mean(hits))}}, tallies={"acc@1": tally},
-        seed=seed, commit="abc123", data={"samples": "0f" * 32},
-    )  # fmt: skip
+        kind="synonyms",
+        task="D1",
+        split="test",
+        metric="acc@1",
+        protocol={"samples": protocol},
+        model=Model(model, of.format(seed)),
+        scores={"overall": {"acc@1": float(np.mean(hits))}},
+        tallies={"acc@1": tally},
+        seed=seed,
+        commit="abc123",
+        data={"samples": "0f" * 32},
+    )
     save(result, folder / model / f"seed{seed}")
     return folder / model
 
@@ -142,17 +207,27 @@ def test_runs_become_records(tmp_path: Path) -> None:
         new = run(tmp_path / "runs", "new", seed, [1] * (30 - seed) + [0] * (10 + seed))
         old = run(tmp_path / "runs", "old", seed, [1] * 10 + [0] * 30)
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    file, records = publish([new], "synonyms", "make synonyms MODEL=new", [old], "two cores", tmp_path)
+    file, records = publish(
+        [new], "synonyms", "make synonyms MODEL=new", [old], "two cores", tmp_path
+    )
     first, difference = load_records(tmp_path)["synonyms"].values()
     assert [r.id for r in records] == [first.id, difference.id]
     assert first.value == pytest.approx((30 / 40 + 29 / 40) / 2, abs=1e-6) and first.sd is not None
     assert first.interval is not None and first.interval[0] < first.value < first.interval[1]
     assert (first.seeds, first.commit, first.machine) == ([0, 1], "abc123", "two cores")
     assert (first.command, dict(first.data)) == ("make synonyms MODEL=new", {"samples": "0f" * 32})
-    assert difference.signed and difference.value > 0.4 and difference.p is not None and difference.p < 0.01
+    assert (
+        difference.signed
+        and difference.value > 0.4
+        and difference.p is not None
+        and difference.p < 0.01
+    )
     assert difference.metric == "acc@1 minus old"
     publish([new], "synonyms", "again", machine="m", root=tmp_path)
-    assert [r.command for r in load_records(tmp_path)["synonyms"].values()] == ["again", "make synonyms MODEL=new"]
+    assert [r.command for r in load_records(tmp_path)["synonyms"].values()] == [
+        "again",
+        "make synonyms MODEL=new",
+    ]
     assert file.read_text().count("\n  {") == 2
 
 
@@ -175,6 +250,8 @@ def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path, of: str) -> No
     run(tmp_path / "runs" / "bf16", "one", 0, [1, 1], of=of)
     other = run(tmp_path / "other", "other", 0, [1, 0], of=of)
     for folders, against in (([tmp_path / "runs"], []), ([other], [tmp_path / "runs"])):
-        with pytest.raises(InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"):
+        with pytest.raises(
+            InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"
+        ):
             publish(folders, "g", "c", against, root=tmp_path)
     assert not (tmp_path / "docs").exists()

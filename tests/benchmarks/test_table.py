@@ -1,4 +1,5 @@
-"""Tables: cells as text and as CSV, tests against rows and against published numbers, results that are made first."""
+"""Tables: cells as text and as CSV, tests against rows and against published numbers, results that
+are made first."""
 
 from __future__ import annotations
 
@@ -31,14 +32,24 @@ def test_a_cell_as_text() -> None:
 
 
 def test_cells_beside_one_another_and_a_line_each() -> None:
-    cells = [Cell("a|b", "x", 1.0, (2.0, 4.0), (1.0, 5.0), ("t = 1",), ("run1", "run2")), Cell("a|b", "y", None),
-             Cell("c", "x", None), Cell("c", "y", None)]  # fmt: skip
+    cells = [
+        Cell("a|b", "x", 1.0, (2.0, 4.0), (1.0, 5.0), ("t = 1",), ("run1", "run2")),
+        Cell("a|b", "y", None),
+        Cell("c", "x", None),
+        Cell("c", "y", None),
+    ]
     lines = format_comparison(cells)
-    assert lines == [["", "x as published", "x measured", "y as published", "y measured"],
-                     ["a|b", "1.00", "3.00 ± 1.41 (2)", "", ""], ["c", "", "", "", ""]]  # fmt: skip
+    assert lines == [
+        ["", "x as published", "x measured", "y as published", "y measured"],
+        ["a|b", "1.00", "3.00 ± 1.41 (2)", "", ""],
+        ["c", "", "", "", ""],
+    ]
     assert as_markdown(lines).splitlines() == [
-        "|  | x as published | x measured |", "|---|---|---|", "| a\\|b | 1.00 | 3.00 ± 1.41 (2) |", "| c |  |  |",
-    ]  # fmt: skip
+        "|  | x as published | x measured |",
+        "|---|---|---|",
+        "| a\\|b | 1.00 | 3.00 ± 1.41 (2) |",
+        "| c |  |  |",
+    ]
     rows = list(csv.reader(as_csv(cells).splitlines()))
     assert tuple(rows[0]) == HEADS and len(rows) == 5
     assert rows[1] == ["a|b", "x", "1.0", "3", "1.41421", "2", "1", "5", "t = 1", "run1 run2"]
@@ -51,7 +62,10 @@ def test_one_sample_t() -> None:
     assert one_sample(values, 92.0) == pytest.approx((wanted.statistic, wanted.pvalue))
     # by hand: mean 93.2333, sd 0.32146, t = 1.2333 / (0.32146 / sqrt(3))
     assert one_sample(values, 92.0)[0] == pytest.approx(6.645, abs=1e-3)
-    assert one_sample([1.0, 1.0], 1.0) == (0.0, 1.0) and one_sample([1.0, 1.0], 2.0) == (-np.inf, 0.0)
+    assert one_sample([1.0, 1.0], 1.0) == (0.0, 1.0) and one_sample([1.0, 1.0], 2.0) == (
+        -np.inf,
+        0.0,
+    )
     with pytest.raises(ValueError, match="expected at least 2"):
         one_sample([1.0], 1.0)
 
@@ -62,21 +76,29 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
     ours = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
     plain = [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
     for seed in range(3):
-        fake.fine_tuned("kebiolm", ours[seed], run=f"abc-seed{seed}", name="NCBI", parent=f"run{seed}")
+        fake.fine_tuned(
+            "kebiolm", ours[seed], run=f"abc-seed{seed}", name="NCBI", parent=f"run{seed}"
+        )
         fake.fine_tuned("kebiolm/pretrain_mlm", plain[seed], run=f"def-seed{seed}", name="NCBI")
     assert main(["table", "kebiolm", "2", f"OUT={tmp_path / 'out'}"]) == 0
     said = capsys.readouterr().out
     t = ttest_1samp([75, 50, 100], 87.8)
     assert (
-        f"KeBioLM, NCBI: one-sample t against PubMedBERT as published (87.80): -12.80, t = {t.statistic:.2f}, p = {t.pvalue:.3f}"
-        in said
+        "KeBioLM, NCBI: one-sample t against PubMedBERT as published (87.80): -12.80, t ="
+        f" {t.statistic:.2f}, p = {t.pvalue:.3f}" in said
     )
     p = ttest_rel([0.75, 0.5, 1.0], [0.5, 0.25, 0.5]).pvalue
-    assert "KeBioLM, NCBI: against MiniLM, the same text and steps, masked words only: +33.33 [" in said
+    assert (
+        "KeBioLM, NCBI: against MiniLM, the same text and steps, masked words only: +33.33 ["
+        in said
+    )
     assert f"paired t over 3 pre-training seeds p = {p:.3f}" in said
     assert "| KeBioLM |" in said and "75.00 ± 25.00 (3)" in said
     written = tmp_path / "out" / "kebiolm_table2.md"
-    assert written.read_text().strip() in said and f"written to {written} and kebiolm_table2.csv" in said
+    assert (
+        written.read_text().strip() in said
+        and f"written to {written} and kebiolm_table2.csv" in said
+    )
     rows = {
         (r[0], r[1]): dict(zip(HEADS, r, strict=True))
         for r in csv.reader((tmp_path / "out" / "kebiolm_table2.csv").open())
@@ -89,7 +111,10 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
         "3",
         "run0 run1 run2",
     )
-    assert rows["PubMedBERT", "NCBI"]["measured"] == "" and rows["PubMedBERT", "NCBI"]["as published"] == "87.8"
+    assert (
+        rows["PubMedBERT", "NCBI"]["measured"] == ""
+        and rows["PubMedBERT", "NCBI"]["as published"] == "87.8"
+    )
     assert rows["KeBioLM", "NER average"]["measured"] == ""  # nothing is averaged
 
 
@@ -116,7 +141,9 @@ def test_against_and_baseline_name_rows() -> None:
         row_of({"title": "t", "against": "x", "rows": []}, "against")
 
 
-def titles(table: dict[str, Any], choices: Choices | None = None, seeds: str | None = None) -> list[str]:
+def titles(
+    table: dict[str, Any], choices: Choices | None = None, seeds: str | None = None
+) -> list[str]:
     return [one.title for one in missing.plan(table, choices or Choices(), Files(), seeds)]
 
 
@@ -130,7 +157,11 @@ def test_missing_fine_tunings_are_made_first(
 ) -> None:
     table = {
         "kind": "finetune",
-        "columns": {"a": {"task": "cMedQANER", "split": "test"}, "b": {"task": "cMedQQ", "split": "dev"}, "c": {}},
+        "columns": {
+            "a": {"task": "cMedQANER", "split": "test"},
+            "b": {"task": "cMedQQ", "split": "dev"},
+            "c": {},
+        },
         "rows": [
             {"name": "x", "measured": "embert/pretrain_plain"},
             {"name": "y", "measured": {"model": "smedbert", "hits": 0}},
@@ -141,13 +172,22 @@ def test_missing_fine_tunings_are_made_first(
     fake.fine_tuned("embert/pretrain_plain", 0.4)
     plan = missing.plan(table, Choices(), Files(mirror=[Path("m")]), "0,")
     assert [one.title for one in plan] == [
-        "finetune cMedQQ embert-pretrain_plain", "finetune cMedQANER smedbert HITS=0", "finetune cMedQQ smedbert HITS=0",
-        "finetune cMedQANER hfl--chinese-bert-wwm", "finetune cMedQQ hfl--chinese-bert-wwm",
-    ]  # fmt: skip
+        "finetune cMedQQ embert-pretrain_plain",
+        "finetune cMedQANER smedbert HITS=0",
+        "finetune cMedQQ smedbert HITS=0",
+        "finetune cMedQANER hfl--chinese-bert-wwm",
+        "finetune cMedQQ hfl--chinese-bert-wwm",
+    ]
     assert call(plan[1]) == (
-        "benchmarks.finetune.compute", ("cMedQANER", "smedbert"),
-        {"seeds": "0,", "profile": "small", "options": {"hits": 0}, "files": Files(mirror=[Path("m")])},
-    )  # fmt: skip
+        "benchmarks.finetune.compute",
+        ("cMedQANER", "smedbert"),
+        {
+            "seeds": "0,",
+            "profile": "small",
+            "options": {"hits": 0},
+            "files": Files(mirror=[Path("m")]),
+        },
+    )
     done: list[str] = []
 
     def finetune(task: str, model: str, **_: Any) -> None:
@@ -158,7 +198,8 @@ def test_missing_fine_tunings_are_made_first(
     monkeypatch.setattr(missing, "finetune", finetune)
     with caplog.at_level("INFO"):
         failed = missing.run_missing(table, Choices(), Files())
-    assert len(done) == 5 and len(failed) == 2 and caplog.text.count("not run: finetune") == 2  # one that fails stops no other
+    # one that fails stops no other
+    assert len(done) == 5 and len(failed) == 2 and caplog.text.count("not run: finetune") == 2
     with pytest.raises(InputError, match=r"this table only counts \(sizes\)"):
         missing.plan({"kind": "sizes"}, Choices(), Files())
 
@@ -166,45 +207,86 @@ def test_missing_fine_tunings_are_made_first(
 def test_missing_linkers(runs: Path) -> None:
     tuned = {"model": "sapbert", "finetuned": {}, "pooling": "cls"}
     table = {
-        "columns": {"a": {"task": "NCBI-EL", "split": "test"}, "b": {"task": "HPO-EL", "split": "test"}, "c": {}},
-        "rows": [{"name": "baseline", "measured": "exact"}, {"name": "other baseline", "measured": "tfidf"},
-                 {"name": "x", "measured": {"model": "minilm", "pooling": "cls"}}, {"name": "y", "measured": tuned},
-                 {"name": "z", "measured": tuned | {"backoff": True}}],
-    }  # fmt: skip
+        "columns": {
+            "a": {"task": "NCBI-EL", "split": "test"},
+            "b": {"task": "HPO-EL", "split": "test"},
+            "c": {},
+        },
+        "rows": [
+            {"name": "baseline", "measured": "exact"},
+            {"name": "other baseline", "measured": "tfidf"},
+            {"name": "x", "measured": {"model": "minilm", "pooling": "cls"}},
+            {"name": "y", "measured": tuned},
+            {"name": "z", "measured": tuned | {"backoff": True}},
+        ],
+    }
     for model, options in (("minilm", {"pooling": "cls"}), ("exact", {}), ("tfidf", {})):
         fake.linked(model, 0.5, options=options)
     choices = Choices(profile="paper")
     assert titles(table, choices, "4,5") == [
         "evaluate HPO-EL minilm cls",  # both baselines come with it
-        *(f"finetune {task} sapbert fine-tuned cls, seed {seed}" for task in ("NCBI-EL", "HPO-EL") for seed in (4, 5)),
+        *(
+            f"finetune {task} sapbert fine-tuned cls, seed {seed}"
+            for task in ("NCBI-EL", "HPO-EL")
+            for seed in (4, 5)
+        ),
     ]
     one = missing.plan(table, choices, Files(), "4,5")[-1]
     assert call(one) == (
-        "benchmarks.linking.finetune.compute", ("HPO-EL", "sapbert"),
-        {"split": "test", "folds": (), "files": Files(), "protocol": Protocol(), "linker": LinkerOptions(pooling="cls"),
-         "options": {}, "seed": 5, "profile": "paper"},
-    )  # fmt: skip
+        "benchmarks.linking.finetune.compute",
+        ("HPO-EL", "sapbert"),
+        {
+            "split": "test",
+            "folds": (),
+            "files": Files(),
+            "protocol": Protocol(),
+            "linker": LinkerOptions(pooling="cls"),
+            "options": {},
+            "seed": 5,
+            "profile": "paper",
+        },
+    )
     baselines = table | {"rows": table["rows"][:2]}  # type: ignore[index]
-    assert titles(baselines, Choices(split="dev")) == ["evaluate NCBI-EL exact", "evaluate HPO-EL exact"]
+    assert titles(baselines, Choices(split="dev")) == [
+        "evaluate NCBI-EL exact",
+        "evaluate HPO-EL exact",
+    ]
     assert titles(tables.definition_of("genbioel", "5")) == [
-        f"finetune BC5CDR-EL {model} fine-tuned, seed 0" for model in ("genbioel-pretrain_denoise", "genbioel")
+        f"finetune BC5CDR-EL {model} fine-tuned, seed 0"
+        for model in ("genbioel-pretrain_denoise", "genbioel")
     ]
 
 
 def test_missing_retrievals_and_probings(runs: Path) -> None:
-    asked = [{"model": "sgns", "unit": "char"}, {"model": "zh", "pooling": "text"},
-             {"model": "smedbert", "pooling": "text", "knowledge": False}, {"model": "minilm", "pooling": "cls"}]  # fmt: skip
-    table = {"kind": "synonyms", "columns": {}, "rows": [{"name": str(n), "measured": one} for n, one in enumerate(asked)]}
+    asked = [
+        {"model": "sgns", "unit": "char"},
+        {"model": "zh", "pooling": "text"},
+        {"model": "smedbert", "pooling": "text", "knowledge": False},
+        {"model": "minilm", "pooling": "cls"},
+    ]
+    table = {
+        "kind": "synonyms",
+        "columns": {},
+        "rows": [{"name": str(n), "measured": one} for n, one in enumerate(asked)],
+    }
     fake.retrieved("zh", {"D1": 0.5}, options={"pooling": "text"})
     plan = missing.plan(table, Choices(), Files())
     assert [call(one)[1:] for one in plan] == [
         (("sgns:char",), {"samples": None, "linker": LinkerOptions()}),
-        (("smedbert",), {"samples": None, "linker": LinkerOptions(pooling="text", knowledge=False)}),
+        (
+            ("smedbert",),
+            {"samples": None, "linker": LinkerOptions(pooling="text", knowledge=False)},
+        ),
         (("minilm",), {"samples": None, "linker": LinkerOptions(pooling="cls")}),
     ]
-    plan = missing.plan(tables.definition_of("kebiolm", "6"), Choices(graph="medlama", limit=9), Files())
+    plan = missing.plan(
+        tables.definition_of("kebiolm", "6"), Choices(graph="medlama", limit=9), Files()
+    )
     calls = {call(one)[1]: call(one)[2] for one in plan}
-    assert calls["minilm",] == {"files": Files(), "graph": "medlama", "limit": 9} and ("emilyalsentzer/Bio_ClinicalBERT",) in calls
+    assert (
+        calls["minilm",] == {"files": Files(), "graph": "medlama", "limit": 9}
+        and ("emilyalsentzer/Bio_ClinicalBERT",) in calls
+    )
 
 
 def test_every_tables_results_can_be_made(runs: Path) -> None:

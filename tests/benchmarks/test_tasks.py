@@ -1,4 +1,5 @@
-"""Task definitions: every one is prepared from fake files, kept when nothing changed, and counted beside the papers."""
+"""Task definitions: every one is prepared from fake files, kept when nothing changed, and counted
+beside the papers."""
 
 from __future__ import annotations
 
@@ -19,14 +20,27 @@ from datamodules.tasks import KINDS, load_task
 from tests.fakes import blurb, chineseblue
 
 ISSUE = {
-    "cMedQANER": ("ner", "entity_f1"), "cMedQQ": ("pair", "f1"), "cMedQNLI": ("pair", "f1"),
-    "cMedQA": ("ranking", "acc1"), "WebMedQA": ("ranking", "acc1"), "CMeEE": ("nested", "entity_f1"),
-    "CMeIE": ("relation", "micro_f1"), "DXY-RE": ("relation", "micro_f1"), "DXY-NER": ("ner", "entity_f1"),
-    "KUAKE-QQR": ("pair", "accuracy"), "KUAKE-QTR": ("pair", "accuracy"), "BC5-chem": ("ner", "entity_f1"),
-    "BC5-disease": ("ner", "entity_f1"), "NCBI": ("ner", "entity_f1"), "BC2GM": ("ner", "entity_f1"),
-    "JNLPBA": ("ner", "entity_f1"), "ChemProt": ("relation", "micro_f1"), "DDI": ("relation", "micro_f1"),
-    "GAD": ("relation", "micro_f1"), "NeikeQA": ("ranking", "acc1"),
-}  # fmt: skip
+    "cMedQANER": ("ner", "entity_f1"),
+    "cMedQQ": ("pair", "f1"),
+    "cMedQNLI": ("pair", "f1"),
+    "cMedQA": ("ranking", "acc1"),
+    "WebMedQA": ("ranking", "acc1"),
+    "CMeEE": ("nested", "entity_f1"),
+    "CMeIE": ("relation", "micro_f1"),
+    "DXY-RE": ("relation", "micro_f1"),
+    "DXY-NER": ("ner", "entity_f1"),
+    "KUAKE-QQR": ("pair", "accuracy"),
+    "KUAKE-QTR": ("pair", "accuracy"),
+    "BC5-chem": ("ner", "entity_f1"),
+    "BC5-disease": ("ner", "entity_f1"),
+    "NCBI": ("ner", "entity_f1"),
+    "BC2GM": ("ner", "entity_f1"),
+    "JNLPBA": ("ner", "entity_f1"),
+    "ChemProt": ("relation", "micro_f1"),
+    "DDI": ("relation", "micro_f1"),
+    "GAD": ("relation", "micro_f1"),
+    "NeikeQA": ("ranking", "acc1"),
+}
 VARIANTS = {"cMedQA:clean": "clean", "CMeEE:resplit": "resplit", "CMeIE:resplit": "resplit"}
 
 
@@ -40,17 +54,29 @@ def test_the_issues_tasks_are_all_there():
     assert {n: (t.kind, t.metric) for n, t in known.items() if n not in VARIANTS} == ISSUE
     assert {n: t.variant for n, t in known.items() if t.variant} == VARIANTS
     for definition in known.values():
-        assert definition.kind in KINDS and definition.language in ("en", "zh") and definition.published
+        assert (
+            definition.kind in KINDS
+            and definition.language in ("en", "zh")
+            and definition.published
+        )
         assert (definition.metric == "f1") == (definition.positive is not None)
         assert (definition.kind == "relation") == bool(definition.markers)
-    assert known["GAD"].negative == "0" and known["DDI"].negative == known["ChemProt"].negative == "false"
+    assert (
+        known["GAD"].negative == "0"
+        and known["DDI"].negative == known["ChemProt"].negative == "false"
+    )
 
 
 def test_aliases_and_unknown_names():
     assert task("cNNER") is task("CMeEE") or task("cNNER") == task("CMeEE")
     assert task("CHIP-RE").name == "CMeIE" and task("CHIP-RE:resplit").name == "CMeIE:resplit"
     assert task("cNNER:resplit").name == "CMeEE:resplit"
-    with pytest.raises(InputError, match=re.escape("no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, cMedQQ, ")):
+    with pytest.raises(
+        InputError,
+        match=re.escape(
+            "no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, cMedQQ, "
+        ),
+    ):
         task("cMedQAN")
 
 
@@ -62,9 +88,18 @@ def test_every_task_is_prepared_from_fake_files(name, tmp_path, capsys):
     definition = task(name)
     assert out == tmp_path / "out" and loaded.kind == definition.kind
     manifest = loaded.manifest
-    assert (manifest["name"], manifest["suite"], manifest["variant"]) == (name, definition.suite, definition.variant)
-    unlabelled = name in ("CMeEE", "CMeIE", "KUAKE-QQR", "KUAKE-QTR") or definition.variant is not None
-    assert manifest["scored"] == ("dev" if unlabelled else "test") and ("test" in loaded.splits) != unlabelled
+    assert (manifest["name"], manifest["suite"], manifest["variant"]) == (
+        name,
+        definition.suite,
+        definition.variant,
+    )
+    unlabelled = (
+        name in ("CMeEE", "CMeIE", "KUAKE-QQR", "KUAKE-QTR") or definition.variant is not None
+    )
+    assert (
+        manifest["scored"] == ("dev" if unlabelled else "test")
+        and ("test" in loaded.splits) != unlabelled
+    )
     assert manifest["selection"] == ("train" if unlabelled else "dev") and "dev" in loaded.splits
     assert all(manifest["inputs"][f] for f in definition.files["train"])
     said = capsys.readouterr().err
@@ -109,11 +144,14 @@ def test_missing_files(tmp_path):
     (data / "CMeIE/CMeIE_dev.json").unlink()
     (data / "CMeIE/53_schemas.json").rename(tmp_path / "schema")
     with pytest.raises(
-        InputError, match=r"53_schemas\.json: no such file; CMeIE_train\.json cannot be read without it"
+        InputError,
+        match=r"53_schemas\.json: no such file; CMeIE_train\.json cannot be read without it",
     ):
         prepared("CMeIE", data, tmp_path / "out")
     shutil.rmtree(data)
-    with pytest.raises(InputError, match=r"CMeIE_train\.json: no such file, .*`make data TASK=CMeIE`.*MIRROR="):
+    with pytest.raises(
+        InputError, match=r"CMeIE_train\.json: no such file, .*`make data TASK=CMeIE`.*MIRROR="
+    ):
         prepared("CMeIE", data, tmp_path / "out")
 
 
@@ -155,16 +193,25 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     data = write("NeikeQA", tmp_path / "data")
     out = prepared("NeikeQA", data, tmp_path / "out")
     manifest = load_task(out).manifest
-    assert manifest["made"] == derivation_settings("NeikeQA") and manifest["made"]["negatives"] == 10
+    assert (
+        manifest["made"] == derivation_settings("NeikeQA") and manifest["made"]["negatives"] == 10
+    )
     assert {s: n["documents"] for s, n in manifest["splits"].items()} == manifest["made"]["sizes"]
     assert manifest["splits"]["test"] == {"examples": 5500, "documents": 500, "positive": 500}
     other = {"sizes": {"train": 4, "dev": 3, "test": 3}, "negatives": 2, "seed": 0}
     monkeypatch.setattr(benchmark_tasks, "derivation_settings", lambda name: other)
     again = load_task(prepared("NeikeQA", data, out))
-    assert {s: len(examples) for s, examples in again.splits.items()} == {"train": 12, "dev": 9, "test": 9}
+    assert {s: len(examples) for s, examples in again.splits.items()} == {
+        "train": 12,
+        "dev": 9,
+        "test": 9,
+    }
     monkeypatch.undo()
-    plain = load_task(prepared("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other"))
-    assert "made" not in plain.manifest  # the manifests of other tasks, and so their checksums, stay as they are
+    plain = load_task(
+        prepared("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other")
+    )
+    # the manifests of other tasks, and so their checksums, stay as they are
+    assert "made" not in plain.manifest
 
 
 def test_counts(tmp_path):
@@ -176,15 +223,25 @@ def test_counts(tmp_path):
     rows = count_rows(folder_of)
     assert {row.task for row in rows} == set(tasks())
     by = {(r.task, r.split, r.unit): r for r in rows}
-    assert by["NCBI", "train", "mentions"] == CountRow("NCBI", "train", "mentions", 4, 5137, "KeBioLM Table 1")
+    assert by["NCBI", "train", "mentions"] == CountRow(
+        "NCBI", "train", "mentions", 4, 5137, "KeBioLM Table 1"
+    )
     assert by["NCBI", "train", "mentions"].difference == 4 - 5137
-    assert by["cMedQNLI", "dev", "examples"].here is None and by["cMedQNLI", "dev", "examples"].difference is None
-    assert by["CMeIE", "train", "triples"].here == 4 and by["cMedQA:clean", "dev", "questions"].here == 1
+    assert (
+        by["cMedQNLI", "dev", "examples"].here is None
+        and by["cMedQNLI", "dev", "examples"].difference is None
+    )
+    assert (
+        by["CMeIE", "train", "triples"].here == 4
+        and by["cMedQA:clean", "dev", "questions"].here == 1
+    )
     table = counts_table(rows)
     lines = table.splitlines()
     assert lines[0].split()[:6] == ["task", "split", "unit", "here", "published", "difference"]
     assert re.search(r"^NCBI +train +mentions +4 +5,137 +-5,133 +KeBioLM Table 1$", table, re.M)
-    assert re.search(r"^cMedQNLI +dev +examples +- +9,065 +SMedBERT Table 5, EMBERT Table 2$", table, re.M)
+    assert re.search(
+        r"^cMedQNLI +dev +examples +- +9,065 +SMedBERT Table 5, EMBERT Table 2$", table, re.M
+    )
     assert table.count("cMedQNLI: no such thing here") == 1
 
 
@@ -197,4 +254,7 @@ def test_a_triple_that_occurs_twice_is_counted_twice():
 def test_manifests_are_plain_json(tmp_path):
     out = prepared("GAD", write("GAD", tmp_path / "data"), tmp_path / "out")
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["splits"]["dev"]["examples"] == 535 and manifest["readers"] == benchmark_tasks.READERS
+    assert (
+        manifest["splits"]["dev"]["examples"] == 535
+        and manifest["readers"] == benchmark_tasks.READERS
+    )

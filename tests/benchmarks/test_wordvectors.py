@@ -26,11 +26,15 @@ def linked(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     rows = ["".join(rng.choice(["肝炎", "黄疸", "乏力"], 4)) + "。" for _ in range(60)]
     rows += ["".join(rng.choice(["骨折", "疼痛", "肿胀"], 4)) + "。" for _ in range(60)]
-    return fake_linked.write(folder, (fake_linked.document(str(i), text) for i, text in enumerate(rows)))
+    return fake_linked.write(
+        folder, (fake_linked.document(str(i), text) for i, text in enumerate(rows))
+    )
 
 
 def test_cooccurrences_by_hand() -> None:
-    found = cooccurrences([np.array([0, 1, 0, 2]), np.array([2]), np.zeros(0, np.int64)], 3, 2).toarray()
+    found = cooccurrences(
+        [np.array([0, 1, 0, 2]), np.array([2]), np.zeros(0, np.int64)], 3, 2
+    ).toarray()
     # distance 1: 01, 10, 02 and back; distance 2: 00 (both ways), 12 and back
     assert np.allclose(found, [[1.0, 2.0, 1.0], [2.0, 0.0, 0.5], [1.0, 0.5, 0.0]])
 
@@ -42,7 +46,9 @@ def test_glove_is_its_formula() -> None:
     slow = []
     for i, j, x in zip(row.tolist(), column.tolist(), count.tolist(), strict=True):
         inner = (
-            model.word.weight[i] @ model.context.weight[j] + model.bias.weight[i, 0] + model.context_bias.weight[j, 0]
+            model.word.weight[i] @ model.context.weight[j]
+            + model.bias.weight[i, 0]
+            + model.context_bias.weight[j, 0]
         )
         slow.append(min(1.0, (x / 10) ** 0.75) * (inner - np.log(x)) ** 2)
     assert model(row, column, count).item() == pytest.approx((sum(slow) / 2).item(), rel=1e-5)
@@ -51,7 +57,9 @@ def test_glove_is_its_formula() -> None:
 
 def test_glove_fits_its_counts() -> None:
     rng = np.random.default_rng(0)
-    documents = [rng.integers(0, 4, 12) for _ in range(50)] + [rng.integers(4, 8, 12) for _ in range(50)]
+    documents = [rng.integers(0, 4, 12) for _ in range(50)] + [
+        rng.integers(4, 8, 12) for _ in range(50)
+    ]
     vectors = glove(documents, 8, seed=0, epochs=60, batch=16)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     similarity = unit @ unit.T
@@ -77,7 +85,10 @@ def test_a_rare_word_uses_its_characters(tmp_path: Path) -> None:
     assert np.allclose(composed(["肝炎"], own, None), -1 / np.sqrt(SIZE))
     assert np.allclose(composed(["肝炎"], own, {"肝炎": np.ones(SIZE)}), 1 / np.sqrt(SIZE))
     assert np.allclose(composed(["炎", "x"], own, {"肝炎": np.ones(SIZE)})[1], 0)
-    assert cut("肝炎 ICD10", "char") == ["肝", "炎", "icd10"] and "".join(cut("慢性 肝炎A", "word")) == "慢性肝炎a"
+    assert (
+        cut("肝炎 ICD10", "char") == ["肝", "炎", "icd10"]
+        and "".join(cut("慢性 肝炎A", "word")) == "慢性肝炎a"
+    )
     assert "骨折" in word_vectors("glove", "word", linked(tmp_path / "l"), 0)
 
 

@@ -1,4 +1,5 @@
-"""Commands that are started: their output, their end, and what becomes of them when something is killed."""
+"""Commands that are started: their output, their end, and what becomes of them when something is
+killed."""
 
 from __future__ import annotations
 
@@ -16,10 +17,14 @@ from tests.core.test_executor import ray_here  # noqa: F401  a fixture
 
 ENGINES = [
     "processes",
-    pytest.param("ray", marks=[
-        pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
-    ]),
-]  # fmt: skip
+    pytest.param(
+        "ray",
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
+        ],
+    ),
+]
 
 
 def python(program: str) -> list[str]:
@@ -41,9 +46,16 @@ def test_output_status_and_environment(tmp_path: Path, ray_here: None, engine: s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_terminated_ends_with_all_it_started(tmp_path: Path, ray_here: None, engine: str) -> None:  # noqa: F811
+def test_what_is_terminated_ends_with_all_it_started(
+    tmp_path: Path,
+    ray_here: None,  # noqa: F811
+    engine: str,
+) -> None:
     here = tmp_path / "here"
-    program = f"import os, pathlib, time; pathlib.Path({str(here)!r}).write_text(str(os.getpid())); time.sleep(600)"
+    program = (
+        f"import os, pathlib, time; pathlib.Path({str(here)!r}).write_text(str(os.getpid()));"
+        " time.sleep(600)"
+    )
     running = started(python(program), tmp_path, dict(os.environ), tmp_path / "log", engine=engine)
     while not here.exists() or not here.read_text():
         time.sleep(0.05)
@@ -62,8 +74,8 @@ def test_what_is_terminated_ends_with_all_it_started(tmp_path: Path, ray_here: N
 def test_a_command_whose_actor_is_killed_is_started_again(tmp_path: Path, ray_here: None) -> None:  # noqa: F811
     mark = tmp_path / "mark"
     program = (
-        f"import os, pathlib, time; mark = pathlib.Path({str(mark)!r})\n"
-        "if not mark.exists():\n    mark.touch(); os.kill(os.getppid(), 9); time.sleep(600)\nprint('twice')"
+        f"import os, pathlib, time; mark = pathlib.Path({str(mark)!r})\nif not mark.exists():\n   "
+        " mark.touch(); os.kill(os.getppid(), 9); time.sleep(600)\nprint('twice')"
     )
     running = started(python(program), tmp_path, dict(os.environ), tmp_path / "log", engine="ray")
     assert running.wait() == 0 and (tmp_path / "log").read_text() == "twice\n"
@@ -71,5 +83,7 @@ def test_a_command_whose_actor_is_killed_is_started_again(tmp_path: Path, ray_he
 
 def test_without_ray_there_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="asks for Ray, which is not installed. Run: make setup EXTRAS=ray"):
+    with pytest.raises(
+        InputError, match="asks for Ray, which is not installed. Run: make setup EXTRAS=ray"
+    ):
         started(python(""), tmp_path, {}, tmp_path / "log", engine="ray")

@@ -25,11 +25,14 @@ ENGINES = [
     pytest.param(("processes", 1), id="one process"),
     pytest.param(("processes", 2), id="two processes"),
     pytest.param(
-        ("ray", 2), id="ray", marks=[
-            pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
+        ("ray", 2),
+        id="ray",
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed"),
         ],
     ),
-]  # fmt: skip
+]
 PARTS = [Part(f"part-{number}.txt", number, f"digest {number}") for number in range(7)]
 
 
@@ -66,7 +69,9 @@ def killed(begun: int, task: int, path: Path, marker: Path) -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
 
 
 @pytest.fixture
@@ -77,7 +82,9 @@ def ray_here(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def opened(out: Path, settings: dict[str, Any] | None = None, **more: Any) -> Any:
-    return parts_folder(out, {"x": 1} if settings is None else settings, what="numbers", pattern="part-*", **more)
+    return parts_folder(
+        out, {"x": 1} if settings is None else settings, what="numbers", pattern="part-*", **more
+    )
 
 
 def done(folder: PartsFolder, function: Any = make, **more: Any) -> list[dict[str, Any]]:
@@ -85,7 +92,9 @@ def done(folder: PartsFolder, function: Any = make, **more: Any) -> list[dict[st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_engine_makes_the_same_bytes(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+def test_every_engine_makes_the_same_bytes(
+    tmp_path: Path, ray_here: None, engine: tuple[str, int]
+) -> None:
     name, workers = engine
     with opened(tmp_path / "a") as folder:
         counts = done(folder, workers=workers, engine=name)
@@ -94,13 +103,23 @@ def test_every_engine_makes_the_same_bytes(tmp_path: Path, ray_here: None, engin
     with opened(tmp_path / "b") as folder:
         folder.finish(PARTS, {"lines": sum(own["lines"] for own in done(folder))})
     found = contents(tmp_path / "a")
-    assert found == contents(tmp_path / "b") and len(found) == 16 and found["part-2.txt"] == b"102\n102\n"
+    assert (
+        found == contents(tmp_path / "b")
+        and len(found) == 16
+        and found["part-2.txt"] == b"102\n102\n"
+    )
     with opened(tmp_path / "a") as folder:
-        assert folder.manifest and folder.manifest["lines"] == 21 and len(folder.manifest["sha256"]) == 7
+        assert (
+            folder.manifest
+            and folder.manifest["lines"] == 21
+            and len(folder.manifest["sha256"]) == 7
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_only_what_is_missing_is_made(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+def test_only_what_is_missing_is_made(
+    tmp_path: Path, ray_here: None, engine: tuple[str, int]
+) -> None:
     log = tmp_path / "log"
     log.mkdir()
     more: dict[str, Any] = {"engine": engine[0], "workers": engine[1]}
@@ -108,18 +127,26 @@ def test_only_what_is_missing_is_made(tmp_path: Path, ray_here: None, engine: tu
         done(folder)
     whole = contents(tmp_path / "a")
     left_by(tmp_path / "a" / "markers" / "part-1.txt.json").touch()
-    (tmp_path / "a" / "markers" / "part-1.txt.json").unlink()  # written, and killed before its marker
+    # written, and killed before its marker
+    (tmp_path / "a" / "markers" / "part-1.txt.json").unlink()
     (tmp_path / "a" / "part-4.txt").write_text("cut")
     (tmp_path / "a" / "part-5.txt").unlink()
     told: list[dict[str, Any]] = []
     with opened(tmp_path / "a") as folder:
-        counts = folder.map(partial(make, log=log), PARTS, partial(begin, log), finished=told.append, **more)
+        counts = folder.map(
+            partial(make, log=log), PARTS, partial(begin, log), finished=told.append, **more
+        )
     assert contents(tmp_path / "a") == whole and counts == [{"lines": n} for n in range(7)]
     names = {p.name for p in log.iterdir()}
-    assert {n for n in names if n.startswith("made")} == {"made-1", "made-4", "made-5"} and len(told) == 3
+    assert {n for n in names if n.startswith("made")} == {"made-1", "made-4", "made-5"} and len(
+        told
+    ) == 3
     assert any(n.startswith("begun") for n in names)
     with opened(tmp_path / "a") as folder:
-        folder.map(partial(make, log=tmp_path / "nowhere"), PARTS, partial(begin, tmp_path / "nowhere"))  # neither is called
+        # neither is called
+        folder.map(
+            partial(make, log=tmp_path / "nowhere"), PARTS, partial(begin, tmp_path / "nowhere")
+        )
 
 
 def test_a_part_that_is_made_of_something_else_is_made_again(tmp_path: Path) -> None:
@@ -133,7 +160,9 @@ def test_a_part_that_is_made_of_something_else_is_made_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_error_is_raised_and_what_is_done_stays(tmp_path: Path, ray_here: None, engine: tuple[str, int]) -> None:
+def test_an_error_is_raised_and_what_is_done_stays(
+    tmp_path: Path, ray_here: None, engine: tuple[str, int]
+) -> None:
     with opened(tmp_path / "a") as folder, pytest.raises(InputError, match="file:3: no"):
         done(folder, bad, engine=engine[0], workers=engine[1])
     made = {p.name for p in (tmp_path / "a").glob("part-*")}
@@ -143,7 +172,10 @@ def test_an_error_is_raised_and_what_is_done_stays(tmp_path: Path, ray_here: Non
 
 def test_a_killed_worker_is_one_error_and_the_next_run_resumes(tmp_path: Path) -> None:
     function = partial(killed, marker=tmp_path / "killed")
-    with opened(tmp_path / "a") as folder, pytest.raises(InputError, match=r"a worker process was killed.*fewer workers"):
+    with (
+        opened(tmp_path / "a") as folder,
+        pytest.raises(InputError, match=r"a worker process was killed.*fewer workers"),
+    ):
         done(folder, function, workers=2)
     with opened(tmp_path / "a") as folder:
         assert done(folder, function, workers=2) == [{"lines": n} for n in range(7)]
@@ -163,7 +195,9 @@ def test_parts_may_be_folders(tmp_path: Path) -> None:
     for _ in range(2):
         with opened(tmp_path / "a") as folder:
             assert folder.map(make, parts, begin) == [{"lines": 1}, {"lines": 2}]
-    assert sorted(json.loads((tmp_path / "a" / "markers" / "part-b.json").read_text())["files"]) == ["part-b/a"]
+    assert sorted(
+        json.loads((tmp_path / "a" / "markers" / "part-b.json").read_text())["files"]
+    ) == ["part-b/a"]
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -172,7 +206,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         done(folder)
         with pytest.raises(InputError, match="another process is writing it"), opened(out):
             pytest.fail("two at once")
-    with pytest.raises(InputError, match=r"begun with other settings \(x\)\. Add --again"), opened(out, {"x": 2}, anew="--again"):
+    with (
+        pytest.raises(InputError, match=r"begun with other settings \(x\)\. Add --again"),
+        opened(out, {"x": 2}, anew="--again"),
+    ):
         pytest.fail("other settings")
     (out / "part-9.txt").write_text("of an earlier run with more parts")
     with opened(out, {"x": 2}, fresh=True) as folder:
@@ -180,7 +217,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         done(folder)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"mine: holds 'thesis\.txt' and no numbers"), opened(tmp_path / "mine", fresh=True):
+    with (
+        pytest.raises(InputError, match=r"mine: holds 'thesis\.txt' and no numbers"),
+        opened(tmp_path / "mine", fresh=True),
+    ):
         pytest.fail("somebody's folder")
 
 
@@ -194,7 +234,9 @@ def test_what_was_begun_in_vain_is_begun_with_any_settings(tmp_path: Path) -> No
         pytest.fail("other settings")
 
 
-def test_the_engine_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_engine_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("ENGINE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert executor.engine_of() == "processes"
@@ -231,12 +273,17 @@ class FakeRay:
 
         def start(kind: Any, *given: Any) -> Any:
             actor = kind(*given)
-            later = {name: SimpleNamespace(remote=partial(partial, getattr(actor, name))) for name in ("ready", "one")}
+            later = {
+                name: SimpleNamespace(remote=partial(partial, getattr(actor, name)))
+                for name in ("ready", "one")
+            }
             return SimpleNamespace(**later)
 
         return lambda kind: SimpleNamespace(remote=partial(start, kind))
 
-    def wait(self, running: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+    def wait(
+        self, running: list[Any], num_returns: int, timeout: float
+    ) -> tuple[list[Any], list[Any]]:
         return running[:1], running[1:]
 
     def get(self, ready: Any) -> Any:
@@ -250,14 +297,21 @@ def test_ray_actors_ask_for_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for number, gpus in enumerate((1, 0.5, 0)):
         ray = FakeRay(monkeypatch, CPU=8, GPU=gpus)
         with opened(tmp_path / str(number)) as folder:
-            assert folder.map(make, PARTS, begin, workers=3, engine="ray", gpus=gpus) == [{"lines": n} for n in range(7)]
+            assert folder.map(make, PARTS, begin, workers=3, engine="ray", gpus=gpus) == [
+                {"lines": n} for n in range(7)
+            ]
         assert ray.asked == {"num_cpus": 1, "num_gpus": gpus}
 
 
-def test_a_cluster_without_a_gpu_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cluster_without_a_gpu_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Its actors would be waited for without end."""
     FakeRay(monkeypatch, CPU=8)
-    with opened(tmp_path / "a") as folder, pytest.raises(InputError, match="parts need a GPU, and the Ray cluster has none"):
+    with (
+        opened(tmp_path / "a") as folder,
+        pytest.raises(InputError, match="parts need a GPU, and the Ray cluster has none"),
+    ):
         done(folder, workers=2, engine="ray", gpus=1)
 
 
@@ -274,7 +328,9 @@ def test_a_worker_is_one_core(tmp_path: Path) -> None:
     try:
         (torch.rand(500, 500) @ torch.rand(500, 500)).exp()
         with opened(tmp_path / "a") as folder:
-            assert folder.map(threads, PARTS[:2], begin, workers=2) == [{"torch": 1, "omp": "1"}] * 2
+            assert (
+                folder.map(threads, PARTS[:2], begin, workers=2) == [{"torch": 1, "omp": "1"}] * 2
+            )
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

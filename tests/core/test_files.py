@@ -11,20 +11,33 @@ from pathlib import Path
 import pytest
 
 from core import files
-from core.files import InputError, check_writable, locked, sealed, sha256, verified, write_json, written, written_folder
+from core.files import (
+    InputError,
+    check_writable,
+    locked,
+    sealed,
+    sha256,
+    verified,
+    write_json,
+    written,
+    written_folder,
+)
 from tests.fakes.leftovers import left_by
 
 
 def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None:
     (tmp_path / "rows").write_text("a")
-    with pytest.raises(InputError, match=r"no samples here \(manifest.json is missing\). Make them"):
+    with pytest.raises(
+        InputError, match=r"no samples here \(manifest.json is missing\). Make them"
+    ):
         sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")
     write_json(tmp_path / "manifest.json", {"sha256": sha256(tmp_path / "rows"), "more": 1})
     assert sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")["more"] == 1
     for content in ("b", None):
         (tmp_path / "rows").write_text(content) if content else (tmp_path / "rows").unlink()
         with pytest.raises(
-            InputError, match="rows: missing, or not the file its manifest describes. Build the samples again"
+            InputError,
+            match="rows: missing, or not the file its manifest describes. Build the samples again",
         ):
             sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")
     write_json(tmp_path / "manifest.json", [])
@@ -34,7 +47,11 @@ def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None
 
 def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
     lock = tmp_path / "deep" / "lock"
-    with locked(lock, "w", "taken"), pytest.raises(InputError, match="taken"), locked(lock, "w", "taken"):
+    with (
+        locked(lock, "w", "taken"),
+        pytest.raises(InputError, match="taken"),
+        locked(lock, "w", "taken"),
+    ):
         pass
     with locked(tmp_path / "deep" / "lock", "ab+", "taken") as handle:
         handle.write(b"x")
@@ -45,13 +62,21 @@ def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
 
 def test_temporary_names_are_of_one_machine_process_and_moment(tmp_path: Path) -> None:
     names = {files._target(tmp_path / "a").name for _ in range(100)}
-    assert len(names) == 100 and all(f".{files._machine()}-{os.getpid()}-" in name for name in names)
+    assert len(names) == 100 and all(
+        f".{files._machine()}-{os.getpid()}-" in name for name in names
+    )
 
 
-def test_content_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_is_on_the_disk_before_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
     real = os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: done.append(os.path.basename(os.readlink(f"/proc/self/fd/{number}"))))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda number: done.append(os.path.basename(os.readlink(f"/proc/self/fd/{number}"))),
+    )
     monkeypatch.setattr(os, "replace", lambda a, b: (done.append("rename"), real(a, b)))
     with written(tmp_path / "a.txt") as handle:
         handle.write("x")
@@ -65,25 +90,38 @@ def test_content_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pyt
 def test_a_folder_in_the_way_of_a_file_is_reported_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "file").write_text("mine")
-    wrong = {tmp_path / "out": "out: a folder; expected", tmp_path / "file" / "below": "file: a file is in the way"}
+    wrong = {
+        tmp_path / "out": "out: a folder; expected",
+        tmp_path / "file" / "below": "file: a file is in the way",
+    }
     for path, message in wrong.items():
         with pytest.raises(InputError, match=message):
             check_writable(path)
         with pytest.raises(InputError, match=message), written(path):
             pytest.fail("the work began")
-    with pytest.raises(InputError, match="file: a file is in the way"), written_folder(tmp_path / "file"):
+    with (
+        pytest.raises(InputError, match="file: a file is in the way"),
+        written_folder(tmp_path / "file"),
+    ):
         pytest.fail("the work began")
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_without_permission_is_reported_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_permission_is_reported_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
     for opening in (written, written_folder):
-        with pytest.raises(InputError, match="out: no permission to write|content: no permission"), opening(tmp_path / "out"):
+        with (
+            pytest.raises(InputError, match="out: no permission to write|content: no permission"),
+            opening(tmp_path / "out"),
+        ):
             pytest.fail("the work began")
 
 
-def test_an_older_folder_stays_when_the_new_one_cannot_take_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_folder_stays_when_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old").write_text("1")
     real = os.replace
@@ -94,7 +132,10 @@ def test_an_older_folder_stays_when_the_new_one_cannot_take_its_place(tmp_path: 
         real(a, b)
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(InputError, match="out: the disk is full"), written_folder(tmp_path / "out") as folder:
+    with (
+        pytest.raises(InputError, match="out: the disk is full"),
+        written_folder(tmp_path / "out") as folder,
+    ):
         (folder / "new").write_text("2")
     assert [p.name for p in tmp_path.rglob("*")] == ["out", "old"]
 
@@ -125,13 +166,15 @@ tried(written_folder, "trie", lambda folder: np.save(folder / "a.npy", big.numpy
 assert len(told) == 5 and all("not written" in line for line in told), told
 assert [line.rpartition("/")[2].partition(":")[0] for line in told] == ["checkpoint", "text", "export", "graph", "trie"], told
 assert list(out.iterdir()) == []
-"""
+"""  # noqa: E501
 
 
 def test_every_writer_tells_of_a_full_disk_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     """torch, safetensors, Arrow and NumPy each hide the system's error behind one of their own."""
     here = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, cwd=here)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, cwd=here
+    )
     assert done.returncode == 0, done.stderr[-1500:]
 
 
@@ -157,7 +200,9 @@ def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
     verified(export / "encoder")
     (export / "model.safetensors").write_text("modeL.safetensors")
     for folder in (export, export / "encoder"):  # the encoder's weights are in the file above
-        with pytest.raises(InputError, match=r"model.safetensors: missing, or not the file its manifest describes"):
+        with pytest.raises(
+            InputError, match=r"model.safetensors: missing, or not the file its manifest describes"
+        ):
             verified(folder)
     (export / "model.safetensors").unlink()
     with pytest.raises(InputError, match="missing"):
@@ -169,7 +214,8 @@ def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
 
 
 def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path: Path) -> None:
-    """The new content comes under another name and replaces the old one by renaming: no moment has half of either."""
+    """The new content comes under another name and replaces the old one by renaming: no moment has
+    half of either."""
     path = tmp_path / "rows"
     path.write_text("old")
     with open(path) as reader:
@@ -199,7 +245,9 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), written_folder(path) as folder:
         (folder / "third").write_text("half")
         raise RuntimeError
-    assert [p.name for p in path.iterdir()] == ["second"] and [p.name for p in tmp_path.iterdir()] == ["folder"]
+    assert [p.name for p in path.iterdir()] == ["second"] and [
+        p.name for p in tmp_path.iterdir()
+    ] == ["folder"]
 
 
 def ended_and_not_asked_for() -> tuple[subprocess.Popen[bytes], str]:
@@ -212,10 +260,14 @@ def ended_and_not_asked_for() -> tuple[subprocess.Popen[bytes], str]:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_left_goes_with_the_next_write(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this machine's dead processes alone: another machine's, and one that still writes, keep theirs."""
+def test_what_a_killed_process_left_goes_with_the_next_write(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this machine's dead processes alone: another machine's, and one that still writes, keep
+    theirs."""
     ours = files._target(tmp_path / "a.txt")
-    gone = [left_by(tmp_path / "a.txt"), left_by(tmp_path / "a.txt", os.getpid(), "1")]  # a number that came again
+    # a number that came again
+    gone = [left_by(tmp_path / "a.txt"), left_by(tmp_path / "a.txt", os.getpid(), "1")]
     process, began = ended_and_not_asked_for()
     gone.append(left_by(tmp_path / "a.txt", process.pid, began))
     with monkeypatch.context() as other:
@@ -241,4 +293,6 @@ def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path) -> N
         folder.mkdir()
         (folder / "content").write_text(content)
     files.remove_leftovers(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["graph"] and (tmp_path / "graph" / "content").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["graph"] and (
+        tmp_path / "graph" / "content"
+    ).read_text() == "old"

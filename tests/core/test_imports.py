@@ -15,7 +15,10 @@ ROOMS = ("core", "kg", "datamodules", "models", "experiments")
 def imports() -> dict[str, set[str]]:
     """{module: the modules of these rooms that its file imports, anywhere in it}."""
     files = {p for room in ROOMS for p in (ROOT / room).rglob("*.py")}
-    named = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
+    named = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+        for p in files
+    }
     found: dict[str, set[str]] = {}
     for module, path in named.items():
         found[module] = set()

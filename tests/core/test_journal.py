@@ -42,7 +42,9 @@ def test_what_a_run_records_arrives_once(runs: Path, tmp_path: Path) -> None:
     assert run.data.params == {"model.lr": "0.1", "long": "x" * 900}
     assert run.data.tags["seed"] == "0" and run.data.tags["kind"] == "test"
     assert run.data.tags["mlflow.parentRunId"] == module.run_id_in(runs / "above") != ""
-    assert points(own.run_id, "dev/f1__strict_") == [(1, 0.5)] and [s for s, _ in points(own.run_id)] == [1, 2]
+    assert points(own.run_id, "dev/f1__strict_") == [(1, 0.5)] and [
+        s for s, _ in points(own.run_id)
+    ] == [1, 2]
     assert [f.path for f in MlflowClient().list_artifacts(own.run_id)] == ["table.csv"]
     assert waiting() == [] and own.history("loss")[0] == (1, 3.0)
 
@@ -62,14 +64,20 @@ def test_a_resumed_run_resumes_and_no_step_comes_twice(runs: Path) -> None:
         again.metric("score", 1, 0)
         again.metric("score", 2, 0, again=True)
     assert points(again.run_id) == [(s, s + 1e-7 * (s > 5)) for s in range(8)]
-    assert mlflow.get_run(again.run_id).data.metrics["score"] == 2 and len(MlflowClient().search_runs(["1"])) == 1
+    assert (
+        mlflow.get_run(again.run_id).data.metrics["score"] == 2
+        and len(MlflowClient().search_runs(["1"])) == 1
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_each_record_arrives_once_whatever_is_cut(runs: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_each_record_arrives_once_whatever_is_cut(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """Connections that fail before a request, or after it and before its answer is noted."""
     draw = random.Random(seed)
-    arrived: list[tuple[str, int]] = []  # SQLite's store would forgive a metric that comes twice, others keep both
+    # SQLite's store would forgive a metric that comes twice, others keep both
+    arrived: list[tuple[str, int]] = []
     for name in ("create_run", "log_batch", "get_metric_history", "set_terminated"):
         real = getattr(MlflowClient, name)
 
@@ -100,7 +108,9 @@ def test_each_record_arrives_once_whatever_is_cut(runs: Path, monkeypatch: pytes
     own.close()
     monkeypatch.undo()
     mlflow.set_tracking_uri(f"sqlite:///{runs.parent / 'mlflow.db'}")
-    (run,) = MlflowClient().search_runs([e.experiment_id for e in MlflowClient().search_experiments()])
+    (run,) = MlflowClient().search_runs(
+        [e.experiment_id for e in MlflowClient().search_experiments()]
+    )
     assert sorted(points(run.info.run_id)) == [(s, s * 0.5) for s in range(30)]
     assert sorted(arrived) == [("loss", s) for s in range(30)]
     assert len(run.data.params) == 30 and run.info.status == "FINISHED"
@@ -117,14 +127,24 @@ def away(monkeypatch: pytest.MonkeyPatch, runs: Path) -> str:
 
 
 def test_without_a_server_work_continues_and_says_so_once(
-    away: str, runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    away: str,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with Journal(runs / "a", "paper", "seed 0") as own:
         for step in range(3):
             own.metric("loss", step, step)
             assert not own.deliver()
-    told = [r.message for r in caplog.records if r.levelno >= logging.WARNING and r.name == "core.journal"]
-    assert len(told) == 1 and f"MLflow at {away} does not answer" in told[0] and "kepl sync" in told[0]
+    told = [
+        r.message
+        for r in caplog.records
+        if r.levelno >= logging.WARNING and r.name == "core.journal"
+    ]
+    assert (
+        len(told) == 1 and f"MLflow at {away} does not answer" in told[0] and "kepl sync" in told[0]
+    )
     assert own.run_id == "" and waiting() == [runs / "a"]
     with pytest.raises(InputError, match="does not answer .*nothing is lost"):
         sync()
@@ -132,12 +152,19 @@ def test_without_a_server_work_continues_and_says_so_once(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     mlflow.set_tracking_uri(store)
     busy = Journal(runs / "b", "paper", "seed 1")  # a run that is active is left to itself
-    assert main(["sync"]) == 0 and "4 records of 1 runs delivered; 1 still running" in capsys.readouterr().out
+    assert (
+        main(["sync"]) == 0
+        and "4 records of 1 runs delivered; 1 still running" in capsys.readouterr().out
+    )
     busy._handle.close()
-    assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [(s, float(s)) for s in range(3)]
+    assert points(read_json(runs / "a" / "mlflow.json")["run_id"]) == [
+        (s, float(s)) for s in range(3)
+    ]
 
 
-def test_a_store_that_fails_is_reported_in_one_line(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_fails_is_reported_in_one_line(
+    runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """MLflow itself would print the traceback of every statement that fails."""
     with Journal(runs / "a", "paper", "seed 0") as own:
         assert own.deliver()
@@ -146,7 +173,11 @@ def test_a_store_that_fails_is_reported_in_one_line(runs: Path, capfd: pytest.Ca
         own.metric("loss", 1.0)
         assert not own.deliver()
     said = capfd.readouterr()
-    assert "Traceback" not in said.err and "Traceback" not in said.out and "does not answer" in said.err
+    assert (
+        "Traceback" not in said.err
+        and "Traceback" not in said.out
+        and "does not answer" in said.err
+    )
 
 
 def test_a_run_that_mlflow_lost_is_made_again(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,9 +233,10 @@ def test_values_that_mlflow_cannot_hold_are_cut_with_a_mark(runs: Path) -> None:
     run = mlflow.get_run(own.run_id)
     assert run.data.params["fits"] == "f" * 6_000 and run.data.tags["fits"] == "g" * 8_000
     for value, letter, whole, most in (
-        (run.data.params["long"], "p", "7,000", 6_000), (run.data.tags["late"], "t", "8,001", 8_000),
+        (run.data.params["long"], "p", "7,000", 6_000),
+        (run.data.tags["late"], "t", "8,001", 8_000),
         (run.data.tags["early"], "e", "9,000", 8_000),
-    ):  # fmt: skip
+    ):
         assert len(value) == most and value.startswith(letter * 5_000)
         assert value.endswith(f" … (cut; {whole} characters in the journal)")
     assert "p" * 7_000 in (runs / "a" / "journal.jsonl").read_text()

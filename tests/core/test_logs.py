@@ -40,7 +40,10 @@ def test_only_the_listed_warnings_are_silenced() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         quiet_libraries()
-        warnings.warn("The 'val_dataloader' does not have many workers which may be a bottleneck.", stacklevel=1)
+        warnings.warn(
+            "The 'val_dataloader' does not have many workers which may be a bottleneck.",
+            stacklevel=1,
+        )
         warnings.warn("`isinstance(treespec, LeafSpec)` is deprecated", FutureWarning, stacklevel=1)
         warnings.warn("the loss is nan", stacklevel=1)
     assert [str(w.message) for w in caught] == ["the loss is nan"] and len(SILENCED) < 8
@@ -55,14 +58,27 @@ def test_information_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_new_store_is_made_in_silence(tmp_path: Path) -> None:
-    """MLflow reports every table of a new sqlite file, and Lightning an available SLURM; nobody need act on that."""
+    """MLflow reports every table of a new sqlite file, and Lightning an available SLURM; nobody
+    need act on that."""
     (tmp_path / "srun").touch(mode=0o755)
     program = (
-        "import mlflow, pytorch_lightning; from core.logs import quiet_libraries; quiet_libraries(); "
-        f"mlflow.set_tracking_uri('sqlite:///{tmp_path / 'm.db'}'); mlflow.set_experiment('a'); "
-        "pytorch_lightning.Trainer(logger=False, accelerator='cpu', enable_progress_bar=False)"
+        "import mlflow, pytorch_lightning; from core.logs import quiet_libraries;"
+        f" quiet_libraries(); mlflow.set_tracking_uri('sqlite:///{tmp_path / 'm.db'}');"
+        " mlflow.set_experiment('a'); pytorch_lightning.Trainer(logger=False, accelerator='cpu',"
+        " enable_progress_bar=False)"
     )
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    said = [line for line in done.stderr.splitlines() if "Experiment with name 'a' does not exist" not in line]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = [
+        line
+        for line in done.stderr.splitlines()
+        if "Experiment with name 'a' does not exist" not in line
+    ]
     assert not said

@@ -13,7 +13,9 @@ from core.files import InputError, read_object, written
 from core.outputs import MANIFEST, Output, check_ending
 
 
-def write(path: Path, content: str, settings: dict[str, Any] | None = None, fresh: bool = False) -> dict[str, Any] | None:
+def write(
+    path: Path, content: str, settings: dict[str, Any] | None = None, fresh: bool = False
+) -> dict[str, Any] | None:
     """What an output says of itself; written where it is not complete."""
     own, output = settings or {"a": 1}, Output(path)
     finished = output.finished(own, fresh)
@@ -35,11 +37,19 @@ def test_an_input_and_what_is_in_a_folder_of_inputs_are_refused(tmp_path: Path) 
     for one in (file, tmp_path / "link.txt", tmp_path / "hard.txt", notes / ".." / "a.txt"):
         with pytest.raises(InputError, match="an input of the command"):
             Output(one, [file])
-    places = ("notes/o.jsonl", "notes/deep/o.jsonl", "linked/o.jsonl", "notes/new/o.jsonl", "notes/../notes/o.jsonl")
+    places = (
+        "notes/o.jsonl",
+        "notes/deep/o.jsonl",
+        "linked/o.jsonl",
+        "notes/new/o.jsonl",
+        "notes/../notes/o.jsonl",
+    )
     for place in (*places, "notes/away.txt"):
         with pytest.raises(InputError, match="inside the folder"):
             Output(tmp_path / place, [notes])
-    assert file.read_text() == "a" and Output(tmp_path / "o.jsonl", [notes, file, tmp_path / "missing"])
+    assert file.read_text() == "a" and Output(
+        tmp_path / "o.jsonl", [notes, file, tmp_path / "missing"]
+    )
 
 
 def test_a_file_of_somebody_else_is_only_replaced_with_fresh(tmp_path: Path) -> None:
@@ -47,7 +57,11 @@ def test_a_file_of_somebody_else_is_only_replaced_with_fresh(tmp_path: Path) -> 
     path.write_text("theirs")
     with pytest.raises(InputError, match="not a file that this command wrote"):
         write(path, "ours")
-    assert path.read_text() == "theirs" and write(path, "ours", fresh=True) is None and path.read_text() == "ours"
+    assert (
+        path.read_text() == "theirs"
+        and write(path, "ours", fresh=True) is None
+        and path.read_text() == "ours"
+    )
     path.write_text("edited")
     with pytest.raises(InputError, match="nobody changed"):
         write(path, "ours")
@@ -57,9 +71,13 @@ def test_a_complete_output_says_so_and_other_settings_are_named(tmp_path: Path) 
     path = tmp_path / "out.jsonl"
     assert write(path, "one") is None
     assert write(path, "two") == {"rows": 1} and path.read_text() == "one"
-    with pytest.raises(InputError, match=r"other settings: a \(1 before, 2 now\), b \(null before, \"x\" now\)"):
+    with pytest.raises(
+        InputError, match=r"other settings: a \(1 before, 2 now\), b \(null before, \"x\" now\)"
+    ):
         write(path, "two", {"a": 2, "b": "x"})
-    assert write(path, "two", {"a": 2}, fresh=True) is None and write(path, "", {"a": 2}) == {"rows": 1}
+    assert write(path, "two", {"a": 2}, fresh=True) is None and write(path, "", {"a": 2}) == {
+        "rows": 1
+    }
     path.unlink()
     assert write(path, "three", {"a": 3}) is None and path.read_text() == "three"
 
@@ -79,7 +97,9 @@ def test_of_a_link_its_target_is_written(tmp_path: Path) -> None:
         link.symlink_to(target)
         assert write(link, "x") is None
         assert link.is_symlink() and target.read_text() == "x" and not target.is_symlink()
-        assert (tmp_path / "far" / f"{name}.txt{MANIFEST}").is_file() and write(link, "y") == {"rows": 1}
+        assert (tmp_path / "far" / f"{name}.txt{MANIFEST}").is_file() and write(link, "y") == {
+            "rows": 1
+        }
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(InputError, match="symbolic links"):
@@ -112,13 +132,19 @@ def test_standard_output_is_a_stream(capfd: pytest.CaptureFixture[str], tmp_path
 def test_names_of_any_length_that_a_file_may_have(tmp_path: Path) -> None:
     for name in ("a" * 250 + ".txt", "é" * 125 + ".txt"):
         assert write(tmp_path / name, "x") is None and write(tmp_path / name, "x") == {"rows": 1}
-    assert all(len(os.fsencode(p.name)) <= 255 for p in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 4
+    assert (
+        all(len(os.fsencode(p.name)) <= 255 for p in tmp_path.iterdir())
+        and len(list(tmp_path.iterdir())) == 4
+    )
     with pytest.raises(InputError, match="too long"):
         Output(tmp_path / ("a" * 256))
 
 
 def test_an_unknown_ending_lists_the_known_ones() -> None:
-    assert check_ending("a.JSONL.gz", (".jsonl",)) == ".jsonl" and check_ending("/dev/null", (".jsonl",)) == ""
+    assert (
+        check_ending("a.JSONL.gz", (".jsonl",)) == ".jsonl"
+        and check_ending("/dev/null", (".jsonl",)) == ""
+    )
     for name in ("a.csv", "a", "a.jsonl.zip", "a.gz"):
         with pytest.raises(InputError, match=r"ends in .jsonl, .xml"):
             check_ending(name, (".jsonl", ".xml"))
@@ -132,7 +158,9 @@ def test_compressed_outputs_have_the_same_bytes(tmp_path: Path, ending: str) -> 
         with written(tmp_path / f"{name}.txt.{ending}") as handle:
             handle.write("text\n" * 9)
     assert read_text(tmp_path / f"a.txt.{ending}") == "text\n" * 9
-    assert (tmp_path / f"a.txt.{ending}").read_bytes() == (tmp_path / f"b.txt.{ending}").read_bytes()
+    assert (tmp_path / f"a.txt.{ending}").read_bytes() == (
+        tmp_path / f"b.txt.{ending}"
+    ).read_bytes()
 
 
 def test_a_file_that_is_no_manifest_is_not_replaced(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What every reader of files shares: limits, encodings, line ends, JSON, and one clear error for each broken input."""
+"""What every reader of files shares: limits, encodings, line ends, JSON, and one clear error for
+each broken input."""
 
 from __future__ import annotations
 
@@ -50,13 +51,17 @@ def test_lines_of_every_line_end_and_without_a_byte_order_mark(tmp_path: Path, e
 @pytest.mark.parametrize("last", [False, True], ids=["open end", "ended"])
 def test_spans_hold_every_line_once(tmp_path: Path, ends: str, blank: bool, last: bool) -> None:
     path = tmp_path / "a.txt"
-    content = ends.join("" if number % 5 == 4 else f"{number} 糖尿病" for number in range(101)) + (ends if last else "")
+    content = ends.join("" if number % 5 == 4 else f"{number} 糖尿病" for number in range(101)) + (
+        ends if last else ""
+    )
     path.write_bytes(f"\ufeff{content}".encode())
     whole = list(lines(path))
     for size in (1, 7, 60, 400, 10_000):
         cut = spans(path, size, blank)
         assert [line for span in cut for line in lines(span)] == whole
-        assert cut[0].line == 1 and (len(cut) == 1 or all(span.end - span.begin >= size for span in cut[:-1]))  # type: ignore[operator]
+        assert cut[0].line == 1 and (
+            len(cut) == 1 or all(span.end - span.begin >= size for span in cut[:-1])
+        )  # type: ignore[operator]
         assert len(cut) == 1 if size == 10_000 else len(cut) > 2
         if blank:
             assert all(list(lines(span))[-1][1] == "" for span in cut[:-1])
@@ -64,17 +69,25 @@ def test_spans_hold_every_line_once(tmp_path: Path, ends: str, blank: bool, last
 
 def test_what_cannot_be_cut_is_one_span(tmp_path: Path, small: None) -> None:
     text = b"one\ntwo\n" * 100
-    for name, content in {"a.txt.gz": gzip.compress(text), "b.txt": text.replace(b"\n", b"\r"), "c.txt": b""}.items():
+    for name, content in {
+        "a.txt.gz": gzip.compress(text),
+        "b.txt": text.replace(b"\n", b"\r"),
+        "c.txt": b"",
+    }.items():
         (tmp_path / name).write_bytes(content)
         (span,) = spans(tmp_path / name, 4)
-        assert span == files.Span(tmp_path / name) and list(lines(span)) == list(lines(tmp_path / name))
+        assert span == files.Span(tmp_path / name) and list(lines(span)) == list(
+            lines(tmp_path / name)
+        )
     (tmp_path / "d.txt").write_bytes(b"x" * (3 << 20) + b"\ny\n")
     with pytest.raises(InputError, match=r"d\.txt:1: a line of more than 1 MiB"):
         list(lines(spans(tmp_path / "d.txt", 4)[0]))
     assert [list(lines(span)) for span in spans(tmp_path / "d.txt", 4)[1:]] == [[(2, "y")]]
 
 
-@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".XZ", lzma.compress)])
+@pytest.mark.parametrize(
+    ("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".XZ", lzma.compress)]
+)
 def test_compressed_files_are_read_and_cut_ones_refused(tmp_path: Path, ending: str, pack) -> None:
     path = tmp_path / f"a.txt{ending}"
     packed = pack(b"one\ntwo\n" + bytes(range(1, 256)) * 40)
@@ -88,14 +101,18 @@ def test_compressed_files_are_read_and_cut_ones_refused(tmp_path: Path, ending: 
             read_text(path, "latin-1")
 
 
-def test_a_compressed_line_above_the_limit_is_refused_in_bounded_memory(tmp_path: Path, small: None) -> None:
+def test_a_compressed_line_above_the_limit_is_refused_in_bounded_memory(
+    tmp_path: Path, small: None
+) -> None:
     path = tmp_path / "a.jsonl.gz"
     with gzip.open(path, "wb") as handle:
         handle.write(b"{}\n")
         for _ in range(64):
             handle.write(b"x" * (1 << 20))
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"a\.jsonl\.gz:2: a line of more than 1 MiB.*--max-document"):
+    with pytest.raises(
+        InputError, match=r"a\.jsonl\.gz:2: a line of more than 1 MiB.*--max-document"
+    ):
         list(lines(path))
     assert tracemalloc.get_traced_memory()[1] < 12 << 20
     tracemalloc.stop()
@@ -152,9 +169,13 @@ def test_records_of_lists_and_of_objects_one_after_the_other(tmp_path: Path, sma
         path.write_text(content)
         assert list(json_records(path)) == [(f"{path}:1", {"a": 1}), (f"{path}:2", {"a": 2})]
     for content, message in (
-        ('{"documents": [{}], "b": 1', "the object does not end"), ('{"documents": [{}]', "the object does not end"),
-        ('{"b": 1}', "under documents"), ("", "under documents"), ('{"b": 1, 2', "expected a key"), ("[1]", "JSON object, got int"),
-    ):  # fmt: skip
+        ('{"documents": [{}], "b": 1', "the object does not end"),
+        ('{"documents": [{}]', "the object does not end"),
+        ('{"b": 1}', "under documents"),
+        ("", "under documents"),
+        ('{"b": 1, 2', "expected a key"),
+        ("[1]", "JSON object, got int"),
+    ):
         path.write_text(content)
         with pytest.raises(InputError, match=message):
             list(json_records(path, keys=("documents",)))
@@ -172,7 +193,9 @@ def test_whole_numbers() -> None:
 
 def test_a_file_that_is_no_parquet_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"junk" * 40 + b"PAR1")
-    with pytest.raises(InputError, match=r"a\.parquet: not a readable Parquet file .* Build it again"):
+    with pytest.raises(
+        InputError, match=r"a\.parquet: not a readable Parquet file .* Build it again"
+    ):
         read_table(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"no such file"):
         read_table(tmp_path / "none.parquet")

@@ -29,10 +29,18 @@ class Shared:
 
 
 def command(
-    task: str, model: str = "minilm", epochs: int | None = None, rate: float = 0.1, folds: Sequence[int] = (),
-    mirror: Sequence[Path] = (), fresh: bool = False, out: Path | None = None, options: dict[str, Any] | None = None, *,
+    task: str,
+    model: str = "minilm",
+    epochs: int | None = None,
+    rate: float = 0.1,
+    folds: Sequence[int] = (),
+    mirror: Sequence[Path] = (),
+    fresh: bool = False,
+    out: Path | None = None,
+    options: dict[str, Any] | None = None,
+    *,
     shared: Shared,
-) -> None:  # fmt: skip
+) -> None:
     """A command.
 
     Args:
@@ -53,21 +61,40 @@ def read(*words: str, **more: Any) -> Parsed:
 
 
 def test_flags_and_settings_are_the_same_options() -> None:
-    typed = read("NCBI", "--epochs", "3", "--beams=7", "--fresh", "--mirror", "a", "b", "--out", "x y")
+    typed = read(
+        "NCBI", "--epochs", "3", "--beams=7", "--fresh", "--mirror", "a", "b", "--out", "x y"
+    )
     made = read("TASK=NCBI", "EPOCHS=3", "BEAMS=7", "FRESH=1", "MIRROR=a b", "OUT=x y")
     assert typed == made
     assert typed.arguments == {
-        "task": "NCBI", "model": "minilm", "epochs": 3, "rate": 0.1, "folds": (), "mirror": [Path("a"), Path("b")], "fresh": True,
-        "out": Path("x y"), "shared": Shared(beams=7),
-    }  # fmt: skip
+        "task": "NCBI",
+        "model": "minilm",
+        "epochs": 3,
+        "rate": 0.1,
+        "folds": (),
+        "mirror": [Path("a"), Path("b")],
+        "fresh": True,
+        "out": Path("x y"),
+        "shared": Shared(beams=7),
+    }
 
 
 def test_values_keep_their_type_and_every_sign() -> None:
     odd = 'a $HOME/b "c"; `id` x\\y a$(b'
     assert read(f"TASK={odd}", "MODEL=1e-4").arguments["task"] == odd
-    assert read("t", "MODEL=1e-4").arguments["model"] == "1e-4" and read("t", "RATE=1e-4").arguments["rate"] == 1e-4
-    assert read("t", "FOLDS=0,2").arguments["folds"] == [0, 2] == read("t", "--folds", "0", "2").arguments["folds"]
-    assert read("t", "FRESH=no").arguments["fresh"] is False and read("t", "--fresh", "BEAMS=1").arguments["fresh"] is True
+    assert (
+        read("t", "MODEL=1e-4").arguments["model"] == "1e-4"
+        and read("t", "RATE=1e-4").arguments["rate"] == 1e-4
+    )
+    assert (
+        read("t", "FOLDS=0,2").arguments["folds"]
+        == [0, 2]
+        == read("t", "--folds", "0", "2").arguments["folds"]
+    )
+    assert (
+        read("t", "FRESH=no").arguments["fresh"] is False
+        and read("t", "--fresh", "BEAMS=1").arguments["fresh"] is True
+    )
     assert read("t", "MIRROR=").arguments["mirror"] == ()  # make's way of not giving a setting
 
 
@@ -103,7 +130,10 @@ def test_what_is_refused_is_named_as_it_was_typed(words: list[str], message: str
 
 def test_options_of_recipes_join_the_command() -> None:
     extra = [Option("hits", float | None, None, "Share.")]
-    assert read("t", "HITS=0.5", extra=extra) == Parsed(read("t").arguments, {"hits": 0.5}) and read("t", extra=extra).extra == {}
+    assert (
+        read("t", "HITS=0.5", extra=extra) == Parsed(read("t").arguments, {"hits": 0.5})
+        and read("t", extra=extra).extra == {}
+    )
     with pytest.raises(InputError, match="no setting HITS"):
         read("t", "HITS=0.5")
 
@@ -116,8 +146,15 @@ def test_makes_own_names_are_left_out_unless_the_command_has_them() -> None:
 
 def test_help_of_every_option_comes_from_the_docstrings() -> None:
     found = options_of(command)
-    assert found["model"].help == "The model, on two lines." and found["beams"].help == "Beams of the search."
-    assert expected(found["mirror"].type) == "one or several words" and "shared" not in found and "options" not in found
+    assert (
+        found["model"].help == "The model, on two lines."
+        and found["beams"].help == "Beams of the search."
+    )
+    assert (
+        expected(found["mirror"].type) == "one or several words"
+        and "shared" not in found
+        and "options" not in found
+    )
 
 
 def escaped(value: str) -> str:
@@ -125,7 +162,13 @@ def escaped(value: str) -> str:
     return "".join("\\" + c if c in " \\" else "$$" if c == "$" else c for c in value)
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_make_words_are_what_was_typed(values: list[str]) -> None:
     settings = [f"N{i}={value}" for i, value in enumerate(values)]
     for options in ("", "s", " -j2 --jobserver-auth=3,4 --no-print-directory"):
@@ -135,5 +178,6 @@ def test_make_words_are_what_was_typed(values: list[str]) -> None:
 
 
 def test_make_words_by_hand() -> None:
-    """Dollars are doubled, blanks and backslashes escaped; the last word that was typed comes first."""
+    """Dollars are doubled, blanks and backslashes escaped; the last word that was typed comes
+    first."""
     assert make_words("s -- B=$$HOME/$$$$\\ x A=one\\\\two") == [r"A=one\two", "B=$HOME/$$ x"]

@@ -35,5 +35,8 @@ def test_a_new_store_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.Monk
         use_experiment("private")
     finally:
         os.umask(before)
-    modes = {name: (tmp_path / "runs" / name).stat().st_mode & 0o077 for name in ("mlflow.db", "artifacts")}
+    modes = {
+        name: (tmp_path / "runs" / name).stat().st_mode & 0o077
+        for name in ("mlflow.db", "artifacts")
+    }
     assert modes == {"mlflow.db": 0, "artifacts": 0}

@@ -1,4 +1,5 @@
-"""Readers of the English tasks: pairs, replaced entities, sentence ends, splits, and every broken line."""
+"""Readers of the English tasks: pairs, replaced entities, sentence ends, splits, and every broken
+line."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def test_replace():
     assert blurb.replace("a bc d", [(2, 4)], [(0, 1)], *names) == ("@B$ @A$ d", False)
     assert blurb.replace("abcd", [(1, 3)], [(2, 4)], *names) == ("a@A-B$", True)
     assert blurb.replace("abcd", [(0, 4)], [(1, 2)], *names) == ("@A-B$", True)
-    assert blurb.replace("abcd", [(0, 2)], [(2, 4)], *names) == ("@A$@B$", False)  # touching is not overlapping
+    # touching is not overlapping
+    assert blurb.replace("abcd", [(0, 2)], [(2, 4)], *names) == ("@A$@B$", False)
     assert blurb.replace("ab cd ef", [(0, 2), (6, 8)], [(3, 5)], *names) == ("@A$ @B$ ", False)
     assert blurb.replace("ab cd ef", [(0, 2), (6, 8)], [(3, 5), (6, 8)], *names) == ("@A-B$", True)
 
@@ -58,19 +60,29 @@ def test_replace():
 # ChemProt
 
 
-def chemprot(tmp_path: Path, found: Counter[str] | None = None, **changed: list) -> dict[str, Relation]:
-    return {e.id: e for e in blurb.chemprot(*fakes.chemprot(tmp_path / "c_", **changed), found=found)}
+def chemprot(
+    tmp_path: Path, found: Counter[str] | None = None, **changed: list
+) -> dict[str, Relation]:
+    return {
+        e.id: e for e in blurb.chemprot(*fakes.chemprot(tmp_path / "c_", **changed), found=found)
+    }
 
 
 def test_chemprot_pairs_of_one_sentence(tmp_path):
     found: Counter[str] = Counter()
     read = chemprot(tmp_path, found)
     assert sorted(read) == ["11.T1.T2", "11.T3.T4", "11.T6.T7"]
-    assert read["11.T1.T2"] == Relation("11.T1.T2", "11", "@CHEMICAL$ and @GENE$.", "false", ["false"])
+    assert read["11.T1.T2"] == Relation(
+        "11.T1.T2", "11", "@CHEMICAL$ and @GENE$.", "false", ["false"]
+    )
     assert read["11.T3.T4"].text == "@CHEMICAL$ (e.g. 5 mg) inhibits @GENE$."
     assert read["11.T3.T4"].gold == ["CPR:4", "CPR:3"] and read["11.T3.T4"].label == "CPR:4"
     assert read["11.T6.T7"].text == "@CHEM-GENE$ binds." and read["11.T6.T7"].label == "CPR:9"
-    assert {k: v for k, v in found.items() if v} == {blurb.CROSS: 1, blurb.SEVERAL: 1, blurb.OVERLAPPING: 1}
+    assert {k: v for k, v in found.items() if v} == {
+        blurb.CROSS: 1,
+        blurb.SEVERAL: 1,
+        blurb.OVERLAPPING: 1,
+    }
 
 
 def test_a_sentence_end_inside_an_entity_is_none(tmp_path):
@@ -84,14 +96,42 @@ def test_a_sentence_end_inside_an_entity_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("file", "row", "message"),
     [
-        ("c_abstracts.tsv", "11\tx", r"expected id, title, abstract, separated by tabs, got 2 columns"),
+        (
+            "c_abstracts.tsv",
+            "11\tx",
+            r"expected id, title, abstract, separated by tabs, got 2 columns",
+        ),
         ("c_abstracts.tsv", "11\tx\ty", r"expected an id that occurs once, got '11'"),
-        ("c_entities.tsv", "99\tT1\tCHEMICAL\t0\t1\tF", r"document '99' is not in c_abstracts\.tsv"),
-        ("c_entities.tsv", "11\tT9\tDRUG\t0\t6\tFoozin", r"expected CHEMICAL, GENE-Y or GENE-N, got 'DRUG'"),
-        ("c_entities.tsv", "11\tT9\tCHEMICAL\t1\t7\tFoozin", r"\[1, 7\) of document 11 is not 'Foozin'"),
-        ("c_entities.tsv", "11\tT9\tCHEMICAL\tx\t7\tFoozin", r"expected a number under start, 0 or more, got 'x'"),
-        ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T4\tArg2:T3", r"from a chemical \(Arg1\) to a gene \(Arg2\)"),
-        ("c_gold_standard.tsv", "11\tCPR:10\tArg1:T3\tArg2:T4", r"expected one of CPR:3, .*got 'CPR:10'"),
+        (
+            "c_entities.tsv",
+            "99\tT1\tCHEMICAL\t0\t1\tF",
+            r"document '99' is not in c_abstracts\.tsv",
+        ),
+        (
+            "c_entities.tsv",
+            "11\tT9\tDRUG\t0\t6\tFoozin",
+            r"expected CHEMICAL, GENE-Y or GENE-N, got 'DRUG'",
+        ),
+        (
+            "c_entities.tsv",
+            "11\tT9\tCHEMICAL\t1\t7\tFoozin",
+            r"\[1, 7\) of document 11 is not 'Foozin'",
+        ),
+        (
+            "c_entities.tsv",
+            "11\tT9\tCHEMICAL\tx\t7\tFoozin",
+            r"expected a number under start, 0 or more, got 'x'",
+        ),
+        (
+            "c_gold_standard.tsv",
+            "11\tCPR:4\tArg1:T4\tArg2:T3",
+            r"from a chemical \(Arg1\) to a gene \(Arg2\)",
+        ),
+        (
+            "c_gold_standard.tsv",
+            "11\tCPR:10\tArg1:T3\tArg2:T4",
+            r"expected one of CPR:3, .*got 'CPR:10'",
+        ),
         ("c_gold_standard.tsv", "11\tCPR:4\tArg1:T77\tArg2:T4", r"'Arg1:T77'"),
     ],
 )
@@ -123,7 +163,8 @@ def test_ddi_pairs_from_the_archive_and_from_a_folder(tmp_path):
     zipfile.ZipFile(path).extractall(tmp_path / "folder")
     assert blurb.ddi(tmp_path / "folder", "DDICorpus/Train") == read
     test = blurb.ddi(path, "DDICorpus/Test/Test for DDI Extraction task")
-    assert {e.document for e in test} == {"DDI-MedLine.d0", "DDI-MedLine.d1"}  # not the folder for names of drugs
+    # not the folder for names of drugs
+    assert {e.document for e in test} == {"DDI-MedLine.d0", "DDI-MedLine.d1"}
 
 
 def one_document(tmp_path: Path, xml: str, found: Counter[str] | None = None) -> list[Relation]:
@@ -143,14 +184,26 @@ def test_what_is_odd_in_the_ddi_corpus_is_counted(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('charOffset="0-5"', 'charOffset="0-500"'), r"a\.xml:4: charOffset 0-500 is outside its sentence of 20"),
-        (('charOffset="0-5"', 'charOffset="0:5"'), r"a\.xml:4: expected charOffset like 23-31;40-49, got '0:5'"),
+        (
+            ('charOffset="0-5"', 'charOffset="0-500"'),
+            r"a\.xml:4: charOffset 0-500 is outside its sentence of 20",
+        ),
+        (
+            ('charOffset="0-5"', 'charOffset="0:5"'),
+            r"a\.xml:4: expected charOffset like 23-31;40-49, got '0:5'",
+        ),
         (('type="mechanism"', 'type="other"'), r"expected ddi=false, or ddi=true with a type"),
         (('ddi="true"', 'ddi="yes"'), r"ddi='yes'"),
-        (('e2="d.s0.e1"', 'e2="d.s0.e9"'), r"pair of 'd\.s0\.e9', which is no entity of its sentence"),
+        (
+            ('e2="d.s0.e1"', 'e2="d.s0.e9"'),
+            r"pair of 'd\.s0\.e9', which is no entity of its sentence",
+        ),
         ((' charOffset="0-5"', ""), r"a\.xml:4: expected <entity id.*got none of charOffset"),
         (("</sentence>", "</wrong>"), r"a\.xml:10: broken XML \(mismatched tag\)"),
-        (("<document", '<!DOCTYPE x [<!ENTITY a "b">]><document'), r"a\.xml:2: the file declares the XML entity 'a'"),
+        (
+            ("<document", '<!DOCTYPE x [<!ENTITY a "b">]><document'),
+            r"a\.xml:2: the file declares the XML entity 'a'",
+        ),
     ],
 )
 def test_broken_ddi_xml_is_named(tmp_path, change, message):
@@ -166,7 +219,8 @@ def test_broken_ddi_archives(tmp_path, monkeypatch):
     path = fakes.ddi(tmp_path / "d.zip")
     content = bytearray(path.read_bytes())
     for place in (found.start() for found in re.finditer(rb"PK\x01\x02", bytes(content))):
-        content[place + 20 : place + 24] = (3 << 30).to_bytes(4, "little")  # the packed size in its directory
+        # the packed size in its directory
+        content[place + 20 : place + 24] = (3 << 30).to_bytes(4, "little")
     (tmp_path / "large.zip").write_bytes(content)
     with pytest.raises(InputError, match="a file in it is larger than the archive"):
         blurb.ddi(tmp_path / "large.zip", "DDICorpus/Train")
@@ -182,7 +236,11 @@ def test_documents_are_split_whole_by_a_seed(tmp_path):
     rest, taken = blurb.split_documents(read, 23, seed=0)
     assert len(taken) == 20 and len(rest) == 80  # five pairs a document
     assert not {e.document for e in rest} & {e.document for e in taken}
-    assert blurb.split_documents(read, 23, seed=0) == (rest, taken) != blurb.split_documents(read, 23, seed=1)
+    assert (
+        blurb.split_documents(read, 23, seed=0)
+        == (rest, taken)
+        != blurb.split_documents(read, 23, seed=1)
+    )
 
 
 # GAD
@@ -200,7 +258,10 @@ def test_gad_with_and_without_an_index(tmp_path):
     ("text", "message"),
     [
         ("a @GENE$ @DISEASE$\t2\n", r":1: expected sentence, label 0 or 1"),
-        ("a\t1\nb\t0\tc\n", r":2: expected sentence, label 0 or 1, separated by tabs, got 3 columns"),
+        (
+            "a\t1\nb\t0\tc\n",
+            r":2: expected sentence, label 0 or 1, separated by tabs, got 3 columns",
+        ),
         ("index\tsentence\tlabel\n0\ta\n", r":2: expected index, sentence, label"),
         ("a\t1\rb\t0\nc\t0\n", r":1: .*a carriage return"),
         ("", "no examples"),
@@ -218,12 +279,23 @@ def test_gad_counts_sentences_without_a_marker(tmp_path):
 
 
 def test_windows_line_ends_are_read(tmp_path):
-    assert len(blurb.gad(text_file(tmp_path / "x.tsv", "a @GENE$ @DISEASE$\t1\r\nb @GENE$ @DISEASE$\t0\r\n"))) == 2
+    assert (
+        len(
+            blurb.gad(
+                text_file(tmp_path / "x.tsv", "a @GENE$ @DISEASE$\t1\r\nb @GENE$ @DISEASE$\t0\r\n")
+            )
+        )
+        == 2
+    )
 
 
 def test_iob(tmp_path):
     read = formats.bio(fakes.iob(tmp_path / "train.tsv"), tokens=True, merged="D")
-    assert [e.text for e in read] == ["Foozin cures bar pox .", "Two qux zyxes failed", "Nothing here"]
+    assert [e.text for e in read] == [
+        "Foozin cures bar pox .",
+        "Two qux zyxes failed",
+        "Nothing here",
+    ]
     assert [len(e.entities) for e in read] == [2, 2, 0]  # qux and zyxes touch and stay two
 
 
@@ -237,12 +309,21 @@ def test_real_iob(tmp_path):
     with tarfile.open(REAL / "en_ner_iob/ner_iob.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     for name, split, mentions in (
-        ("BC5CDR-chem", "train", 5203), ("BC5CDR-chem", "devel", 5347), ("BC5CDR-disease", "train", 4182),
-        ("BC5CDR-disease", "devel", 4246), ("NCBI-disease", "train", 5134), ("NCBI-disease", "devel", 787),
-        ("NCBI-disease", "test", 960), ("BC2GM", "train", 15197), ("BC2GM", "devel", 3061), ("BC2GM", "test", 6325),
-    ):  # fmt: skip
+        ("BC5CDR-chem", "train", 5203),
+        ("BC5CDR-chem", "devel", 5347),
+        ("BC5CDR-disease", "train", 4182),
+        ("BC5CDR-disease", "devel", 4246),
+        ("NCBI-disease", "train", 5134),
+        ("NCBI-disease", "devel", 787),
+        ("NCBI-disease", "test", 960),
+        ("BC2GM", "train", 15197),
+        ("BC2GM", "devel", 3061),
+        ("BC2GM", "test", 6325),
+    ):
         found: Counter[str] = Counter()
-        read = formats.bio(tmp_path / f"ner_iob/{name}-IOB/{split}.tsv", tokens=True, merged="E", found=found)
+        read = formats.bio(
+            tmp_path / f"ner_iob/{name}-IOB/{split}.tsv", tokens=True, merged="E", found=found
+        )
         assert sum(len(e.entities) for e in read) == mentions, (name, split)
         assert not found[formats.OPENED]
 

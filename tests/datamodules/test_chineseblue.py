@@ -1,4 +1,5 @@
-"""Readers of the Chinese tasks and of the formats both suites share: every trap of the real files, every broken line."""
+"""Readers of the Chinese tasks and of the formats both suites share: every trap of the real files,
+every broken line."""
 
 from __future__ import annotations
 
@@ -61,13 +62,16 @@ def test_an_inside_tag_without_its_beginning_opens_an_entity_and_is_counted(tmp_
     found: Counter[str] = Counter()
     path = text_file(tmp_path / "x.txt", "a I_x\nb O\nc B_x\nd I_y\ne I_y\n\nf I_y\n")
     first, second = bio(path, tokens=False, found=found)
-    assert first.entities == [(0, 1, "x"), (2, 3, "x"), (3, 5, "y")] and second.entities == [(0, 1, "y")]
+    assert first.entities == [(0, 1, "x"), (2, 3, "x"), (3, 5, "y")] and second.entities == [
+        (0, 1, "y")
+    ]
     assert found == {formats.OPENED: 3}
 
 
 def test_tokens_are_joined_by_one_blank_and_keep_their_places(tmp_path):
     path = text_file(
-        tmp_path / "x.tsv", "-DOCSTART-\tO\n\nBar\tB-A\npox\tI-A\n.\tO\n\nx y\tB-B\n\n-DOCSTART- -X- O O\n\nz\tO\n"
+        tmp_path / "x.tsv",
+        "-DOCSTART-\tO\n\nBar\tB-A\npox\tI-A\n.\tO\n\nx y\tB-B\n\n-DOCSTART- -X- O O\n\nz\tO\n",
     )
     first, second, third = bio(path, tokens=True, merged="Any")
     assert first == Tagged("x:3", "x:1", "Bar pox .", [(0, 7, "Any")], [(0, 3), (4, 7), (8, 9)])
@@ -102,7 +106,14 @@ def test_a_broken_bio_line_is_named(tmp_path, rows, message):
 
 @pytest.mark.parametrize("separator", ["\t", " "])
 def test_of_more_columns_the_first_and_the_last_are_taken_and_counted(tmp_path, separator):
-    rows = ["-DOCSTART- -X- -X- O", "", "EU NNP B-NP B-ORG", "rejects VBZ B-VP O", "", "call NN I-NP O"]
+    rows = [
+        "-DOCSTART- -X- -X- O",
+        "",
+        "EU NNP B-NP B-ORG",
+        "rejects VBZ B-VP O",
+        "",
+        "call NN I-NP O",
+    ]
     found = Counter()
     text = "\n".join(row.replace(" ", separator) for row in rows) + "\n"
     read = bio(text_file(tmp_path / "x.tsv", text), tokens=True, found=found)
@@ -132,7 +143,8 @@ def test_pubtator_keeps_types_and_mentions_without_an_entity(tmp_path):
     assert [e.id for e in read] == ["101", "102", "103"] and all(e.words is None for e in read)
     assert ("Se", "Disease") in surfaces(read[0])  # has entity -1
     assert ("糖尿病", "Disease") in surfaces(read[2])
-    assert found == {formats.OVERLAP: 2, RELATIONS: 3}  # relation lines are counted; two titles begin with a mention
+    # relation lines are counted; two titles begin with a mention
+    assert found == {formats.OVERLAP: 2, RELATIONS: 3}
     assert {k for e in pubtator(tmp_path / "x.txt", merged="D") for *_, k in e.entities} == {"D"}
     path = text_file(tmp_path / "y.txt", "1|t|A cat\n1|a|B\n1\t2\t5\tdog\tX\tC\n")
     with pytest.raises(InputError, match=r"y\.txt:3: .*covers 'cat', the file says 'dog'"):
@@ -149,7 +161,8 @@ def standoff(folder: Path, text: str, notes: str, encoding: str = "utf-8") -> Pa
 def test_brat_accepts_discontinuous_and_overlapping_spans_and_counts_them(tmp_path):
     found: Counter[str] = Counter()
     notes = (
-        "T1\tDrug 0 3;8 11\tmu- opi\nT2\tDrug 4 7\tor \nR1\tX Arg1:T1 Arg2:T2\nT3\tSign 12 15\tsix\n#1\tNote T1\tx\n"
+        "T1\tDrug 0 3;8 11\tmu- opi\nT2\tDrug 4 7\tor \nR1\tX Arg1:T1 Arg2:T2\nT3\tSign 12"
+        " 15\tsix\n#1\tNote T1\tx\n"
     )
     (read,) = brat(standoff(tmp_path / "b", "mu- or  opi six\n", notes), found=found)
     assert read.id == "a" and read.entities == [(0, 11, "Drug"), (4, 7, "Drug"), (12, 15, "Sign")]
@@ -188,7 +201,11 @@ def test_brat_wants_both_files_and_the_right_encoding(tmp_path):
 def test_records_of_a_list_and_of_lines_know_their_lines(tmp_path):
     values = [{"a": 1}, {"b": "糖]"}, {}]
     many = json_records(fakes.json_list(tmp_path / "x.json", values))
-    assert [(w.rpartition(":")[2], v) for w, v in many] == [("2", values[0]), ("5", values[1]), ("8", values[2])]
+    assert [(w.rpartition(":")[2], v) for w, v in many] == [
+        ("2", values[0]),
+        ("5", values[1]),
+        ("8", values[2]),
+    ]
     lines = json_records(fakes.json_lines(tmp_path / "y.json", values))
     assert [(w.rpartition(":")[2], v) for w, v in lines] == list(zip("123", values, strict=True))
 
@@ -237,9 +254,14 @@ def test_mentions_in_another_case_or_one_off_are_counted_and_others_refused(tmp_
     read = chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", values), found=found)
     assert [surfaces(e) for e in read] == [[("tct", "t")], [("头痛", "t")]]
     assert found == {chineseblue.OTHER_CASE: 1, chineseblue.MOVED: 1, chineseblue.REPEATED: 0}
-    for offset, message in (("3", r":1: the text has '痛' at offset 3"), ("x", r":1: expected a number under the offset")):
+    for offset, message in (
+        ("3", r":1: the text has '痛' at offset 3"),
+        ("x", r":1: expected a number under the offset"),
+    ):
         with pytest.raises(InputError, match=message):
-            chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", [mention("三天头痛", "三天", offset)]))
+            chineseblue.mentions(
+                fakes.json_lines(tmp_path / "x.json", [mention("三天头痛", "三天", offset)])
+            )
 
 
 def test_nested_entities_include_their_last_character(tmp_path):
@@ -249,15 +271,27 @@ def test_nested_entities_include_their_last_character(tmp_path):
 
 
 def test_nested_offsets_must_match(tmp_path):
-    value = {"text": "头痛了", "entities": [{"start_idx": 0, "end_idx": 2, "type": "s", "entity": "头痛"}]}
-    with pytest.raises(InputError, match=r"x\.json:2: characters 0 to 2, both included, are '头痛了'"):
+    value = {
+        "text": "头痛了",
+        "entities": [{"start_idx": 0, "end_idx": 2, "type": "s", "entity": "头痛"}],
+    }
+    with pytest.raises(
+        InputError, match=r"x\.json:2: characters 0 to 2, both included, are '头痛了'"
+    ):
         chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]))
     value["entities"][0]["end_idx"] = 3
     with pytest.raises(InputError, match=r"entity \(0, 3\) is outside its text of 3"):
         chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]))
     found: Counter[str] = Counter()
     value["entities"] = [{"start_idx": 0, "end_idx": 1, "type": "s", "entity": "头痛"}] * 2
-    assert len(chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]), found=found)[0].entities) == 1
+    assert (
+        len(
+            chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]), found=found)[
+                0
+            ].entities
+        )
+        == 1
+    )
     assert found[chineseblue.REPEATED] == 1
 
 
@@ -266,7 +300,9 @@ def test_nested_offsets_must_match(tmp_path):
     [
         lambda p: chineseblue.nested(fakes.nested(p, labels=False)),
         lambda p: chineseblue.triples(fakes.triples(p, labels=False)),
-        lambda p: chineseblue.queries(fakes.queries(p, "query1", "query2", labels=False), "query1", "query2"),
+        lambda p: chineseblue.queries(
+            fakes.queries(p, "query1", "query2", labels=False), "query1", "query2"
+        ),
     ],
 )
 def test_a_split_without_labels_is_no_gold(tmp_path, read):
@@ -283,9 +319,14 @@ def test_pairs_are_marked_once_with_all_their_relations(tmp_path):
     facts[0] = (facts[0][0], facts[0][1] * 2)
     read = chineseblue.triples(fakes.triples(tmp_path / "dev.json", facts), found=found)
     assert [e.id for e in read] == ["dev:1.1", "dev:2.1", "dev:2.2", "dev:3.1"]
-    assert read[0].text == "乙病@[S]乙病[/S]患者可用[O]甲药[/O]治疗。" and read[0].document == "dev:1"
+    assert (
+        read[0].text == "乙病@[S]乙病[/S]患者可用[O]甲药[/O]治疗。" and read[0].document == "dev:1"
+    )
     assert read[1].text == "丙病@丙病又名[O]丙症[/O]，[S]丙病[/S]引起头痛。"
-    assert read[2].gold == ["疾病|临床表现|症状", "疾病|并发症|症状"] and read[2].label == read[2].gold[0]
+    assert (
+        read[2].gold == ["疾病|临床表现|症状", "疾病|并发症|症状"]
+        and read[2].label == read[2].gold[0]
+    )
     assert read[3].text == "甲" and read[3].label == "疾病|药物治疗|药物"  # kept, without markers
     assert found[chineseblue.SEVERAL] == found[chineseblue.REPEATED] == 1
     assert found[chineseblue.NO_SUBJECT] == found[chineseblue.NO_OBJECT] == 1
@@ -311,14 +352,20 @@ def test_markers_surround_the_nearest_pair(tmp_path, text, subject, object_, exp
     assert chineseblue.triples(path)[0].text == expected
 
 
-@given(st.text("ab", max_size=8), st.text("ab", min_size=1, max_size=3), st.text("ab", min_size=1, max_size=3))
+@given(
+    st.text("ab", max_size=8),
+    st.text("ab", min_size=1, max_size=3),
+    st.text("ab", min_size=1, max_size=3),
+)
 def test_nearest_against_all_pairs(text, subject, object_):
     s, o = chineseblue.nearest(text, subject, object_)
     assert (s is None) == (subject not in text) and (o is None) == (object_ not in text)
     if s is None or o is None:
         return
     assert text[slice(*s)] == subject and text[slice(*o)] == object_
-    every = [(i, j) for i in chineseblue.places(text, subject) for j in chineseblue.places(text, object_)]
+    every = [
+        (i, j) for i in chineseblue.places(text, subject) for j in chineseblue.places(text, object_)
+    ]
     gaps = [max(i - j - len(object_), j - i - len(subject)) for i, j in every]
     gap = max(s[0] - o[1], o[0] - s[1])
     assert gap == min((g for g in gaps if g >= 0), default=gap)
@@ -334,16 +381,27 @@ def test_classes_are_the_schemas(tmp_path):
     assert classes[0] == "疾病|药物治疗|药物"
     path = fakes.triples(tmp_path / "x.json")
     assert len(chineseblue.triples(path, classes=classes)) == 3
-    with pytest.raises(InputError, match=r"x\.json:2: '疾病\|并发症\|症状' is no class of the schema"):
+    with pytest.raises(
+        InputError, match=r"x\.json:2: '疾病\|并发症\|症状' is no class of the schema"
+    ):
         chineseblue.triples(path, classes=classes[:-1])
 
 
 def test_objects_may_be_plain_strings_and_unknown_parts_are_refused(tmp_path):
-    spo = {"subject": "甲", "subject_type": "a", "predicate": "r", "object": "乙", "object_type": "b"}
+    spo = {
+        "subject": "甲",
+        "subject_type": "a",
+        "predicate": "r",
+        "object": "乙",
+        "object_type": "b",
+    }
     path = fakes.json_lines(tmp_path / "x.json", [{"text": "甲乙", "spo_list": [spo]}])
     assert chineseblue.triples(path)[0].text == "[S]甲[/S][O]乙[/O]"
     for wrong, message in (
-        ({"object": {"@value": "乙", "inWork": "丙"}}, "one '@value' as the object, got also inWork"),
+        (
+            {"object": {"@value": "乙", "inWork": "丙"}},
+            "one '@value' as the object, got also inWork",
+        ),
         ({"subject": ""}, "expected a text under 'subject'"),
         ({"object": 3}, "expected a text under 'object'"),
     ):
@@ -369,7 +427,10 @@ def test_pairs_are_read_without_quoting_and_grouped_by_question(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1\ta\tb\n1\ta\n", r":2: expected label, first text, second text, separated by tabs, got 2 columns"),
+        (
+            "1\ta\tb\n1\ta\n",
+            r":2: expected label, first text, second text, separated by tabs, got 2 columns",
+        ),
         ("1\ta\tb\tc\n", r":1: expected label"),
         ("2\ta\tb\n", r":1: expected a label, one of 0, 1, got '2'"),
         ("1\ta\t \n", r":1: .*got an empty text"),
@@ -412,10 +473,19 @@ def test_real_cmedqaner(tmp_path):
     ):
         texts = bio(folder / f"{split}.txt", tokens=False)
         whole = chineseblue.mentions(folder / f"{split}.json")
-        assert len(texts) == len(whole) == sentences and [e.text for e in texts] == [e.text for e in whole]
-        assert sum(len(e.entities) for e in texts) == in_bio and sum(len(e.entities) for e in whole) == in_json
+        assert len(texts) == len(whole) == sentences and [e.text for e in texts] == [
+            e.text for e in whole
+        ]
+        assert (
+            sum(len(e.entities) for e in texts) == in_bio
+            and sum(len(e.entities) for e in whole) == in_json
+        )
         # the BIO file keeps one text's offsets as the JSON file has them, one too high
-        moved = [a.id for a, b in zip(texts, whole, strict=True) if not set(a.entities) <= set(b.entities)]
+        moved = [
+            a.id
+            for a, b in zip(texts, whole, strict=True)
+            if not set(a.entities) <= set(b.entities)
+        ]
         assert len(moved) == (split == "train")
         assert split != "train" or len({k for e in texts for *_, k in e.entities}) == 11
 
@@ -430,9 +500,14 @@ def test_real_cblue(tmp_path):
     folder = unpacked(tmp_path, "zh_cblue/CMeIE_resplit.tar.gz") / "CMeIE"
     classes = chineseblue.schema(folder / "53_schemas.json")
     assert len(set(classes)) == 53
-    for split, sentences, triples, examples in (("train", 2885, 8509, 8468), ("dev", 350, 1036, 1032)):
+    for split, sentences, triples, examples in (
+        ("train", 2885, 8509, 8468),
+        ("dev", 350, 1036, 1032),
+    ):
         found: Counter[str] = Counter()
-        read = chineseblue.triples(folder / f"CMeIE_resplit_{split}.json", found=found, classes=classes)
+        read = chineseblue.triples(
+            folder / f"CMeIE_resplit_{split}.json", found=found, classes=classes
+        )
         assert (len({e.document for e in read}), len(read)) == (sentences, examples)
         assert sum(len(e.gold) for e in read) + found[chineseblue.REPEATED] == triples
         assert found[chineseblue.NO_SUBJECT] == found[chineseblue.NO_OBJECT] == 0

@@ -35,7 +35,12 @@ from tests.fakes.embert import Folders
 
 MASK, RANDOM_IDS = 4, np.arange(5, 9)
 CHARACTERS = "慢性急肺炎肾癌病之人有甲片乙平"
-SYNONYMS = {0: ["慢性肺炎", "肺炎之慢", "CAP 2型"], 1: ["肾癌", "肾之病"], 2: ["甲片"], 3: ["急性肺炎", "急肺炎"]}
+SYNONYMS = {
+    0: ["慢性肺炎", "肺炎之慢", "CAP 2型"],
+    1: ["肾癌", "肾之病"],
+    2: ["甲片"],
+    3: ["急性肺炎", "急肺炎"],
+}
 NAMES = [
     (0, "慢性肺炎"),
     (0, "肺炎之慢"),
@@ -59,7 +64,9 @@ class World:
     """A tokenizer of single characters, and the tables made with it."""
 
     def __init__(self, folder: Path) -> None:
-        self.tokenizer = load_tokenizer(str(bert.write(folder, ["cap"], characters=CHARACTERS + "型")))
+        self.tokenizer = load_tokenizer(
+            str(bert.write(folder, ["cap"], characters=CHARACTERS + "型"))
+        )
         self.pieces = Pieces(LONG, self.tokenizer)
         self.names = Replacements(NAMES, TYPES, SYNONYMS, self.tokenizer)
 
@@ -77,7 +84,12 @@ class World:
             if isinstance(p, int):
                 spans.append((len(ids), len(ids) + len(own), p, ORIGINAL))
             ids += own.tolist()
-        return Text(np.array(ids, np.int64), np.ones(len(ids), bool), np.array(spans, np.int64).reshape(-1, 4), cut)
+        return Text(
+            np.array(ids, np.int64),
+            np.ones(len(ids), bool),
+            np.array(spans, np.int64).reshape(-1, 4),
+            cut,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +100,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_pieces_are_where_the_segmentation_has_them(world: World) -> None:
     found = world.pieces.piece_ends(world.ids("肺炎之慢"))
     assert found is not None and found.tolist() == [2, 3, 4]
-    latin = world.pieces.piece_ends(world.ids("CAP 2型"))  # "cap" and "2" are one token each, the space none
+    # "cap" and "2" are one token each, the space none
+    latin = world.pieces.piece_ends(world.ids("CAP 2型"))
     assert latin is not None and latin.tolist() == [2, 3]
     assert world.pieces.piece_ends(world.ids("肾癌")) is None and len(world.pieces) == 4
     crossing = Pieces([("cap型", ["ca", "p型"])], world.tokenizer)
@@ -100,16 +113,30 @@ def test_a_replacement_means_the_same_or_only_looks_alike(world: World) -> None:
     own = world.ids("慢性肺炎")
     same = [world.names.synonym(0, own, 9, rng) for _ in range(60)]
     assert {world.words(n.ids) for n in same if n is not None} == {"肺炎之慢", "cap2型"}
-    assert {world.words(n.ids) for n in (world.names.synonym(0, own, 3, rng) for _ in range(20)) if n} == {"cap2型"}
-    assert world.names.synonym(0, own, 2, rng) is None and world.names.synonym(5, world.ids("乙片"), 9, rng) is None
+    assert {
+        world.words(n.ids) for n in (world.names.synonym(0, own, 3, rng) for _ in range(20)) if n
+    } == {"cap2型"}
+    assert (
+        world.names.synonym(0, own, 2, rng) is None
+        and world.names.synonym(5, world.ids("乙片"), 9, rng) is None
+    )
     # As long and of the same type, and neither itself nor a synonym.
-    other = {world.words(n.ids) for n in (world.names.another(0, own, rng) for _ in range(40)) if n is not None}
+    other = {
+        world.words(n.ids)
+        for n in (world.names.another(0, own, rng) for _ in range(40))
+        if n is not None
+    }
     assert other == {"急性肺炎"}
     assert world.names.another(1, world.ids("肾癌"), rng).ids.tolist() == world.ids("肺癌").tolist()  # type: ignore[union-attr]
-    assert world.names.another(1, world.ids("肾之病"), rng) is None  # three characters, type 0: only itself
+    # three characters, type 0: only itself
+    assert world.names.another(1, world.ids("肾之病"), rng) is None
 
 
-PARTS = st.lists(st.one_of(st.sampled_from(["人有", "病", "之人人", "有"]), st.integers(0, 5)), min_size=1, max_size=9)
+PARTS = st.lists(
+    st.one_of(st.sampled_from(["人有", "病", "之人人", "有"]), st.integers(0, 5)),
+    min_size=1,
+    max_size=9,
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -127,7 +154,9 @@ def test_spans_are_rebuilt_after_replacement(
     before = world.text(parts)
     bounds = [
         0,
-        *np.cumsum([len(world.ids(p if isinstance(p, str) else dict(reversed(NAMES))[p])) for p in parts]).tolist(),
+        *np.cumsum(
+            [len(world.ids(p if isinstance(p, str) else dict(reversed(NAMES))[p])) for p in parts]
+        ).tolist(),
     ]
     before = before._replace(cut=bounds[min(cut, len(parts) - 1)])
     limit = len(before.ids) + room
@@ -154,18 +183,26 @@ def test_spans_are_rebuilt_after_replacement(
     assert mention == len(after.mentions) and world.words(after.ids) == "".join(names)
     kinds = after.mentions[:, 3]
     for a, b in zip(after.mentions, after.mentions[1:], strict=False):
-        assert not (a[3] != ORIGINAL and b[3] != ORIGINAL and a[1] == b[0])  # no boundary state in a replaced name
+        # no boundary state in a replaced name
+        assert not (a[3] != ORIGINAL and b[3] != ORIGINAL and a[1] == b[0])
     assert after.cut == sum(
         len(world.ids(n)) if i < min(cut, len(parts) - 1) else 0 for i, n in enumerate(names)
     ) or any(" " in n for n in names)
-    if share == 1.0 and room == 8 and len(kinds) and not {0, 1, 3}.isdisjoint(p for p in parts if isinstance(p, int)):
+    if (
+        share == 1.0
+        and room == 8
+        and len(kinds)
+        and not {0, 1, 3}.isdisjoint(p for p in parts if isinstance(p, int))
+    ):
         assert (kinds != ORIGINAL).any()
 
 
 def test_half_of_what_is_replaced_is_by_synonyms(world: World) -> None:
     text = world.text(["人", 0, "有", 1, "病"])
     rng = np.random.default_rng(1)
-    kinds = np.concatenate([replaced(text, world.names, 0.15, 99, rng).mentions[:, 3] for _ in range(4000)])
+    kinds = np.concatenate(
+        [replaced(text, world.names, 0.15, 99, rng).mentions[:, 3] for _ in range(4000)]
+    )
     assert abs((kinds != ORIGINAL).mean() - 0.15) < 0.01
     assert abs((kinds == SYNONYM).sum() / (kinds != ORIGINAL).sum() - 0.5) < 0.04
     assert replaced(text, world.names, 0.0, 99, rng) is text
@@ -176,10 +213,22 @@ def hidden(world: World, text: Text, seed: int, **settings: float) -> Corrupted:
 
 
 @settings(max_examples=150, deadline=None)
-@given(parts=PARTS, seed=st.integers(0, 99), rate=st.sampled_from([0.15, 0.6, 1.0]), share=st.sampled_from([0.0, 0.5, 1.0]),
-       entities=st.booleans(), swap=st.sampled_from([0.0, 0.7]))  # fmt: skip
+@given(
+    parts=PARTS,
+    seed=st.integers(0, 99),
+    rate=st.sampled_from([0.15, 0.6, 1.0]),
+    share=st.sampled_from([0.0, 0.5, 1.0]),
+    entities=st.booleans(),
+    swap=st.sampled_from([0.0, 0.7]),
+)
 def test_what_is_hidden(
-    world: World, parts: list[str | int], seed: int, rate: float, share: float, entities: bool, swap: float
+    world: World,
+    parts: list[str | int],
+    seed: int,
+    rate: float,
+    share: float,
+    entities: bool,
+    swap: float,
 ) -> None:
     text = replaced(world.text(parts), world.names, swap, 200, np.random.default_rng(seed))
     found = hidden(world, text, seed, rate=rate, parts=share, entities=entities)
@@ -192,8 +241,12 @@ def test_what_is_hidden(
     assert ((found.mlm == -100) | (found.mlm == text.ids)).all()
     covered = np.zeros(len(text.ids), bool)
     covered[found.parts[:, 0]] = True
-    assert len(found.parts) == covered.sum() and (found.part_ids == text.ids[found.parts[:, 0]]).all()
-    assert (found.ids[covered] == MASK).all() and not (changed & (found.mlm == -100) & ~covered).any()
+    assert (
+        len(found.parts) == covered.sum() and (found.part_ids == text.ids[found.parts[:, 0]]).all()
+    )
+    assert (found.ids[covered] == MASK).all() and not (
+        changed & (found.mlm == -100) & ~covered
+    ).any()
     budget = rate * (kind != RANDOM).sum()
     taken = (found.mlm != -100) | covered
     assert taken.sum() <= np.ceil(budget) and (share or not covered.any())
@@ -215,7 +268,10 @@ def test_what_is_hidden(
             begin, size = (0, middle) if side == ADJECTIVE else (middle, end - start - middle)
             near = (middle, end - start - 1) if side == ADJECTIVE else (0, middle - 1)
             rows = found.parts[(found.parts[:, 0] >= start) & (found.parts[:, 0] < end)]
-            wanted = [[start + begin + j, start + near[0], start + near[1], j, size, side] for j in range(size)]
+            wanted = [
+                [start + begin + j, start + near[0], start + near[1], j, size, side]
+                for j in range(size)
+            ]
             assert rows.tolist() == wanted
             left = ~own
             assert not changed[start:end][left].any() and (found.mlm[start:end][left] == -100).all()
@@ -239,8 +295,12 @@ def test_the_corruption_rate_is_what_it_says(world: World, rate: float, entities
         outcomes[2] += int(drawn.sum())
     assert abs(taken / 3000 / len(text.ids) - rate) < 0.01
     assert abs(parts / taken - 0.5) < 0.02 and abs(np.mean(directions) - 0.5) < 0.04
-    assert abs(outcomes[0] / outcomes[2] - 0.8) < 0.02 and abs(outcomes[1] / outcomes[2] - 0.1) < 0.04
-    assert not len(hidden(world, text, 0, parts=0.0).parts) and not len(hidden(world, text, 0, longest=1).parts)
+    assert (
+        abs(outcomes[0] / outcomes[2] - 0.8) < 0.02 and abs(outcomes[1] / outcomes[2] - 0.1) < 0.04
+    )
+    assert not len(hidden(world, text, 0, parts=0.0).parts) and not len(
+        hidden(world, text, 0, longest=1).parts
+    )
 
 
 def test_edges_of_a_text(world: World) -> None:
@@ -248,22 +308,31 @@ def test_edges_of_a_text(world: World) -> None:
     text = world.text([0, 3, "人", 1])
     for seed in range(30):
         after = replaced(text, world.names, 1.0, 99, np.random.default_rng(seed))
-        assert after.mentions[:, 3].tolist()[1] == ORIGINAL and (after.mentions[[0, 2], 3] != ORIGINAL).all()
+        assert (
+            after.mentions[:, 3].tolist()[1] == ORIGINAL
+            and (after.mentions[[0, 2], 3] != ORIGINAL).all()
+        )
     alone = world.text([0])
     found = hidden(world, alone, 0, rate=1.0, parts=1.0)
-    assert len(found.parts) == 2 and (found.mlm != -100).sum() == 2  # the other half is left to predict from
+    # the other half is left to predict from
+    assert len(found.parts) == 2 and (found.mlm != -100).sum() == 2
     empty = Text(np.zeros(0, np.int64), np.zeros(0, bool), np.zeros((0, 4), np.int64), 0)
     assert not len(hidden(world, empty, 0).ids)
 
 
 def test_segments_are_joined_within_the_limit(world: World) -> None:
     one = Example(world.ids("人有病"), np.ones(3, bool), np.array([[2, 3, 4]], np.int32))
-    two = Example(world.ids("之肾癌甲片"), np.ones(5, bool), np.array([[1, 3, 1], [3, 5, 2]], np.int32))
+    two = Example(
+        world.ids("之肾癌甲片"), np.ones(5, bool), np.array([[1, 3, 1], [3, 5, 2]], np.int32)
+    )
     whole = joined(part(one, 0, 3), part(two, 1, 5), 9)
     assert world.words(whole.ids) == "人有病肾癌甲片" and whole.cut == 3
     assert whole.mentions.tolist() == [[2, 3, 4, 0], [3, 5, 1, 0], [5, 7, 2, 0]]
     short = joined(part(one, 0, 3), part(two, 1, 5), 6)
-    assert world.words(short.ids) == "人有病肾癌甲" and short.mentions.tolist() == [[2, 3, 4, 0], [3, 5, 1, 0]]
+    assert world.words(short.ids) == "人有病肾癌甲" and short.mentions.tolist() == [
+        [2, 3, 4, 0],
+        [3, 5, 1, 0],
+    ]
 
 
 def data(fake: Folders, **more: object) -> EMBERTData:
@@ -279,7 +348,9 @@ def test_batches_are_functions_of_their_examples(fake_embert: Folders) -> None:
     whole = made.batch(rows, 0)
     again, other = data(fake_embert).batch(rows, 0), made.batch(rows, 1)
     assert all(torch.equal(a, b) for a, b in zip(whole[:-1], again[:-1], strict=True))
-    assert whole.input_ids.shape != other.input_ids.shape or not torch.equal(whole.input_ids, other.input_ids)
+    assert whole.input_ids.shape != other.input_ids.shape or not torch.equal(
+        whole.input_ids, other.input_ids
+    )
     halves = [made.batch(rows[:4], 0), made.batch(rows[4:], 0)]
     assert torch.equal(whole.counts, halves[0].counts + halves[1].counts)
     assert torch.equal(whole.hidden_ids, torch.cat([h.hidden_ids for h in halves]))
@@ -300,8 +371,15 @@ def test_a_batch_says_what_it_is(fake_embert: Folders) -> None:
     tokenizer = made.tokenizer
     seen: list[EMBERTBatch] = [made.batch(rows, 0) for rows in made.order(0)]
     for b in seen:
-        sizes = [b.mlm_labels.ne(-100).sum(), b.pair.ne(-100).sum(), len(b.replaced), b.segment_labels.ne(-100).sum(),
-                 (b.hidden[:, 5] == 0).sum(), (b.hidden[:, 5] == 1).sum(), len(b.input_ids)]  # fmt: skip
+        sizes = [
+            b.mlm_labels.ne(-100).sum(),
+            b.pair.ne(-100).sum(),
+            len(b.replaced),
+            b.segment_labels.ne(-100).sum(),
+            (b.hidden[:, 5] == 0).sum(),
+            (b.hidden[:, 5] == 1).sum(),
+            len(b.input_ids),
+        ]
         assert b.counts.tolist() == [float(s) for s in sizes] and len(b.hidden) == len(b.hidden_ids)
         assert (b.attention_mask.sum(1) <= LENGTH + 1).all()
         separators = (b.input_ids == tokenizer.sep_token_id).sum(1)
@@ -335,10 +413,17 @@ def test_unigrams_are_the_commonest_tokens(fake_embert: Folders) -> None:
         example = made.corpus[int(index)]
         for start, end, _ in example.mentions:
             for name, (kind, rest) in fakes.long_names():
-                if made.tokenizer(name, add_special_tokens=False)["input_ids"] == example.ids[start:end].tolist():
+                if (
+                    made.tokenizer(name, add_special_tokens=False)["input_ids"]
+                    == example.ids[start:end].tolist()
+                ):
                     for side, piece in ((ATOMIC, rest), (ADJECTIVE, kind)):
-                        for j, token in enumerate(made.tokenizer(piece, add_special_tokens=False)["input_ids"]):
-                            count[side, len(piece), j, token] = count.get((side, len(piece), j, token), 0) + 1
+                        for j, token in enumerate(
+                            made.tokenizer(piece, add_special_tokens=False)["input_ids"]
+                        ):
+                            count[side, len(piece), j, token] = (
+                                count.get((side, len(piece), j, token), 0) + 1
+                            )
     assert found and {k[:3] for k in count} == set(found)
     for key, token in found.items():
         assert count[*key, token] == max(c for k, c in count.items() if k[:3] == key)
@@ -354,7 +439,8 @@ def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path)
 
 
 def test_a_wrong_segment_is_of_the_same_side_of_the_split(fake_embert: Folders) -> None:
-    """Training draws it from training text, validation from held-out text: else validation would see what was learnt."""
+    """Training draws it from training text, validation from held-out text: else validation would
+    see what was learnt."""
     made = data(fake_embert, replace=0.0, rate=0.0)
     assert made.corpus is not None
 
@@ -377,7 +463,9 @@ def test_a_wrong_segment_is_of_the_same_side_of_the_split(fake_embert: Folders) 
         assert wrong > 10
 
 
-def test_a_random_name_is_inconsistent_and_a_synonym_is_not(fake_embert: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_random_name_is_inconsistent_and_a_synonym_is_not(
+    fake_embert: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The labels of Eq. (1), of replacements that are of one kind only."""
     made, real = data(fake_embert), replaced
     for kind, label in ((SYNONYM, 1), (RANDOM, 0)):
@@ -385,7 +473,9 @@ def test_a_random_name_is_inconsistent_and_a_synonym_is_not(fake_embert: Folders
         def one_kind(*given: object, kind: int = kind) -> Text:
             text = real(*given)  # type: ignore[arg-type]
             changed = text.mentions[:, 3] != ORIGINAL
-            return text._replace(mentions=np.where(changed[:, None] & (np.arange(4) == 3), kind, text.mentions))
+            return text._replace(
+                mentions=np.where(changed[:, None] & (np.arange(4) == 3), kind, text.mentions)
+            )
 
         monkeypatch.setattr("datamodules.embert.replaced", one_kind)
         found = made.batch(made.order(0)[0], 0).consistent

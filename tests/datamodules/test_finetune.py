@@ -43,7 +43,12 @@ def test_labels_and_spans_are_inverse(raw: list[tuple[int, int, str]]) -> None:
 
 def test_an_i_that_continues_nothing_opens_a_span() -> None:
     # I-x | O | B-x I-y | I-x I-x
-    assert bio_decoded([2, 0, 1, 4, 2, 2], ["x", "y"]) == [(0, 1, "x"), (2, 3, "x"), (3, 4, "y"), (4, 6, "x")]
+    assert bio_decoded([2, 0, 1, 4, 2, 2], ["x", "y"]) == [
+        (0, 1, "x"),
+        (2, 3, "x"),
+        (3, 4, "y"),
+        (4, 6, "x"),
+    ]
 
 
 def test_of_overlapping_entities_the_longest_is_labelled() -> None:
@@ -64,7 +69,8 @@ def test_a_window_ends_with_a_sentence_if_it_can() -> None:
     ends[5] = True
     assert windows([1] * 10, ends, 8) == [(0, 6), (6, 10)]
     assert windows([1] * 10, [False] * 10, 8) == [(0, 8), (8, 10)]
-    assert windows([20, 1], [False, False], 8) == [(0, 1), (1, 2)]  # too long for any window: it is one of its own
+    # too long for any window: it is one of its own
+    assert windows([20, 1], [False, False], 8) == [(0, 1), (1, 2)]
 
 
 def test_units_are_words_or_characters() -> None:
@@ -76,7 +82,8 @@ def test_units_are_words_or_characters() -> None:
 
 
 def test_gold_labels_decode_to_the_gold_spans_across_windows(tmp_path: Path, encoder: str) -> None:
-    """A text of several windows: labels of all of them are exactly the gold spans, one over a cut included."""
+    """A text of several windows: labels of all of them are exactly the gold spans, one over a cut
+    included."""
     words = ["much"] * 3 + ["severe", "acne"] + ["the"] * 7
     text = " ".join(words)
     spans = [
@@ -107,12 +114,16 @@ def test_units_point_at_their_first_token(tmp_path: Path, encoder: str) -> None:
     assert batch.unit is not None and batch.unit_mask is not None
     for row, number in enumerate(batch.feature.tolist()):
         example = made.examples["train"][made.features["train"][number].example]
-        for position, (start, end) in zip(batch.unit[row][batch.unit_mask[row]], units(example, "en"), strict=True):
+        for position, (start, end) in zip(
+            batch.unit[row][batch.unit_mask[row]], units(example, "en"), strict=True
+        ):
             token = made.tokenizer.convert_ids_to_tokens(int(batch.input_ids[row, position]))
             assert example.text[start:end].startswith(token)
 
 
-def test_a_character_that_the_tokenizer_drops_is_unknown_but_has_its_place(tmp_path: Path, encoder: str) -> None:
+def test_a_character_that_the_tokenizer_drops_is_unknown_but_has_its_place(
+    tmp_path: Path, encoder: str
+) -> None:
     example = Tagged("0", "0", "a\u200bcne gout " * 5, [(0, 5, "x")], [(0, 1), (1, 2), (2, 5)])
     save_task(
         tmp_path / "t",
@@ -134,7 +145,9 @@ def test_an_encoder_that_does_not_know_the_script_is_refused(tmp_path: Path, enc
         metric="f1",
         **ABOUT | {"language": "zh"},
     )
-    with pytest.raises(InputError, match=r"100% of the text is \[UNK\] .* Take an encoder of the text's language"):
+    with pytest.raises(
+        InputError, match=r"100% of the text is \[UNK\] .* Take an encoder of the text's language"
+    ):
         data(tmp_path / "t", encoder)
 
 
@@ -160,7 +173,10 @@ def test_the_scored_split_is_never_the_one_to_select_on(
         assert len(made.examples["train"]) + len(made.examples["select"]) == 40
         again = data(tmp_path / "t", encoder, seed=5)
         assert again.examples == made.examples  # the same for every training seed
-        assert data(tmp_path / "t", encoder, split_seed=5).examples["select"] != made.examples["select"]
+        assert (
+            data(tmp_path / "t", encoder, split_seed=5).examples["select"]
+            != made.examples["select"]
+        )
 
 
 def test_markers_are_whole_tokens_and_stay_inside_a_cut_text(tmp_path: Path, encoder: str) -> None:
@@ -185,18 +201,29 @@ def test_markers_are_whole_tokens_and_stay_inside_a_cut_text(tmp_path: Path, enc
     batch = made.batch("train", range(6))
     assert batch.anchor is not None and batch.input_ids.shape[1] <= 32
     tokens = [
-        [made.tokenizer.convert_ids_to_tokens(int(batch.input_ids[r, p])) for p in batch.anchor[r]] for r in range(6)
+        [made.tokenizer.convert_ids_to_tokens(int(batch.input_ids[r, p])) for p in batch.anchor[r]]
+        for r in range(6)
     ]
     assert tokens == [
-        ["@GENE$", "@DISEASE$"], ["@GENE$", "@DISEASE$"], ["@GENE$", "@GENE$"], ["[CLS]", "[CLS]"],
-        ["@GENE$", "@GENE$"], ["@GENE$", "@DISEASE$"],
-    ]  # fmt: skip
+        ["@GENE$", "@DISEASE$"],
+        ["@GENE$", "@DISEASE$"],
+        ["@GENE$", "@GENE$"],
+        ["[CLS]", "[CLS]"],
+        ["@GENE$", "@GENE$"],
+        ["@GENE$", "@DISEASE$"],
+    ]
 
 
 def test_closing_markers_are_no_anchors(tmp_path: Path, encoder: str) -> None:
     row = Relation("0", "0", "[S] acne [/S] the [O] gout [/O]", "a", ["a"])
-    save_task(tmp_path / "t", {"train": [row], "dev": [row], "test": [row]}, kind="relation", metric="micro_f1",
-              markers=["[S]", "[/S]", "[O]", "[/O]"], **ABOUT)  # fmt: skip
+    save_task(
+        tmp_path / "t",
+        {"train": [row], "dev": [row], "test": [row]},
+        kind="relation",
+        metric="micro_f1",
+        markers=["[S]", "[/S]", "[O]", "[/O]"],
+        **ABOUT,
+    )
     batch = data(tmp_path / "t", encoder).batch("train", [0])
     assert batch.anchor is not None and batch.anchor.tolist() == [[1, 5]]
 
@@ -208,9 +235,9 @@ def test_the_second_text_is_distinguished(tmp_path: Path, encoder: str) -> None:
     for row in range(2):
         n = int(batch.attention_mask[row].sum())
         first_end = batch.input_ids[row].tolist().index(made.tokenizer.sep_token_id)
-        assert batch.second[row].tolist() == [0] * (first_end + 1) + [1] * (n - first_end - 1) + [0] * (
-            batch.second.shape[1] - n
-        )
+        assert batch.second[row].tolist() == [0] * (first_end + 1) + [1] * (n - first_end - 1) + [
+            0
+        ] * (batch.second.shape[1] - n)
 
 
 def test_of_two_long_texts_the_longer_is_cut(tmp_path: Path, encoder: str) -> None:
@@ -218,7 +245,13 @@ def test_of_two_long_texts_the_longer_is_cut(tmp_path: Path, encoder: str) -> No
         Pair(str(i), str(i), "acne " * a, "gout " * b, "1")
         for i, (a, b) in enumerate([(40, 40), (3, 90), (90, 3), (9, 9)])
     ]
-    save_task(tmp_path / "t", {"train": rows, "dev": rows, "test": rows}, kind="pair", metric="f1", **ABOUT)
+    save_task(
+        tmp_path / "t",
+        {"train": rows, "dev": rows, "test": rows},
+        kind="pair",
+        metric="f1",
+        **ABOUT,
+    )
     made = data(tmp_path / "t", encoder, max_length=33)
     acne, gout = made.tokenizer.convert_tokens_to_ids(["acne", "gout"])
     counted = [(f.ids.count(acne), f.ids.count(gout)) for f in made.features["train"]]
@@ -230,7 +263,9 @@ def test_every_example_is_in_an_epoch_once_and_epochs_differ(tmp_path: Path, enc
     made = data(tasks.write(tmp_path / "t", "ner"), encoder)
     first, again, second = made.order(0), made.order(0), made.order(1)
     assert sorted(np.concatenate(first)) == list(range(24))
-    assert [b.tolist() for b in first] == [b.tolist() for b in again] != [b.tolist() for b in second]
+    assert (
+        [b.tolist() for b in first] == [b.tolist() for b in again] != [b.tolist() for b in second]
+    )
     lengths = [sorted(len(made.features["train"][i].ids) for i in b) for b in first]
     padded = sum(max(group) * len(group) for group in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))  # batches are of similar length
@@ -244,16 +279,26 @@ def test_duels_are_a_right_and_a_wrong_answer_to_one_question(tmp_path: Path, en
     for right, wrong in pairs:
         assert examples[right].label == "1" and examples[wrong].label == "0"
         assert examples[right].document == examples[wrong].document
-    assert len(np.concatenate(data(tmp_path / "t", encoder, negatives=9).order(0)).reshape(-1, 2)) == 2 * len(pairs)
+    assert len(
+        np.concatenate(data(tmp_path / "t", encoder, negatives=9).order(0)).reshape(-1, 2)
+    ) == 2 * len(pairs)
 
 
-def test_a_question_with_only_right_answers_borrows_wrong_ones(tmp_path: Path, encoder: str) -> None:
+def test_a_question_with_only_right_answers_borrows_wrong_ones(
+    tmp_path: Path, encoder: str
+) -> None:
     rows = [
         Pair("0", "q", "acne", "gout", "1"),
         Pair("1", "r", "mumps", "polio", "0"),
         Pair("2", "r", "mumps", "gout", "0"),
     ]
-    save_task(tmp_path / "t", {"train": rows, "dev": rows, "test": rows}, kind="ranking", metric="acc1", **ABOUT)
+    save_task(
+        tmp_path / "t",
+        {"train": rows, "dev": rows, "test": rows},
+        kind="ranking",
+        metric="acc1",
+        **ABOUT,
+    )
     pairs = np.concatenate(data(tmp_path / "t", encoder).order(0)).reshape(-1, 2)
     assert sorted(pairs.tolist()) == [[0, 1], [0, 2]]
 
@@ -276,14 +321,21 @@ class _Linker:
 def test_mentions_are_linked_when_the_encoder_asks(
     tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(_Linker, "__module__", module.__name__)  # only what is defined in the room is found by name
+    # only what is defined in the room is found by name
+    monkeypatch.setattr(_Linker, "__module__", module.__name__)
     monkeypatch.setattr(module, "FakeLinker", _Linker, raising=False)
-    made = data(tasks.write(tmp_path / "t", kind, {"train": 60, "dev": 9, "test": 9}), encoder,
-                linker="datamodules.finetune.FakeLinker", linker_folder="here")  # fmt: skip
+    made = data(
+        tasks.write(tmp_path / "t", kind, {"train": 60, "dev": 9, "test": 9}),
+        encoder,
+        linker="datamodules.finetune.FakeLinker",
+        linker_folder="here",
+    )
     assert made.linker is not None and made.linker.folder == "here"  # type: ignore[attr-defined]
     batch = made.batch("train", range(60))
     acne = made.tokenizer.convert_tokens_to_ids("acne")
-    assert batch.mentions.tolist() == [[r, p, p + 1] for r, p in (batch.input_ids == acne).nonzero().tolist()]
+    assert batch.mentions.tolist() == [
+        [r, p, p + 1] for r, p in (batch.input_ids == acne).nonzero().tolist()
+    ]
     if kind != "relation":
         assert len(batch.mentions) > 3
     with pytest.raises(InputError, match=r"os\.system: expected datamodules"):
@@ -292,7 +344,9 @@ def test_mentions_are_linked_when_the_encoder_asks(
         data(tmp_path / "t", encoder, linker="datamodules.finetune.torch.load")
 
 
-def test_a_linker_accepts_its_settings(encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linker_accepts_its_settings(
+    encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: list[tuple[str, dict[str, object]]] = []
 
     def fake(folder: str, **more: object) -> None:

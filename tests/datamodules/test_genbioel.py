@@ -1,4 +1,5 @@
-"""GenBioEL's inputs, samples and noise against their definition, and batches that do not depend on how work is shared."""
+"""GenBioEL's inputs, samples and noise against their definition, and batches that do not depend on
+how work is shared."""
 
 from __future__ import annotations
 
@@ -74,39 +75,48 @@ def decode_ids(inputs: Inputs, ids: list[int]) -> str:
 
 def test_inputs_read_as_the_paper_prints_them(inputs: Inputs) -> None:
     context = "The Renal  Lesion seen. START Renal FAILURE END, of the  kidney"
-    assert decode_ids(inputs, inputs.encoder_input("Renal FAILURE", context)) == (
-        "<s> the renal lesion seen. START renal failure END , of the kidney</s>"
+    assert (
+        decode_ids(inputs, inputs.encoder_input("Renal FAILURE", context))
+        == "<s> the renal lesion seen. START renal failure END , of the kidney</s>"
     )
     assert decode_ids(inputs, inputs.prompt("Renal FAILURE")) == "</s> renal failure is"
     assert decode_ids(inputs, inputs.name("renal lesion")) == " renal lesion</s>"
     assert (inputs.bos, inputs.pad, inputs.eos, inputs.mask) == (0, 1, 2, 4)
     assert inputs.prompt("renal")[-1] == inputs.root == inputs.linking
     bare = Inputs(inputs.tokenizer, **LIMITS, prompt=False)
-    assert bare.prompt("renal") == [bare.eos] and bare.root == bare.eos  # D1: </s> starts the decoder
+    # D1: </s> starts the decoder
+    assert bare.prompt("renal") == [bare.eos] and bare.root == bare.eos
     assert decode_ids(inputs, inputs.encoder_input("renal")) == "<s> START renal END</s>"
 
 
 def test_pieces_make_the_same_tokens_as_the_text(inputs: Inputs) -> None:
-    whole = inputs.tokenizer(" the lesion START renal failure END of the region.", add_special_tokens=False)[
-        "input_ids"
-    ]
+    whole = inputs.tokenizer(
+        " the lesion START renal failure END of the region.", add_special_tokens=False
+    )["input_ids"]
     left, own, right = inputs.ids(["the lesion", "renal failure", "of the region."])
     assert inputs.around(left, own, right) == [0, *whole, 2]
 
 
 def test_markers_and_is_in_the_text_are_the_texts(inputs: Inputs) -> None:
-    """Marker words of a text are lower-cased; a mention that holds " is" is asked for like any other."""
+    """Marker words of a text are lower-cased; a mention that holds " is" is asked for like any
+    other."""
     ids = inputs.encoder_input("what is END", "no START here: START what is END END and END")
     assert decode_ids(inputs, ids) == "<s> no start here: START what is end END and end</s>"
-    assert [ids.count(m) for m in (*inputs.start, *inputs.end)] == [1] * len(inputs.start + inputs.end)
+    assert [ids.count(m) for m in (*inputs.start, *inputs.end)] == [1] * len(
+        inputs.start + inputs.end
+    )
     assert decode_ids(inputs, inputs.prompt("what is END")) == "</s> what is end is"
-    assert inputs.prompt("what is")[-1] == inputs.root and inputs.prompt("what is").count(inputs.root) == 2
+    assert (
+        inputs.prompt("what is")[-1] == inputs.root
+        and inputs.prompt("what is").count(inputs.root) == 2
+    )
 
 
 def test_sides() -> None:
     assert sides("x", None) == ("", "")
     assert sides("MI", "an START MI END, END") == ("an ", ", END")
-    assert sides("long form", "START a START MI END b") == ("", " b")  # expanded: the first pair counts
+    # expanded: the first pair counts
+    assert sides("long form", "START a START MI END b") == ("", " b")
     with pytest.raises(InputError, match="expected the mention between the words START and END"):
         sides("MI", "no markers")
 
@@ -119,12 +129,17 @@ def test_balanced(left: int, right: int, room: int) -> None:
 
 
 def test_window_counts_words() -> None:
-    assert window("a b C  d", "e f", 4) == ("c d", "e f") and window("a b", "c d e f", 3) == ("b", "c d")
+    assert window("a b C  d", "e f", 4) == ("c d", "e f") and window("a b", "c d e f", 3) == (
+        "b",
+        "c d",
+    )
 
 
 @given(words=st.integers(0, 80), at=st.integers(0, 80), size=st.integers(1, 40))
 @settings(max_examples=40, deadline=None)
-def test_no_cut_reaches_mention_or_markers(fake_genbioel: Folders, words: int, at: int, size: int) -> None:
+def test_no_cut_reaches_mention_or_markers(
+    fake_genbioel: Folders, words: int, at: int, size: int
+) -> None:
     inputs = Inputs(load_tokenizer(fake_genbioel.tokenizer), **(LIMITS | {"max_words": 80}))
     text, own = ["lesion"] * words, " ".join(["renal"] * size)
     context = " ".join([*text[:at], "START", own, "END", *text[at:]])
@@ -133,7 +148,10 @@ def test_no_cut_reaches_mention_or_markers(fake_genbioel: Folders, words: int, a
     marked = [*inputs.start, *mention, *inputs.end]
     assert len(ids) <= 64 and (ids[0], ids[-1]) == (0, 2)
     assert any(ids[i : i + len(marked)] == marked for i in range(len(ids)))
-    assert inputs.prompt(own) == [2, *mention, inputs.linking] and len(inputs.prompt(own)) + 32 <= inputs.longest
+    assert (
+        inputs.prompt(own) == [2, *mention, inputs.linking]
+        and len(inputs.prompt(own)) + 32 <= inputs.longest
+    )
     if words * len(inputs.ids(["lesion"])[0]) + len(marked) + 2 > 64:
         assert len(ids) == 64  # nothing is given away
 
@@ -163,12 +181,14 @@ def test_tokenizer(fake_genbioel: Folders, tmp_path: Path) -> None:
         assert len(made(f" {word}", add_special_tokens=False)["input_ids"]) == 1, word
     assert made("renal")["input_ids"][0] == 0 and made("renal")["input_ids"][-1] == 2
     odd = "naïve 5 µm – Ärztin 肾"
-    assert made.decode(made(odd, add_special_tokens=False)["input_ids"]) == odd  # bytes: nothing is unknown
+    # bytes: nothing is unknown
+    assert made.decode(made(odd, add_special_tokens=False)["input_ids"]) == odd
     assert len(made) <= fake.SIZE
     again, there = tokenizer.build([fake_genbioel.graph], str(tmp_path / "t"), fake.SIZE)
     assert (
         not there
-        and (again / "tokenizer.json").read_bytes() == Path(fake_genbioel.tokenizer, "tokenizer.json").read_bytes()
+        and (again / "tokenizer.json").read_bytes()
+        == Path(fake_genbioel.tokenizer, "tokenizer.json").read_bytes()
     )
     assert tokenizer.build([fake_genbioel.graph], str(again), fake.SIZE)[1]
     with pytest.raises(InputError, match="--size 100: expected at least"):
@@ -194,7 +214,10 @@ def test_normalised_by_hand() -> None:
     assert made == ["heart attack acute", "+", "5 nucleotidase"]
 
 
-@given(rows=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=20), keep_last=st.booleans())
+@given(
+    rows=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=20),
+    keep_last=st.booleans(),
+)
 @settings(deadline=None)
 def test_a_name_is_left_to_one_concept(rows: set[tuple[int, int]], keep_last: bool) -> None:
     """D6, against dictionaries of sets."""
@@ -216,9 +239,14 @@ def test_a_name_is_left_to_one_concept(rows: set[tuple[int, int]], keep_last: bo
 def test_name_set() -> None:
     dictionary = Dictionary(["b", "a", "a", "b", "c"], ["Cold", "COLD,", "x-y", "x Y", "cold"])
     every = name_set(dictionary, one_concept=False)
-    assert every.names == ["cold", "x y"] and every.concepts == ["a", "b", "c"] and len(every.members) == 5
+    assert (
+        every.names == ["cold", "x y"]
+        and every.concepts == ["a", "b", "c"]
+        and len(every.members) == 5
+    )
     one = name_set(dictionary)
-    assert one.members.tolist() == [[0, 1], [2, 0]]  # "cold" is c's only name; then "x y" is left to a
+    # "cold" is c's only name; then "x y" is left to a
+    assert one.members.tolist() == [[0, 1], [2, 0]]
     assert one.counts["concepts that are left without a name"] == 1
     assert name_set(dictionary, keep_last=True).members.tolist() == [[0, 1], [1, 1], [2, 0]]
     with pytest.raises(InputError, match="no names in the dictionary"):
@@ -244,13 +272,21 @@ def test_every_concept_and_synonym_once(fake_genbioel: Folders, source: GraphSam
             wanted[row["id"]].add(rule(" ".join(row["name"].lower().split())))
     wanted["E01"].discard("odd shared name")
     names, concepts = words_of(source), concepts_of(source)
-    found = [(concepts[c], names[n]) for c, n in np.concatenate([source.members, source.kept_out]).tolist()]
+    found = [
+        (concepts[c], names[n])
+        for c, n in np.concatenate([source.members, source.kept_out]).tolist()
+    ]
     assert sorted(found) == sorted((c, n) for c, own in wanted.items() for n in own)
     counts = source.manifest["counts"]
     assert counts["empty names"] == 1 and counts["names of other languages or kinds"] == 1
-    assert counts["names repeated in their concept"] == 1 and counts["names of several concepts"] == 1
-    assert counts["concepts without a sample"] == 1 and counts["definitions"] == 26  # E00's third is left out
-    assert counts["names held out"] == len(source.held_out) == 2 and counts["samples of an epoch"] == len(source.train)
+    assert (
+        counts["names repeated in their concept"] == 1 and counts["names of several concepts"] == 1
+    )
+    # E00's third is left out
+    assert counts["concepts without a sample"] == 1 and counts["definitions"] == 26
+    assert counts["names held out"] == len(source.held_out) == 2 and counts[
+        "samples of an epoch"
+    ] == len(source.train)
 
 
 def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
@@ -261,10 +297,18 @@ def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
         concept, target, _ = source.row(sample)
         one = source.drawn(sample, rng)
         own = [n for c, n in source.members.tolist() if c == concept]
-        assert one.target == target and one.mention in own and (one.mention != target or len(own) == 1)
+        assert (
+            one.target == target and one.mention in own and (one.mention != target or len(own) == 1)
+        )
         left, mention, right, name = source.parts(sample, np.random.default_rng([0, epoch, sample]))
-        assert decode_ids(inputs, mention) == f" {names[one.mention]}" and decode_ids(inputs, name) == f" {names[target]}"
-        text = f"{decode_ids(inputs, left)} START{decode_ids(inputs, mention)} END{decode_ids(inputs, right)}".strip()
+        assert (
+            decode_ids(inputs, mention) == f" {names[one.mention]}"
+            and decode_ids(inputs, name) == f" {names[target]}"
+        )
+        text = (
+            f"{decode_ids(inputs, left)} START{decode_ids(inputs, mention)}"
+            f" END{decode_ids(inputs, right)}".strip()
+        )
         context = decode_ids(inputs, [t for t in (right if one.template.mention_first else left)])
         seen[concepts[concept]][text] += 1
         if one.definition is not None:
@@ -275,17 +319,33 @@ def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
         else:
             assert one.template in SAME and one.context == [target]  # D3
         assert not context.endswith(" .")  # D4: no full stop behind the sentence
-    assert set(seen["ONE"]) == {"alone is START alone END", "alone is the same as START alone END",
-                                "START alone END is alone", "START alone END is the same as alone"}  # fmt: skip
+    assert set(seen["ONE"]) == {
+        "alone is START alone END",
+        "alone is the same as START alone END",
+        "START alone END is alone",
+        "START alone END is the same as alone",
+    }
     assert "START pair of words END is words paired" in seen["TWO"]
-    assert {"first of three are the synonyms of START second of three END",
-            "START second of three END refers to the same concepts as first of three"} <= set(seen["THREE"])  # fmt: skip
+    assert {
+        "first of three are the synonyms of START second of three END",
+        "START second of three END refers to the same concepts as first of three",
+    } <= set(seen["THREE"])
     assert "START defined alone END is defined as without synonyms." in seen["DEF"]
-    whose = {text.split(" are the definitions of ")[0] for text in seen["E00"] if " are the definitions of " in text}
-    assert whose == {"a failure that affects the renal region.", "the kidneys' failure."}  # two, only lower-cased
+    whose = {
+        text.split(" are the definitions of ")[0]
+        for text in seen["E00"]
+        if " are the definitions of " in text
+    }
+    # two, only lower-cased
+    assert whose == {"a failure that affects the renal region.", "the kidneys' failure."}
 
 
-@given(names=st.integers(1, 7), described=st.integers(0, 2), few=st.integers(1, 2), seed=st.integers(0, 99))
+@given(
+    names=st.integers(1, 7),
+    described=st.integers(0, 2),
+    few=st.integers(1, 2),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=80, deadline=None)
 def test_drawn(names: int, described: int, few: int, seed: int) -> None:
     own, rng = np.arange(10, 10 + names), np.random.default_rng(seed)
@@ -294,8 +354,13 @@ def test_drawn(names: int, described: int, few: int, seed: int) -> None:
     if described:
         assert one.template in DEFINITION and one.definition in range(described)
     elif names > few:
-        assert one.template in SYNONYMS and 1 <= len(one.context) <= 3 and one.mention not in one.context
-        assert (10 in one.context) == (names == 2)  # the released code's rule (few = 1): the other name, whatever it is
+        assert (
+            one.template in SYNONYMS
+            and 1 <= len(one.context) <= 3
+            and one.mention not in one.context
+        )
+        # the released code's rule (few = 1): the other name, whatever it is
+        assert (10 in one.context) == (names == 2)
     else:
         assert one.template in SAME and one.context == [10]
 
@@ -313,29 +378,45 @@ def test_held_out_names_are_in_no_training_sample(source: GraphSamples) -> None:
 
 def test_names_that_stay_out(fake_genbioel: Folders, tmp_path: Path) -> None:
     (tmp_path / "out.txt").write_text("renal lesion nos\nFAILURE (RENAL)\n\n")
-    folder, _ = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32,
-                              exclude_names=str(tmp_path / "out.txt"), one_concept=False, skip_alone=True)  # fmt: skip
+    folder, _ = samples.build(
+        [fake_genbioel.graph],
+        fake_genbioel.tokenizer,
+        str(tmp_path / "s"),
+        max_name=32,
+        exclude_names=str(tmp_path / "out.txt"),
+        one_concept=False,
+        skip_alone=True,
+    )
     counts = read_json(folder / "manifest.json")["counts"]
     assert (
-        counts["names that --exclude_names lists"] == 2 and counts["names of concepts with nothing else, left out"] == 2
+        counts["names that --exclude_names lists"] == 2
+        and counts["names of concepts with nothing else, left out"] == 2
     )
     found = pq.read_table(folder / "names.parquet")["name"].to_pylist()
     assert not {"renal lesion nos", "failure renal"} & set(found)
     assert "names taken from a concept and left to one with fewer" not in counts
 
 
-def test_names_of_no_or_many_tokens(fake_genbioel: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_no_or_many_tokens(
+    fake_genbioel: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain_rows = samples.token_rows_in_parts
 
     def rows(texts: pa.Array, *rest: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
-        return plain_rows(pa.array(["" if t == "alone" else t for t in texts.to_pylist()]), *rest[:3], "", **more)
+        return plain_rows(
+            pa.array(["" if t == "alone" else t for t in texts.to_pylist()]), *rest[:3], "", **more
+        )
 
     monkeypatch.setattr(samples, "token_rows_in_parts", rows)
-    folder, _ = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5)
+    folder, _ = samples.build(
+        [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5
+    )
     counts = read_json(folder / "manifest.json")["counts"]
     assert counts["names that have no tokens"] == 1 and counts["names of 5 tokens and more"] > 10
     with pytest.raises(InputError, match=r"no name of 1 to 1 tokens is left|expected 1, 2, 1"):
-        samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "t"), max_name=1)
+        samples.build(
+            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "t"), max_name=1
+        )
 
 
 def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> None:
@@ -347,34 +428,72 @@ def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> 
     german = {"languages": ("xx",)}
     with pytest.raises(InputError, match="the graphs' languages are de, en"):
         samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), **german)  # type: ignore[arg-type]
-    for settings_, message in (({"objective": "x"}, "objective 'x': expected one of linking, denoising"),
-                               ({"batch_size": 900}, "fewer than one batch of 900"), ({"mask": 1.0}, "mask 1.0"),
-                               ({"max_name": 16}, "made with max_name 32")):  # fmt: skip
+    for settings_, message in (
+        ({"objective": "x"}, "objective 'x': expected one of linking, denoising"),
+        ({"batch_size": 900}, "fewer than one batch of 900"),
+        ({"mask": 1.0}, "mask 1.0"),
+        ({"max_name": 16}, "made with max_name 32"),
+    ):
         with pytest.raises(InputError, match=message):
             make_data(fake_genbioel, **settings_)
 
 
-def test_without_synonyms_there_is_nothing_to_hold_out(fake_genbioel: Folders, tmp_path: Path) -> None:
+def test_without_synonyms_there_is_nothing_to_hold_out(
+    fake_genbioel: Folders, tmp_path: Path
+) -> None:
     ids = ["A", "B"]
     one = KnowledgeGraph(
         table("entities", {"id": ids, "name": ids, "type": ids}),
-        table("names", {"id": ids, "name": ["one", "two"], "kind": ids, "language": ["en", "en"], "source": ids}),
-        table("definitions", {"id": [], "text": []}), table("triples", {"head": [], "relation": [], "tail": []}), {},
-    )  # fmt: skip
+        table(
+            "names",
+            {
+                "id": ids,
+                "name": ["one", "two"],
+                "kind": ids,
+                "language": ["en", "en"],
+                "source": ids,
+            },
+        ),
+        table("definitions", {"id": [], "text": []}),
+        table("triples", {"head": [], "relation": [], "tail": []}),
+        {},
+    )
     one.save(tmp_path / "g")
-    folder, _ = samples.build([str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32)
+    folder, _ = samples.build(
+        [str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32
+    )
     with pytest.raises(InputError, match="no sample is held out for validation"):
         make_data(fake_genbioel._replace(samples=str(folder)), batch_size=1)
 
 
 def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "datamodules.genbioel", "samples", "--graph", fake_genbioel.graph, "--tokenizer",
-               fake_genbioel.tokenizer, "--out", str(tmp_path / "s"), "--max_name", "32", "--max_definition", "40"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "datamodules.genbioel",
+        "samples",
+        "--graph",
+        fake_genbioel.graph,
+        "--tokenizer",
+        fake_genbioel.tokenizer,
+        "--out",
+        str(tmp_path / "s"),
+        "--max_name",
+        "32",
+        "--max_definition",
+        "40",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0 and "samples of an epoch" in done.stdout, done.stderr
-    assert read_json(tmp_path / "s" / "manifest.json") == read_json(Path(fake_genbioel.samples) / "manifest.json")
+    assert read_json(tmp_path / "s" / "manifest.json") == read_json(
+        Path(fake_genbioel.samples) / "manifest.json"
+    )
     assert samples.build(
-        [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32, max_definition=40
+        [fake_genbioel.graph],
+        fake_genbioel.tokenizer,
+        str(tmp_path / "s"),
+        max_name=32,
+        max_definition=40,
     )[1]
 
 
@@ -383,8 +502,14 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tuned(fake_genbioel: Folders, task: str, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    folder, _ = build_mentions(task, fake_genbioel.tokenizer, str(tmp_path_factory.mktemp("m") / "m"),
-                               abbreviations=True, max_words=8, max_name=32)  # fmt: skip
+    folder, _ = build_mentions(
+        task,
+        fake_genbioel.tokenizer,
+        str(tmp_path_factory.mktemp("m") / "m"),
+        abbreviations=True,
+        max_words=8,
+        max_name=32,
+    )
     return fake_genbioel._replace(samples=str(folder))
 
 
@@ -397,11 +522,18 @@ def test_mentions_by_the_papers_rules(tuned: Folders, inputs: Inputs, task: str)
     ]
     assert rows[0][:3] == ["", "heart attack", "is what end users with start words call"]
     assert rows[0][3] == "heart attack"
-    assert rows[1] == ["words call it. acute", "renal failure", "(arf) after it. arf", "renal failure"]
-    assert rows[2][1] == "acute renal failure" and rows[2][3] == "renal failure"  # D7: the mention is expanded,
+    assert rows[1] == [
+        "words call it. acute",
+        "renal failure",
+        "(arf) after it. arf",
+        "renal failure",
+    ]
+    # D7: the mention is expanded,
+    assert rows[2][1] == "acute renal failure" and rows[2][3] == "renal failure"
     assert rows[2][2] == "is bad." and "(arf)" in rows[2][0]  # the text around it is not
     assert rows[3] == ["", "high temp is bad", "", "fever"]  # without context the mention alone
-    assert [r[1] for r in rows[4:6]] == ["colds", "fevers"] and rows[5][3] == "fever"  # a composite's parts
+    # a composite's parts
+    assert [r[1] for r in rows[4:6]] == ["colds", "fevers"] and rows[5][3] == "fever"
     assert rows[6][1] == "either" and rows[6][3] in (
         "heart attack",
         "mi",
@@ -411,17 +543,25 @@ def test_mentions_by_the_papers_rules(tuned: Folders, inputs: Inputs, task: str)
     )
     assert len(rows) == 15 and all(name in names for *_, name in rows)
     counts = source.manifest["counts"]
-    assert counts["overlapping mentions"] == 1 and counts["mentions whose concept has no name here"] == 1
+    assert (
+        counts["overlapping mentions"] == 1
+        and counts["mentions whose concept has no name here"] == 1
+    )
     assert counts["mentions"] == 16 and counts["samples"] == 15 and counts["held out of them"] >= 1
     held = {m for m, h in enumerate(np.load(Path(tuned.samples) / "held_out.npy")) if h}
     assert set(source.held_out.tolist()) == held and not held & set(source.train.tolist())
 
 
 def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> None:
-    """TF-IDF cosines typed out over character trigrams; the shortest; and one drawn name for all samples of a concept."""
+    """TF-IDF cosines typed out over character trigrams; the shortest; and one drawn name for all
+    samples of a concept."""
     names = name_set(load_linking(task).dictionary)
-    grams = [Counter(n.ljust(3)[i : i + 3] for i in range(len(n.ljust(3)) - 2)) for n in names.names]
-    idf = {g: np.log((1 + len(grams)) / (1 + sum(g in c for c in grams))) + 1 for c in grams for g in c}
+    grams = [
+        Counter(n.ljust(3)[i : i + 3] for i in range(len(n.ljust(3)) - 2)) for n in names.names
+    ]
+    idf = {
+        g: np.log((1 + len(grams)) / (1 + sum(g in c for c in grams))) + 1 for c in grams for g in c
+    }
 
     def vector(text: str) -> dict[str, float]:
         own = Counter(text.ljust(3)[i : i + 3] for i in range(len(text.ljust(3)) - 2))
@@ -433,9 +573,17 @@ def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> Non
         one, two = vector(a), vector(b)
         return float(sum(v * two.get(g, 0.0) for g, v in one.items()))
 
-    asked = {"heart attack": "C1", "renal failure": "C4", "high temp is bad": "C3", "colds": "C2", "fevers": "C3"}
+    asked = {
+        "heart attack": "C1",
+        "renal failure": "C4",
+        "high temp is bad": "C3",
+        "colds": "C2",
+        "fevers": "C3",
+    }
     sources = [MentionSamples(tuned.samples, inputs, rule) for rule in TARGETS]
-    found = [decode_ids(inputs, sources[0].mention[i]).strip() for i in range(len(sources[0].mention))]
+    found = [
+        decode_ids(inputs, sources[0].mention[i]).strip() for i in range(len(sources[0].mention))
+    ]
     drawn_names = representative_names(names, "sample", 0)
     for mention, concept in asked.items():
         own = [names.names[n] for n in names.name_numbers(names.concepts.index(concept))]
@@ -445,15 +593,19 @@ def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> Non
         assert got[0] == best and got[1] == min(own, key=lambda n: (len(n), n))
         assert got[2] == names.names[drawn_names[names.concepts.index(concept)]] and got[2] in own
         similarity = np.load(Path(tuned.samples) / "similarity.npy")[i]
-        assert similarity == pytest.approx(cosine(mention, best), abs=1e-4)  # D8: fitted on the task's names
+        # D8: fitted on the task's names
+        assert similarity == pytest.approx(cosine(mention, best), abs=1e-4)
 
 
 def test_other_rules_for_mentions(fake_genbioel: Folders, task: str, tmp_path: Path) -> None:
     def build(place: str, **settings_: object) -> dict[str, int]:
-        folder, _ = build_mentions(task, fake_genbioel.tokenizer, str(tmp_path / place), **settings_)  # type: ignore[arg-type]
+        folder, _ = build_mentions(
+            task, fake_genbioel.tokenizer, str(tmp_path / place), **settings_
+        )  # type: ignore[arg-type]
         return dict(read_json(folder / "manifest.json")["counts"])
 
-    assert build("a", composites=False)["composite mentions left out"] == 2  # "either" means two concepts
+    # "either" means two concepts
+    assert build("a", composites=False)["composite mentions left out"] == 2
     assert build("b", splits=["train", "test"])["samples"] == 16
     assert "concepts that are left without a name" not in build("c", one_concept=False)
     with pytest.raises(InputError, match="no split 'dev'; it has "):
@@ -466,9 +618,19 @@ def test_without_overlaps() -> None:
     def at(start: int | None, end: int | None, document: str = "d") -> Mention:
         return Mention("", document, start, end, "x", ["x"], [["C"]])
 
-    every = [at(0, 5), at(0, 9), at(8, 12), at(9, 11), at(20, 22), at(20, 21, "e"), at(None, None), at(None, None)]
+    every = [
+        at(0, 5),
+        at(0, 9),
+        at(8, 12),
+        at(9, 11),
+        at(20, 22),
+        at(20, 21, "e"),
+        at(None, None),
+        at(None, None),
+    ]
     kept = without_overlaps(every)
-    assert kept == [every[i] for i in (1, 3, 4, 5, 6, 7)]  # the longer one of two that begin together
+    # the longer one of two that begin together
+    assert kept == [every[i] for i in (1, 3, 4, 5, 6, 7)]
 
 
 # BART's noise
@@ -493,7 +655,8 @@ def test_infilled_lengths_are_poisson() -> None:
     gaps = np.diff(edges)[np.diff(edges) > 1] - 1  # lengths of the spans that hid something
     masks = int((noisy == 4).sum())
     assert gaps.mean() == pytest.approx(3 / (1 - np.exp(-3)), rel=0.1)
-    assert (masks - len(gaps)) / masks == pytest.approx(np.exp(-3), abs=0.03)  # of length 0: insertions
+    # of length 0: insertions
+    assert (masks - len(gaps)) / masks == pytest.approx(np.exp(-3), abs=0.03)
 
 
 def test_permuted() -> None:
@@ -509,7 +672,12 @@ def test_permuted() -> None:
 
 
 def make_data(
-    fakes: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings_: object
+    fakes: Folders,
+    world: int = 1,
+    rank: int = 0,
+    accumulate: int = 1,
+    step: int = 0,
+    **settings_: object,
 ) -> GenBioELData:
     data = GenBioELData(fakes.samples, fakes.tokenizer, **{"batch_size": 8, **LIMITS, **settings_})  # type: ignore[arg-type]
     data.trainer = SimpleNamespace(
@@ -527,7 +695,11 @@ def rows_of(batches: list[GenBioELBatch]) -> list[tuple[list[int], ...]]:
         ):
             n = int((labels != IGNORE).nonzero().max()) + 1
             found.append((ids[mask.bool()].tolist(), decoder[:n].tolist(), labels[:n].tolist()))
-            assert not mask[int(mask.sum()) :].any() and (ids[~mask.bool()] == 1).all() and (decoder[n:] == 1).all()
+            assert (
+                not mask[int(mask.sum()) :].any()
+                and (ids[~mask.bool()] == 1).all()
+                and (decoder[n:] == 1).all()
+            )
     return found
 
 
@@ -542,10 +714,16 @@ def test_labels_are_the_name_alone(fake_genbioel: Folders) -> None:
         )  # the token before the name: is
         assert decoder[first + 1 :] == name[:-1] and labels[:first] == [IGNORE] * first
         text = decode_ids(data.inputs, ids)
-        assert text.startswith("<s>") and f" START{decode_ids(data.inputs, decoder[1:first])} END" in text
+        assert (
+            text.startswith("<s>")
+            and f" START{decode_ids(data.inputs, decoder[1:first])} END" in text
+        )
     assert int(batch.counts) == int((batch.labels != IGNORE).sum())
     bare = make_data(fake_genbioel, prompt=False)
-    assert all(d[0] == 2 and d[1:] == wanted[:-1] for _, d, wanted in rows_of([bare.batch(bare.order(0)[0], 0)]))
+    assert all(
+        d[0] == 2 and d[1:] == wanted[:-1]
+        for _, d, wanted in rows_of([bare.batch(bare.order(0)[0], 0)])
+    )
 
 
 def test_denoising_reads_the_same_text(fake_genbioel: Folders, source: GraphSamples) -> None:
@@ -553,7 +731,9 @@ def test_denoising_reads_the_same_text(fake_genbioel: Folders, source: GraphSamp
     sample = data.order(0)[0]
     batch = data.batch(sample, 3)
     for number, (ids, decoder, labels) in zip(sample, rows_of([batch]), strict=True):
-        left, mention, right, target = source.parts(int(number), np.random.default_rng([0, 4, int(number)]))
+        left, mention, right, target = source.parts(
+            int(number), np.random.default_rng([0, 4, int(number)])
+        )
         text = decode_ids(data.inputs, labels[1:-1])
         first, second = (
             decode_ids(data.inputs, [*left, *mention, *right]),
@@ -576,11 +756,22 @@ def test_processes_share_every_batch(fake_genbioel: Folders) -> None:
         parts = [b for one in shared for b in one[2 * step : 2 * step + 2]]
         assert rows_of(parts) == rows_of([whole])
         assert sum(int(one[2 * step].counts) for one in shared) == int(whole.counts)
-    assert rows_of(list(make_data(fake_genbioel, step=3).train_dataloader()))[:8] == rows_of(alone[3:4])  # resumed
+    # resumed
+    assert rows_of(list(make_data(fake_genbioel, step=3).train_dataloader()))[:8] == rows_of(
+        alone[3:4]
+    )
     again = make_data(fake_genbioel)
-    assert rows_of([again.batch(again.order(1)[0], 1)]) != rows_of([again.batch(again.order(1)[0], 0)])
-    held = [b for rank in range(2) for b in make_data(fake_genbioel, 2, rank, eval_batch_size=1).val_dataloader()]
-    assert sum(int(b.counts) for b in held) == sum(int(b.counts) for b in make_data(fake_genbioel).val_dataloader())
+    assert rows_of([again.batch(again.order(1)[0], 1)]) != rows_of(
+        [again.batch(again.order(1)[0], 0)]
+    )
+    held = [
+        b
+        for rank in range(2)
+        for b in make_data(fake_genbioel, 2, rank, eval_batch_size=1).val_dataloader()
+    ]
+    assert sum(int(b.counts) for b in held) == sum(
+        int(b.counts) for b in make_data(fake_genbioel).val_dataloader()
+    )
     with pytest.raises(InputError, match="cannot be shared by 3 processes"):
         make_data(fake_genbioel, 3).train_dataloader()
 
@@ -602,20 +793,27 @@ def test_training_and_linker_make_the_same_inputs(tuned: Folders, task: str) -> 
     linking = load_linking(task)
     mention = linking.splits["train"][0]
     ids, decoder, _ = data.linked(0, np.random.default_rng(0))
-    assert ids == data.inputs.encoder_input(mention.parts[0], context_of(mention, linking.documents))
+    assert ids == data.inputs.encoder_input(
+        mention.parts[0], context_of(mention, linking.documents)
+    )
     prompt = data.inputs.prompt(mention.parts[0])
-    assert decoder[: len(prompt)] == prompt and decoder[len(prompt) :] == data.inputs.name("heart attack")[:-1]
+    assert (
+        decoder[: len(prompt)] == prompt
+        and decoder[len(prompt) :] == data.inputs.name("heart attack")[:-1]
+    )
     assert plain("A  b") == "a b" and torch.is_tensor(data.batch(np.array([0]), 0).input_ids)
 
 
 def test_documents_are_held_out_whole() -> None:
-    """Mentions of one text are alike: in training and in validation, they would make validation easy."""
+    """Mentions of one text are alike: in training and in validation, they would make validation
+    easy."""
     documents = [f"d{i // 10}" for i in range(100)]
     mentions = [SelectedMention("", "", "", [0], document) for document in documents]
     for seed in range(5):
         chosen = _held_out(mentions, 500, seed)
         held = {d for d, c in zip(documents, chosen.tolist(), strict=True) if c}
-        assert len(held) == 1 and chosen.sum() == 10  # a twentieth is five, and their document has ten
+        # a twentieth is five, and their document has ten
+        assert len(held) == 1 and chosen.sum() == 10
     assert _held_out(mentions, 500, 0).tolist() != _held_out(mentions, 500, 1).tolist()
     assert not _held_out(mentions[:10], 500, 0).any()  # one document stays for training
 
@@ -623,7 +821,9 @@ def test_documents_are_held_out_whole() -> None:
 def test_tokens_of_a_killed_run_go_with_the_next(fake_genbioel: Folders, tmp_path: Path) -> None:
     """One that was killed between writing its samples and removing the parts."""
     for _ in range(2):
-        folder, was_there = samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"))
+        folder, was_there = samples.build(
+            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s")
+        )
         assert [p.name for p in tmp_path.iterdir()] == ["s"]
         (tmp_path / "s.parts").mkdir()
         (tmp_path / "s.parts" / "texts.parquet").touch()

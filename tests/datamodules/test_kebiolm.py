@@ -1,4 +1,5 @@
-"""KeBioLM's batches: independent of how the work is shared, and refused when things do not belong together."""
+"""KeBioLM's batches: independent of how the work is shared, and refused when things do not belong
+together."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from tests.fakes.kebiolm import Folders
 
 
 def make_data(
-    fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object
+    fake: Folders,
+    world: int = 1,
+    rank: int = 0,
+    accumulate: int = 1,
+    step: int = 0,
+    **settings: object,
 ) -> KeBioLMData:
     data = KeBioLMData(fake.corpus, fake.bert, fake.entities, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
     data.trainer = SimpleNamespace(
@@ -41,25 +47,38 @@ def sentences(batches: list[KeBioLMBatch]) -> list[tuple[tuple[int, ...], tuple[
 
 
 @pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (1, 4), (2, 2)])
-def test_steps_hold_the_same_however_they_are_shared(fake_kebiolm: Folders, world: int, accumulate: int) -> None:
+def test_steps_hold_the_same_however_they_are_shared(
+    fake_kebiolm: Folders, world: int, accumulate: int
+) -> None:
     alone = list(make_data(fake_kebiolm).train_dataloader())
-    shared = [list(make_data(fake_kebiolm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
+    shared = [
+        list(make_data(fake_kebiolm, world, rank, accumulate).train_dataloader())
+        for rank in range(world)
+    ]
     assert len(shared[0]) == len(alone) * accumulate
     for step, whole in enumerate(alone):
         parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
         assert sentences(parts) == sentences([whole])
-        assert torch.equal(sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts)
+        assert torch.equal(
+            sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts
+        )
         assert torch.equal(parts[0].counts, parts[accumulate - 1].counts)
 
 
 def test_a_later_start_returns_the_rest(fake_kebiolm: Folders) -> None:
     data = make_data(fake_kebiolm)
     steps = data.steps_per_epoch
-    first, second = list(data.train_dataloader()), list(make_data(fake_kebiolm, step=steps).train_dataloader())
+    first, second = (
+        list(data.train_dataloader()),
+        list(make_data(fake_kebiolm, step=steps).train_dataloader()),
+    )
     resumed = list(make_data(fake_kebiolm, step=2).train_dataloader())
     assert len(resumed) == len(first) == len(second) > 2
     for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True)) and a.places.keys() == b.places.keys()
+        assert (
+            all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True))
+            and a.places.keys() == b.places.keys()
+        )
     assert sentences(first) != sentences(second)  # another epoch, other masks
 
 
@@ -80,7 +99,10 @@ def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:
 
 def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm: Folders) -> None:
     whole = list(make_data(fake_kebiolm, eval_batch_size=3).val_dataloader())
-    shared = [list(make_data(fake_kebiolm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
+    shared = [
+        list(make_data(fake_kebiolm, 2, rank, eval_batch_size=3).val_dataloader())
+        for rank in range(2)
+    ]
     assert len(shared[0]) == len(shared[1])
     counted = [b for part in shared for b in part if b.counts[1] > 0]
     assert sentences(counted) == sentences(whole)
@@ -89,7 +111,8 @@ def test_validation_shows_every_held_out_text_once_in_equal_rounds(fake_kebiolm:
 
 
 def test_masks_follow_the_setting(fake_kebiolm: Folders) -> None:
-    """With whole-entity masking no mention is half masked; with whole words (the ablation) some are."""
+    """With whole-entity masking no mention is half masked; with whole words (the ablation) some
+    are."""
 
     def halves(data: KeBioLMData) -> int:
         batch = data.batch(data.train_indices, 0)
@@ -108,16 +131,28 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
     with pytest.raises(InputError, match="another tokenizer"):
         KeBioLMData(fake_kebiolm.corpus, zebra, fake_kebiolm.entities, 16).setup()
     table = EmbeddingTable.load(fake_kebiolm.entities)
-    EmbeddingTable(table.entity, table.entity_ids, manifest={"graph": "f" * 64}).save(tmp_path / "e")
+    EmbeddingTable(table.entity, table.entity_ids, manifest={"graph": "f" * 64}).save(
+        tmp_path / "e"
+    )
     with pytest.raises(InputError, match="another graph"):
         KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, str(tmp_path / "e"), 16).setup()
     other = KnowledgeGraph.load(fake_kebiolm.graph)
     ids = pa.concat_arrays([other.ids[:-1], pa.array(["X"])])
     empty = other.names.slice(0, 0), other.definitions, other.triples.slice(0, 0)
     KnowledgeGraph(other.entities.set_column(0, "id", ids), *empty).save(tmp_path / "g")
-    with pytest.raises(InputError, match="embedding table .40 rows. does not match the graph .*entity 'X' has no row"):
+    with pytest.raises(
+        InputError,
+        match="embedding table .40 rows. does not match the graph .*entity 'X' has no row",
+    ):
         make_data(fake_kebiolm, graph=str(tmp_path / "g"))
-    corpus.build(fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), 128, held_out=0.0)
+    corpus.build(
+        fake_kebiolm.linked,
+        fake_kebiolm.graph,
+        fake_kebiolm.bert,
+        str(tmp_path / "c"),
+        128,
+        held_out=0.0,
+    )
     with pytest.raises(InputError, match="no text is held out"):
         KeBioLMData(str(tmp_path / "c"), fake_kebiolm.bert, fake_kebiolm.entities, 16).setup()
     with pytest.raises(InputError, match="fewer than one batch of 512"):
@@ -133,7 +168,11 @@ def test_sequences_with_too_few_mentions_stay_out_of_training_only(fake_kebiolm:
     assert some.corpus is not None
     counts = some.corpus.mention_counts
     assert [len(some.corpus[i].mentions) for i in range(len(counts))] == counts.tolist()
-    assert set(some.train_indices) == {i for i in every.train_indices if counts[i] >= 2} < set(every.train_indices)
+    assert (
+        set(some.train_indices)
+        == {i for i in every.train_indices if counts[i] >= 2}
+        < set(every.train_indices)
+    )
     assert np.array_equal(some.held_out_indices, every.held_out_indices)
 
 
@@ -141,7 +180,9 @@ def test_export_carries_the_graphs_names(fake_kebiolm: Folders, tmp_path: Path) 
     make_data(fake_kebiolm, graph=fake_kebiolm.graph).export(tmp_path)
     names = pq.read_table(tmp_path / "names.parquet")
     assert names.equals(KnowledgeGraph.load(fake_kebiolm.graph).names)
-    assert (tmp_path / "entities.txt").read_text().split() == KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
+    assert (tmp_path / "entities.txt").read_text().split() == KnowledgeGraph.load(
+        fake_kebiolm.graph
+    ).ids.to_pylist()
 
 
 def test_masks_are_drawn_anew_by_epoch_and_seed(fake_kebiolm: Folders) -> None:

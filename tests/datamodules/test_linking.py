@@ -1,4 +1,5 @@
-"""Readers of entity-linking data: fake files in the real formats, what is refused, and published counts on real files."""
+"""Readers of entity-linking data: fake files in the real formats, what is refused, and published
+counts on real files."""
 
 from __future__ import annotations
 
@@ -31,21 +32,34 @@ def mention(name="a", parts=None, gold=None, **more):
 def test_ids():
     assert gold_of("D1|D2+OMIM:3") == [["D1"], ["D2"], ["3"]]
     assert gold_of("-1") == gold_of("") == gold_of("CUI-less") == gold_of("-") == []
-    assert gold_of("D1|D1") == [["D1"]] and read.bare("MESH: D1") == "D1" and read.bare("HP:0000001") == "HP:0000001"
+    assert (
+        gold_of("D1|D1") == [["D1"]]
+        and read.bare("MESH: D1") == "D1"
+        and read.bare("HP:0000001") == "HP:0000001"
+    )
 
 
 def test_biosyn(tmp_path):
     place = fakes.write(tmp_path) / "NCBI-EL" / "biosyn_ncbi-disease.tar.gz"
     own = read.biosyn_dictionary(place, "dev_dictionary.txt")
-    assert len(own.names) == 8 and own.concepts_by_id["600001"] == {"D003|600001"} and own.concepts_by_id["D005"] == {"D004|D005"}
-    assert own.concepts_of(["D004"]) == {"D004", "D004|D005"} and own.concepts_of(["D999"]) == frozenset()
+    assert (
+        len(own.names) == 8
+        and own.concepts_by_id["600001"] == {"D003|600001"}
+        and own.concepts_by_id["D005"] == {"D004|D005"}
+    )
+    assert (
+        own.concepts_of(["D004"]) == {"D004", "D004|D005"}
+        and own.concepts_of(["D999"]) == frozenset()
+    )
     found: Counter[str] = Counter()
     texts = read.pubtator_mentions(tmp_path / "NCBI-EL/ncbi_pubtator/NCBItestset_corpus.txt")[1]
     mentions = read.biosyn_mentions(place, "processed_test", texts, found)
     first = mentions[0]
     assert first.parts == ["retinal tumor", "pineal tumors"] and first.gold == [["D001"], ["D002"]]
     assert texts["31"][first.start : first.end] == "Retinal and pineal tumors"
-    assert context_of(mentions[1], texts).startswith("Retinal and pineal tumors.\nAcute START kidney failure END (AKF)")
+    assert context_of(mentions[1], texts).startswith(
+        "Retinal and pineal tumors.\nAcute START kidney failure END (AKF)"
+    )
     without = read.biosyn_mentions(place, "processed_test", {}, found)
     assert without[0].start is None and context_of(without[0], {}) is None
     unpacked = tmp_path / "unpacked"
@@ -76,7 +90,10 @@ def test_broken_biosyn_dictionary(tmp_path, line, message):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("1||2|3||T||||D1", "an empty mention"), ("1||2||T||m||D1", "expected pmid||start|end||type||mention||id")],
+    [
+        ("1||2|3||T||||D1", "an empty mention"),
+        ("1||2||T||m||D1", "expected pmid||start|end||type||mention||id"),
+    ],
 )
 def test_broken_biosyn_mentions(tmp_path, line, message):
     (tmp_path / "processed_dev").mkdir()
@@ -99,14 +116,18 @@ def test_pubtator(tmp_path):
     mentions, texts, _ = read.pubtator_mentions(path, (), found)
     assert [m.gold for m in mentions] == [[["600001"]], [["D999"]]] and found[NO_ID] == 1
     assert all(texts[m.document][m.start : m.end] == m.mention for m in mentions)
-    chemicals, *_ = read.pubtator_mentions(fakes.pubtator(tmp_path / "t.txt", fakes.TRAIN), ("Chemical",), found)
+    chemicals, *_ = read.pubtator_mentions(
+        fakes.pubtator(tmp_path / "t.txt", fakes.TRAIN), ("Chemical",), found
+    )
     assert [m.mention for m in chemicals] == ["aspirin"] and found[read.OTHER_TYPE] == 2
     twice = tmp_path / "twice.txt"
     twice.write_text(path.read_text() * 2)
     mentions, *_ = read.pubtator_mentions(twice, (), found)
     assert len(mentions) == len({m.id for m in mentions}) == 4 and found[read.TWICE] == 1
     twice.write_text(path.read_text() + path.read_text().replace("unknown", "another"))
-    with pytest.raises(InputError, match=r"twice\.txt:7: document 21 occurred before with another text"):
+    with pytest.raises(
+        InputError, match=r"twice\.txt:7: document 21 occurred before with another text"
+    ):
         read.pubtator_mentions(twice)
     with pytest.raises(InputError, match="no mentions with concepts of type Gene"):
         read.pubtator_mentions(path, ("Gene",))
@@ -117,14 +138,19 @@ def test_cometa_reads_quotation_marks_as_text(tmp_path):
     texts: dict[str, str] = {}
     found: Counter[str] = Counter()
     rows = read.cometa(folder / "train.csv", texts, found)
-    assert [r.label for r in rows] == ["Insomnia", "Migraine"] and rows[0].mention.gold == [["193462001"]]
+    assert [r.label for r in rows] == ["Insomnia", "Migraine"] and rows[0].mention.gold == [
+        ["193462001"]
+    ]
     assert context_of(rows[0].mention, texts) == 'I am "START sleepless END" again .'
     assert rows[1].mention.start is None and sum(found.values()) == 1
     for text, message in (
         ("a\tb\n", ":1: expected the columns ID, Term"),
         (fakes.COMETA + "1\tx\n", ":2: expected 8 columns, tabs between them, got 2"),
         (fakes.COMETA + "1\t\tL\t2\tL\t2\te\ts\n", ":2: an empty mention"),
-        (fakes.COMETA + "1\tx\tL\t\tL\t2\te\ts\n", ":2: expected a general SNOMED id and its label"),
+        (
+            fakes.COMETA + "1\tx\tL\t\tL\t2\te\ts\n",
+            ":2: expected a general SNOMED id and its label",
+        ),
         (fakes.COMETA, "no rows below its header"),
     ):
         (tmp_path / "bad.csv").write_text(text)
@@ -136,8 +162,11 @@ def test_phrases_are_latin_1(tmp_path):
     folder = fakes.phrases(tmp_path, "AskAPatient")
     rows = read.phrases(folder / "AskAPatient.fold-3.test.txt")
     assert rows[1].mention.mention == "café sleep" and rows[1].term == "Insomnia"
-    for line, message in (("1\tHeadache", "expected concept, term, phrase"), ("1\tHeadache\t ", "an empty mention"),
-                          ("\tHeadache\tx", "expected a concept's id and its term")):  # fmt: skip
+    for line, message in (
+        ("1\tHeadache", "expected concept, term, phrase"),
+        ("1\tHeadache\t ", "an empty mention"),
+        ("\tHeadache\tx", "expected a concept's id and its term"),
+    ):
         (tmp_path / "bad.txt").write_text(f"1\ta\tb\n{line}\n")
         with pytest.raises(InputError, match=re.escape(f"bad.txt:2: {message}")):
             read.phrases(tmp_path / "bad.txt")
@@ -150,7 +179,12 @@ def test_other_dictionaries(tmp_path):
     found: Counter[str] = Counter()
     (tmp_path / "mesh.tsv").write_text("D1\tA\tB|C\nD2\tB\t\nD2\tB\t\n")
     mesh = read.mesh(tmp_path / "mesh.tsv", found)
-    assert list(zip(mesh.ids, mesh.names, strict=True)) == [("D1", "A"), ("D1", "B"), ("D1", "C"), ("D2", "B")]
+    assert list(zip(mesh.ids, mesh.names, strict=True)) == [
+        ("D1", "A"),
+        ("D1", "B"),
+        ("D1", "C"),
+        ("D2", "B"),
+    ]
     assert found[read.DUPLICATE_ROWS] == 1
     for text, reader, message in (
         ("||A\n", read.medic, ":1: a dictionary line without an id"),
@@ -167,8 +201,13 @@ def test_other_dictionaries(tmp_path):
 
 
 def test_a_graph_as_dictionary(tmp_path):
-    columns = {"id": ["MESH:D1", "MESH:D1", "D2"], "name": ["a", "ä", "b"], "kind": ["preferred"] * 3,
-               "language": ["en", "de", "en"], "source": ["x"] * 3}  # fmt: skip
+    columns = {
+        "id": ["MESH:D1", "MESH:D1", "D2"],
+        "name": ["a", "ä", "b"],
+        "kind": ["preferred"] * 3,
+        "language": ["en", "de", "en"],
+        "source": ["x"] * 3,
+    }
     graph = KnowledgeGraph(
         table("entities", {"id": ["MESH:D1", "D2"], "name": ["a", "b"], "type": ["t", "t"]}),
         table("names", columns),
@@ -187,17 +226,28 @@ def test_hpo_layperson(tmp_path):
     names = {normalised(n) for n in dictionary.names}
     everything = [m for s in splits.values() for m in s]
     assert all(splits.values()) and not names & {normalised(m.mention) for m in everything}
-    assert all(hpo_split(m.gold[0][0]) == split for split, mentions in splits.items() for m in mentions)
+    assert all(
+        hpo_split(m.gold[0][0]) == split for split, mentions in splits.items() for m in mentions
+    )
     concepts = [{i for m in mentions for g in m.gold for i in g} for mentions in splits.values()]
-    assert not (concepts[0] & concepts[1]) and not (concepts[1] & concepts[2]) and not (concepts[0] & concepts[2])
+    assert (
+        not (concepts[0] & concepts[1])
+        and not (concepts[1] & concepts[2])
+        and not (concepts[0] & concepts[2])
+    )
     held = held_out_names(folder)
-    assert all(m.mention.lower() in held and normalised(m.mention) in held for m in splits["test"] + splits["dev"])
+    assert all(
+        m.mention.lower() in held and normalised(m.mention) in held
+        for m in splits["test"] + splits["dev"]
+    )
     assert not any(normalised(m.mention) in held for m in splits["train"])
     assert dictionary.broader["HP:0000118"] == ["HP:0000001"]
     # a layperson synonym that is another kind of name too is no query
     text = (folder / "hp.obo").read_text()
     synonym = re.search(r'synonym: "(.*)" RELATED layperson', text).group(1)
-    (folder / "hp.obo").write_text(text.replace("name: Phenotypic abnormality", f"name: {synonym.upper()}"))
+    (folder / "hp.obo").write_text(
+        text.replace("name: Phenotypic abnormality", f"name: {synonym.upper()}")
+    )
     _, fewer = hpo_layperson(folder, found)
     assert sum(map(len, fewer.values())) == len(everything) - 1 and found[TRIVIAL] == 1
 
@@ -212,10 +262,22 @@ def test_held_out_command(tmp_path, capsys):
 
 def test_on_disk(tmp_path):
     dictionary = Dictionary(["C1", "C1", "C2"], ["a", "b", "b"], {"C1": ["X1"]}, {"C1": ["C2"]})
-    splits = {"train": [mention("t")], "test": [mention("a", start=2, end=3), mention("b", gold=[["C9"]]),
-             mention("c", parts=["c", "d"], gold=[["C1"], ["C2"]])]}  # fmt: skip
+    splits = {
+        "train": [mention("t")],
+        "test": [
+            mention("a", start=2, end=3),
+            mention("b", gold=[["C9"]]),
+            mention("c", parts=["c", "d"], gold=[["C1"], ["C2"]]),
+        ],
+    }
     manifest = save_linking(tmp_path / "t", dictionary, splits, {"d": "is a"}, name="T")
-    assert manifest["dictionary"] | {"digest": ""} == {"names": 3, "strings": 2, "concepts": 2, "ids": 3, "digest": ""}
+    assert manifest["dictionary"] | {"digest": ""} == {
+        "names": 3,
+        "strings": 2,
+        "concepts": 2,
+        "ids": 3,
+        "digest": "",
+    }
     assert manifest["warnings"] == {
         "dictionary: names that several concepts have": 1,
         "dictionary: concepts with one name": 1,
@@ -229,11 +291,16 @@ def test_on_disk(tmp_path):
         == dictionary.digest
         == Dictionary(["C2", "C1", "C1"], ["b", "b", "a"], {"C1": ["X1"]}).digest
     )
-    assert loaded.dictionary.alternatives == dictionary.alternatives and loaded.dictionary.broader == dictionary.broader
+    assert (
+        loaded.dictionary.alternatives == dictionary.alternatives
+        and loaded.dictionary.broader == dictionary.broader
+    )
     more = dictionary.with_names([("X1", "new"), ("C9", "nowhere")])
     assert (more.ids[-1], more.names[-1], len(more.ids)) == ("C1", "new", 4)
     (tmp_path / "t/test.jsonl").write_text("")
-    with pytest.raises(InputError, match=re.escape("test.jsonl: missing, or not the file its manifest describes")):
+    with pytest.raises(
+        InputError, match=re.escape("test.jsonl: missing, or not the file its manifest describes")
+    ):
         load_linking(tmp_path / "t")
     (tmp_path / "t/manifest.json").write_text("{}")
     with pytest.raises(InputError, match="no linking task"):
@@ -252,7 +319,9 @@ def test_on_disk(tmp_path):
 )
 def test_what_is_not_saved(tmp_path, test, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        save_linking(tmp_path / "t", Dictionary(["C1"], ["a"]), {"test": test}, {"d": "a"}, name="T")
+        save_linking(
+            tmp_path / "t", Dictionary(["C1"], ["a"]), {"test": test}, {"d": "a"}, name="T"
+        )
     with pytest.raises(InputError, match="no names in its dictionary"):
         save_linking(tmp_path / "t", Dictionary([], []), {"test": [mention()]}, name="T")
     assert not (tmp_path / "t").exists()
@@ -263,15 +332,24 @@ def test_what_is_not_saved(tmp_path, test, message):
 @real
 def test_real_corpora_have_their_published_sizes(tmp_path):
     ncbi = REAL / "en_el_ncbi" / "biosyn_ncbi-disease.tar.gz"
-    sizes = [len(read.biosyn_mentions(ncbi, f"processed_{s}", {})) for s in ("train", "dev", "test")]
+    sizes = [
+        len(read.biosyn_mentions(ncbi, f"processed_{s}", {})) for s in ("train", "dev", "test")
+    ]
     assert sizes == [5134, 787, 960]
     own = read.biosyn_dictionary(ncbi, "test_dictionary.txt")
     assert (len(own.names), len(set(own.ids))) == (73_024, 12_554)
     assert len({part for i in own.ids for part in i.split("|")}) == 14_967  # the papers' concepts
     disease = REAL / "en_el_bc5cdr" / "biosyn_bc5cdr-disease_train_dev.tar.gz"
-    assert [len(read.biosyn_mentions(disease, f"processed_{s}", {})) for s in ("train", "dev")] == [4131, 4178]
-    names = [read.biosyn_dictionary(disease, f"{s}_dictionary.txt") for s in ("train", "dev", "test")]
-    assert [len(d.names) for d in names] == [71_924, 72_636, 73_126] and len(set(names[2].ids)) == 12_511
+    assert [len(read.biosyn_mentions(disease, f"processed_{s}", {})) for s in ("train", "dev")] == [
+        4131,
+        4178,
+    ]
+    names = [
+        read.biosyn_dictionary(disease, f"{s}_dictionary.txt") for s in ("train", "dev", "test")
+    ]
+    assert [len(d.names) for d in names] == [71_924, 72_636, 73_126] and len(
+        set(names[2].ids)
+    ) == 12_511
 
     def pubtator(archive, name):
         path = tmp_path / Path(name).name
@@ -280,9 +358,9 @@ def test_real_corpora_have_their_published_sizes(tmp_path):
         return len(read.pubtator_mentions(path, (), found)[0]) + found[NO_ID]
 
     parts = [("train", 5145), ("develop", 787), ("test", 960)]
-    assert [pubtator("en_el_ncbi/ncbi_pubtator.tar.gz", f"NCBI{s}set_corpus.txt") for s, _ in parts] == [
-        n for _, n in parts
-    ]
+    assert [
+        pubtator("en_el_ncbi/ncbi_pubtator.tar.gz", f"NCBI{s}set_corpus.txt") for s, _ in parts
+    ] == [n for _, n in parts]
     archive = "en_el_bc5cdr/bc5cdr_pubtator_train_dev.tar.gz"
     assert [pubtator(archive, f"{s}_corpus.txt") for s in ("train", "dev")] == [9385, 9591]
     medic = read.medic(REAL / "en_dict/medic_06Jul2012.txt.gz")

@@ -62,7 +62,8 @@ def test_units_are_masked_whole_and_others_untouched(n: int, seed: int) -> None:
 
 
 def test_realised_rates() -> None:
-    """12 % [MASK], 1.5 % random, 1.5 % kept of all tokens, within sampling error, spans included."""
+    """12 % [MASK], 1.5 % random, 1.5 % kept of all tokens, within sampling error, spans
+    included."""
     rng = np.random.default_rng(0)
     kinds = np.zeros(3)
     total = inside = inside_mask = 0
@@ -70,7 +71,11 @@ def test_realised_rates() -> None:
         ids, start, spans = sequence(rng, 80)
         out, labels = masked(ids, units(start, spans), rng, MASK, RANDOM)
         chosen = labels != IGNORE
-        kinds += [(out == MASK).sum(), (chosen & (out != MASK) & (out != ids)).sum(), (chosen & (out == ids)).sum()]
+        kinds += [
+            (out == MASK).sum(),
+            (chosen & (out != MASK) & (out != ids)).sum(),
+            (chosen & (out == ids)).sum(),
+        ]
         total += len(ids)
         span = np.zeros(len(ids), bool)
         for b, e in spans:

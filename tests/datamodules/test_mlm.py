@@ -1,4 +1,5 @@
-"""Masked-LM batches: independent of how the work is shared, and refused when things do not belong together."""
+"""Masked-LM batches: independent of how the work is shared, and refused when things do not belong
+together."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from tests.fakes.mlm import Folders
 
 
 def make_data(
-    fake: Folders, world: int = 1, rank: int = 0, accumulate: int = 1, step: int = 0, **settings: object
+    fake: Folders,
+    world: int = 1,
+    rank: int = 0,
+    accumulate: int = 1,
+    step: int = 0,
+    **settings: object,
 ) -> MLMData:
     data = MLMData(fake.corpus, fake.vocabulary, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
     data.trainer = SimpleNamespace(
@@ -34,13 +40,20 @@ def sentences(batches: list[MLMBatch]) -> list[tuple[tuple[int, ...], tuple[int,
 
 
 @pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (1, 4), (2, 2)])
-def test_steps_hold_the_same_however_they_are_shared(fake_mlm: Folders, world: int, accumulate: int) -> None:
+def test_steps_hold_the_same_however_they_are_shared(
+    fake_mlm: Folders, world: int, accumulate: int
+) -> None:
     alone = list(make_data(fake_mlm).train_dataloader())
-    shared = [list(make_data(fake_mlm, world, rank, accumulate).train_dataloader()) for rank in range(world)]
+    shared = [
+        list(make_data(fake_mlm, world, rank, accumulate).train_dataloader())
+        for rank in range(world)
+    ]
     for step, whole in enumerate(alone):
         parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
         assert sentences(parts) == sentences([whole])
-        assert torch.equal(sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts)
+        assert torch.equal(
+            sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts
+        )
 
 
 def test_a_later_start_returns_the_rest(fake_mlm: Folders) -> None:
@@ -49,12 +62,16 @@ def test_a_later_start_returns_the_rest(fake_mlm: Folders) -> None:
     resumed = list(make_data(fake_mlm, step=2).train_dataloader())
     assert len(resumed) == len(first) == len(second) > 2
     for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True)) and a.places.keys() == b.places.keys()
+        assert (
+            all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True))
+            and a.places.keys() == b.places.keys()
+        )
     assert sentences(first) != sentences(second)  # another epoch, other masks
 
 
 def test_masks(fake_mlm: Folders) -> None:
-    """15 % of the tokens, 80/10/10; special tokens never; Latin words whole; random tokens are no unused ones."""
+    """15 % of the tokens, 80/10/10; special tokens never; Latin words whole; random tokens are no
+    unused ones."""
     data = make_data(fake_mlm)
     every = [data.batch(data.train_indices, epoch) for epoch in range(30)]
     chosen = torch.cat([(b.labels != -100)[b.attention_mask.bool()] for b in every]).float().mean()
@@ -63,14 +80,18 @@ def test_masks(fake_mlm: Folders) -> None:
     assert hidden == pytest.approx(0.8, abs=0.03)
     for batch in every:
         last = batch.attention_mask.sum(1) - 1
-        assert (batch.labels[:, 0] == -100).all() and (batch.labels[torch.arange(len(last)), last] == -100).all()
+        assert (batch.labels[:, 0] == -100).all() and (
+            batch.labels[torch.arange(len(last)), last] == -100
+        ).all()
         assert batch.counts[0] == (batch.labels != -100).sum()
     assert data.random_ids.min() > 104
 
 
 def test_validation_shows_every_held_out_text_once(fake_mlm: Folders) -> None:
     whole = list(make_data(fake_mlm, eval_batch_size=3).val_dataloader())
-    shared = [list(make_data(fake_mlm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)]
+    shared = [
+        list(make_data(fake_mlm, 2, rank, eval_batch_size=3).val_dataloader()) for rank in range(2)
+    ]
     assert len(shared[0]) == len(shared[1])
     assert sum(b.counts for part in shared for b in part) == sum(b.counts for b in whole)
     assert sum(len(b.input_ids) for b in whole) == len(make_data(fake_mlm).held_out_indices)

@@ -1,4 +1,5 @@
-"""Queries of a graph and of MedLAMA's files: wording, both directions, answers, types, drawing, and what is refused."""
+"""Queries of a graph and of MedLAMA's files: wording, both directions, answers, types, drawing, and
+what is refused."""
 
 from __future__ import annotations
 
@@ -29,18 +30,32 @@ from datamodules.probing import (
 )
 from tests.fakes.graphs import graph
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "en_probe_medlama" / "medlama_13rel.tar.gz"
+SHARED = (
+    Path(__file__).parents[2].parent
+    / "shared"
+    / "data"
+    / "en_probe_medlama"
+    / "medlama_13rel.tar.gz"
+)
 HEAD = "head_cui,head_name,rel,tail_cuis_list,tail_names_list,tail_names,tail_cuis\n"
 
 
 @pytest.mark.parametrize(
     "relation, words",
     [
-        ("may_prevent", "may prevent"), ("translation_of", "is translation of"), ("classified_as", "is classified as"),
-        ("used_by", "is used by"), ("isa", "is a"), ("is_a", "is a"), ("has", "has"), ("is_part_of", "is part of"),
-        ("was_a_whereas", "was a whereas"), ("of", "is of"), ("近似于", "近似于"),
+        ("may_prevent", "may prevent"),
+        ("translation_of", "is translation of"),
+        ("classified_as", "is classified as"),
+        ("used_by", "is used by"),
+        ("isa", "is a"),
+        ("is_a", "is a"),
+        ("has", "has"),
+        ("is_part_of", "is part of"),
+        ("was_a_whereas", "was a whereas"),
+        ("of", "is of"),
+        ("近似于", "近似于"),
     ],
-)  # fmt: skip
+)
 def test_wording(relation: str, words: str) -> None:
     assert phrase(relation) == words
 
@@ -54,7 +69,11 @@ def test_papers_queries() -> None:
     """Section 4.6.1's examples: both directions, and one query with two answers."""
     made, left_out = queries(
         graph(
-            {"propranolol": "drug", "propranolol hydrochloride": "drug", "essential tremor": "disease"},
+            {
+                "propranolol": "drug",
+                "propranolol hydrochloride": "drug",
+                "essential tremor": "disease",
+            },
             [
                 ("propranolol", "may_treat", "essential tremor"),
                 ("propranolol hydrochloride", "may_treat", "essential tremor"),
@@ -65,24 +84,37 @@ def test_papers_queries() -> None:
     assert not left_out
     found = {q.text: q for q in made}
     assert set(found) == {
-        "propranolol may treat [MASK].", "propranolol hydrochloride may treat [MASK].", "[MASK] may treat essential tremor.",
-    }  # fmt: skip
+        "propranolol may treat [MASK].",
+        "propranolol hydrochloride may treat [MASK].",
+        "[MASK] may treat essential tremor.",
+    }
     both = found["[MASK] may treat essential tremor."]
     assert (both.relation, both.asked, both.within) == ("may_treat", "head", False)
     assert both.answers == ["propranolol", "propranolol hydrochloride"]
     assert both.names == [["propranolol", "Inderal"], ["propranolol hydrochloride"]]
-    assert counts_of(made) == {"queries": 3, "relations": 1, "answers a query": 1.33, "type 1": 0, "type 2": 3}
+    assert counts_of(made) == {
+        "queries": 3,
+        "relations": 1,
+        "answers a query": 1.33,
+        "type 1": 0,
+        "type 2": 3,
+    }
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 5), st.sampled_from(["near", "part_of", "part of", "isa"]), st.integers(0, 5)),
+        st.tuples(
+            st.integers(0, 5),
+            st.sampled_from(["near", "part_of", "part of", "isa"]),
+            st.integers(0, 5),
+        ),
         min_size=1,
     )
 )
 def test_queries_by_brute_force(facts: list[tuple[int, str, int]]) -> None:
-    """Every triple asks twice; texts are distinguished, answers collected. Relations of one wording are one."""
+    """Every triple asks twice; texts are distinguished, answers collected. Relations of one wording
+    are one."""
     ids = [f"e{i}" for i in range(6)]
     wanted: dict[str, set[str]] = defaultdict(set)
     for head, relation, tail in facts:
@@ -91,7 +123,11 @@ def test_queries_by_brute_force(facts: list[tuple[int, str, int]]) -> None:
     made, _ = queries(graph(dict.fromkeys(ids, "t"), [(f"e{h}", r, f"e{t}") for h, r, t in facts]))
     assert {q.text: set(q.answers) for q in made} == wanted and len(made) == len(wanted)
     assert all(q.asked == ("tail" if q.text.endswith("[MASK].") else "head") for q in made)
-    assert all(q.within == (q.text.replace(MASK, "").find(q.answers[0]) >= 0) for q in made if len(q.answers) == 1)
+    assert all(
+        q.within == (q.text.replace(MASK, "").find(q.answers[0]) >= 0)
+        for q in made
+        if len(q.answers) == 1
+    )
 
 
 def test_entities_of_one_name_ask_as_one() -> None:
@@ -106,19 +142,35 @@ def test_at_most_so_many_of_a_relation_drawn_by_seed() -> None:
     facts = [(f"h{i}", "r", f"t{i}") for i in range(30)] + [("h0", "s", "t0")]
     own = graph({f"{c}{i}": "t" for c in "ht" for i in range(30)}, facts)
     made, left_out = queries(own, most=20)
-    assert len([q for q in made if q.relation == "r"]) == 20 and len([q for q in made if q.relation == "s"]) == 2
+    assert (
+        len([q for q in made if q.relation == "r"]) == 20
+        and len([q for q in made if q.relation == "s"]) == 2
+    )
     assert dict(left_out) == {"queries beyond 20 of a relation": 40}
     assert queries(own, most=20)[0] == made != queries(own, most=20, seed=1)[0]
-    alone, _ = queries(graph({f"{c}{i}": "t" for c in "ht" for i in range(30)}, facts[:-1]), most=20)
-    assert alone == [q for q in made if q.relation == "r"]  # other relations do not change what is drawn
+    alone, _ = queries(
+        graph({f"{c}{i}": "t" for c in "ht" for i in range(30)}, facts[:-1]), most=20
+    )
+    # other relations do not change what is drawn
+    assert alone == [q for q in made if q.relation == "r"]
     assert {q.asked for q in made} == {"tail", "head"} and len(queries(own, most=None)[0]) == 62
 
 
 def test_types() -> None:
-    assert answered_within("[MASK] has form tacrolimus monohydrate.", [["x"], ["FK-506", "Tacrolimus"]])
+    assert answered_within(
+        "[MASK] has form tacrolimus monohydrate.", [["x"], ["FK-506", "Tacrolimus"]]
+    )
     assert not answered_within("cosyntropin may diagnose [MASK].", [["adrenal cortex disease"]])
-    assert not contains_name("antigen has ants", "ant") and contains_name("an ant.", "ant") and contains_name("b+ a", "+ a")
-    assert not contains_name("a", "") and contains_name("慢性肝炎药", "肝炎") and not contains_name("", "mask")
+    assert (
+        not contains_name("antigen has ants", "ant")
+        and contains_name("an ant.", "ant")
+        and contains_name("b+ a", "+ a")
+    )
+    assert (
+        not contains_name("a", "")
+        and contains_name("慢性肝炎药", "肝炎")
+        and not contains_name("", "mask")
+    )
     assert not answered_within("[MASK] r b.", [["mask"]])  # [MASK] itself is not part of the text
 
 
@@ -138,11 +190,21 @@ def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     manifest = read_json(tmp_path / "q" / "manifest.json")
     assert manifest["settings"]["seed"] == 1 and manifest["counts"]["queries"] == 2
     (tmp_path / "t.csv").write_text("pid,human\npart_of,[Y] has the part [X] .\n")
-    build(str(tmp_path / "g"), str(tmp_path / "q"), templates_file=str(tmp_path / "t.csv"), prompts="human")
-    assert [q.text for q in load(tmp_path / "q")] == ["[MASK] has the part a.", "b has the part [MASK]."]
+    build(
+        str(tmp_path / "g"),
+        str(tmp_path / "q"),
+        templates_file=str(tmp_path / "t.csv"),
+        prompts="human",
+    )
+    assert [q.text for q in load(tmp_path / "q")] == [
+        "[MASK] has the part a.",
+        "b has the part [MASK].",
+    ]
     with open(tmp_path / "q" / "queries.parquet", "ab") as handle:
         handle.write(b"x")
-    with pytest.raises(InputError, match=r"queries.parquet: missing, or not the file its manifest describes"):
+    with pytest.raises(
+        InputError, match=r"queries.parquet: missing, or not the file its manifest describes"
+    ):
         load(tmp_path / "q")
 
 
@@ -168,10 +230,18 @@ def test_medlama(tmp_path: Path) -> None:
     folder = write_medlama(tmp_path / "m", ROWS, "C1,propranolol,may_treat,x,x,Migraine,C3\n")
     made, left_out = medlama_queries(folder)
     assert made == [
-        Query("propranolol may treat [MASK].", "may_treat", "tail", ["C2", "C3", "C6"],
-              [["Essential Tremor"], ["Migraine"], ["Hypertension"]], False),
-        Query("tremor, essential may treat [MASK].", "may_treat", "tail", ["C5"], [["Tremor"]], True),
-    ]  # fmt: skip
+        Query(
+            "propranolol may treat [MASK].",
+            "may_treat",
+            "tail",
+            ["C2", "C3", "C6"],
+            [["Essential Tremor"], ["Migraine"], ["Hypertension"]],
+            False,
+        ),
+        Query(
+            "tremor, essential may treat [MASK].", "may_treat", "tail", ["C5"], [["Tremor"]], True
+        ),
+    ]
     assert sum(left_out.values()) == 1
     assert medlama_queries(folder, "human_prompt")[0][0].text == "propranolol might treat [MASK]."
     assert medlama_queries(folder, "default_prompt")[0][0].text == "propranolol may treat [MASK]."
@@ -187,7 +257,10 @@ def test_medlama(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rows, message",
     [
-        ("C1,a,may_treat,x,x,One || Two,C2\n", r"may_treat_1000.csv:2: expected a head_name, and as many tail_names"),
+        (
+            "C1,a,may_treat,x,x,One || Two,C2\n",
+            r"may_treat_1000.csv:2: expected a head_name, and as many tail_names",
+        ),
         (ROWS + "C1,a\n", r"may_treat_1000.csv:5: expected 7 columns"),
         ("C1,,may_treat,x,x,One,C2\n", r"may_treat_1000.csv:2: expected a head_name"),
         ('C1,"a,may_treat,x,x,One,C2\n', r"may_treat_1000.csv:\d: not a CSV table"),
@@ -204,7 +277,8 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         medlama_queries(folder, "nonsense")
     (folder / "prompts.csv").write_text("pid,human_prompt\nmay_treat,[X] treats\n")
     with pytest.raises(
-        InputError, match=r"prompts.csv:2: expected a relation and a template with one \[X\] and one \[Y\]"
+        InputError,
+        match=r"prompts.csv:2: expected a relation and a template with one \[X\] and one \[Y\]",
     ):
         medlama_queries(folder, "human_prompt")
     (folder / "prompts.csv").write_text("pid,human_prompt\nmay_cause,[X] causes [Y] .\n")
@@ -250,4 +324,7 @@ def test_real_medlama() -> None:
 
 def test_relations_of_one_size_are_drawn_apart() -> None:
     one, other = (drawn(1000, 10, 0, relation).tolist() for relation in ("treats", "causes"))
-    assert one != other and one == drawn(1000, 10, 0, "treats").tolist() != drawn(1000, 10, 1, "treats").tolist()
+    assert (
+        one != other
+        and one == drawn(1000, 10, 0, "treats").tolist() != drawn(1000, 10, 1, "treats").tolist()
+    )

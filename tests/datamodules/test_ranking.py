@@ -1,4 +1,5 @@
-"""Answer ranking made of questions and answers: what is right, what is drawn, what never goes apart, every broken table."""
+"""Answer ranking made of questions and answers: what is right, what is drawn, what never goes
+apart, every broken table."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ ROWS = [
 
 
 def right(*pairs: tuple[str, str]) -> list[Pair]:
-    return [Pair(f"x:{n}", group(question), question, answer, "1") for n, (question, answer) in enumerate(pairs, 2)]
+    return [
+        Pair(f"x:{n}", group(question), question, answer, "1")
+        for n, (question, answer) in enumerate(pairs, 2)
+    ]
 
 
 def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
@@ -60,8 +64,16 @@ def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
             r":3: answer is empty\. Fill it in",
         ),
         ([("a", "", "c", "d")], "department,title,ask,answer", r":2: title is empty"),
-        ([("a", "b", "\n", "d"), ("a", "b", "", "d")], "department,title,ask,answer", r":2: ask is empty"),
-        ([("a", "b", "c", "d"), ("a", "b", "c")], "department,title,ask,answer", r":3: expected 4 columns, got 3"),
+        (
+            [("a", "b", "\n", "d"), ("a", "b", "", "d")],
+            "department,title,ask,answer",
+            r":2: ask is empty",
+        ),
+        (
+            [("a", "b", "c", "d"), ("a", "b", "c")],
+            "department,title,ask,answer",
+            r":3: expected 4 columns, got 3",
+        ),
         ([], "department,title,ask,answer", r": no examples in this file"),
     ],
 )
@@ -93,13 +105,16 @@ def test_questions_that_share_an_answer_are_found() -> None:
     assert sorted(map(sorted, alike(chain))) == [["a", "b", "c"], ["d"]]
 
 
-answers = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 60)), min_size=30, max_size=60, unique=True)
+answers = st.lists(
+    st.tuples(st.integers(0, 25), st.integers(0, 60)), min_size=30, max_size=60, unique=True
+)
 
 
 @settings(deadline=None, max_examples=40)
 @given(pairs=answers, seed=st.integers(0, 5))
 def test_what_is_drawn(pairs: list[tuple[int, int]], seed: int) -> None:
-    """From the definition: sizes, right answers whole, wrong ones of the split's other questions, no answer in two splits."""
+    """From the definition: sizes, right answers whole, wrong ones of the split's other questions,
+    no answer in two splits."""
     given = right(*((f"q{q}", f"a{a}") for q, a in pairs))
     own: dict[str, set[str]] = defaultdict(set)
     for pair in given:
@@ -140,13 +155,20 @@ def test_the_draw_is_the_same_every_time_and_another_by_another_seed() -> None:
 
 def test_too_few() -> None:
     given = right(*((f"q{i}", f"a{i}") for i in range(10)))
-    with pytest.raises(InputError, match=r"10 questions are too few for 9 of train, 2 of test: train has 8"):
+    with pytest.raises(
+        InputError, match=r"10 questions are too few for 9 of train, 2 of test: train has 8"
+    ):
         ranked(given, {"train": 9, "test": 2}, 1, 0)
-    with pytest.raises(InputError, match=r"test: 1 answers to other questions, expected 2 wrong ones a question"):
+    with pytest.raises(
+        InputError, match=r"test: 1 answers to other questions, expected 2 wrong ones a question"
+    ):
         ranked(given, {"train": 5, "test": 2}, 2, 0)
     # a pair of questions with one answer does not fit into a split of one
     two = right(("a", "1"), ("b", "1"), ("c", "2"), ("d", "3"))
-    assert {e.first for e in ranked(two, {"train": 2, "test": 2}, 0, 0)["train"]} in ({"a", "b"}, {"c", "d"})
+    assert {e.first for e in ranked(two, {"train": 2, "test": 2}, 0, 0)["train"]} in (
+        {"a", "b"},
+        {"c", "d"},
+    )
 
 
 @pytest.mark.data
@@ -156,12 +178,17 @@ def test_real_questions(tmp_path: Path) -> None:
         archive.extractall(tmp_path, filter="data")
     found: Counter[str] = Counter()
     read = questions(next(tmp_path.rglob("*.csv")), found=found)
-    assert len(read) == len({p.document for p in read}) == 7266 and (found[REPEATED], found[FURTHER]) == (378, 0)
+    assert len(read) == len({p.document for p in read}) == 7266 and (
+        found[REPEATED],
+        found[FURTHER],
+    ) == (378, 0)
     splits = ranked(read, **derivation_settings("NeikeQA"))
     assert {s: len(e) for s, e in splits.items()} == {"train": 13200, "dev": 3300, "test": 5500}
     answered = {s: {e.second for e in examples} for s, examples in splits.items()}
     assert not answered["train"] & answered["test"] and not answered["train"] & answered["dev"]
     right_answer = {p.first: p.second for p in read}
     assert all(
-        (right_answer[e.first] == e.second) == (e.label == "1") for examples in splits.values() for e in examples
+        (right_answer[e.first] == e.second) == (e.label == "1")
+        for examples in splits.values()
+        for e in examples
     )

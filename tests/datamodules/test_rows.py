@@ -15,7 +15,10 @@ SPANS = torch.tensor([[0, 1, 3], [0, 4, 5], [2, 0, 4], [2, 4, 5], [2, 6, 7]])
 
 
 def test_sizes_of_spans() -> None:
-    assert (longest(SPANS), most(SPANS)) == (4, 3) and (longest(SPANS[:0]), most(SPANS[:0])) == (1, 1)
+    assert (longest(SPANS), most(SPANS)) == (4, 3) and (longest(SPANS[:0]), most(SPANS[:0])) == (
+        1,
+        1,
+    )
 
 
 def test_equal_values_are_beside_each_other() -> None:
@@ -42,6 +45,7 @@ def test_a_batch_receives_its_places_once() -> None:
     found = placed(batch)
     assert found.places["predicted"].tolist() == [0, 3] and found.places["longest"] == 3
     assert places(batch, "predicted").tolist() == [0, 3]
-    assert places(found._replace(labels=torch.zeros(2, 2)), "predicted").tolist() == [0, 3]  # those of the host, not looked for
+    # those of the host, not looked for
+    assert places(found._replace(labels=torch.zeros(2, 2)), "predicted").tolist() == [0, 3]
     other = SimpleNamespace(counts=1)
     assert placed(other) is other

@@ -1,4 +1,5 @@
-"""SapBERT's pairs against their definition, and batches that do not depend on how the work is shared."""
+"""SapBERT's pairs against their definition, and batches that do not depend on how the work is
+shared."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def every(pairs: Pairs) -> list[tuple[str, ...]]:
     return spelled(pairs, pairs[np.arange(len(pairs))])
 
 
-def slow_pairs(graph: KnowledgeGraph, held: set[tuple[str, ...]]) -> dict[str, set[tuple[str, ...]]]:
+def slow_pairs(
+    graph: KnowledgeGraph, held: set[tuple[str, ...]]
+) -> dict[str, set[tuple[str, ...]]]:
     """Appendix A.2 and A.3 as they read, without the limit: concept -> its pairs."""
     names: dict[str, set[str]] = {}
     for row in graph.names.to_pylist():
@@ -57,7 +60,9 @@ def slow_pairs(graph: KnowledgeGraph, held: set[tuple[str, ...]]) -> dict[str, s
             ingredient, trade = ends if triple["relation"] == "has_tradename" else ends[::-1]
             names.setdefault(ingredient, set()).update(own.get(trade, set()))
     return {
-        concept: set(itertools.combinations(sorted(n for n in those if (n, concept) not in held), 2))
+        concept: set(
+            itertools.combinations(sorted(n for n in those if (n, concept) not in held), 2)
+        )
         for concept, those in names.items()
     }
 
@@ -71,7 +76,10 @@ def test_pairs_are_all_of_a_concept_at_most_fifty(fake_sapbert: Folders) -> None
         found.setdefault(concept, []).append((first, second))
     assert set(found) == {concept for concept, those in wanted.items() if those}
     for concept, those in found.items():
-        assert len(set(those)) == len(those) == min(50, len(wanted[concept])) and set(those) <= wanted[concept]
+        assert (
+            len(set(those)) == len(those) == min(50, len(wanted[concept]))
+            and set(those) <= wanted[concept]
+        )
     assert len(found["EMANY"]) == 50 and ("nosaspasm", "tumor drug") in found["EDRUG"]
     assert all(first != second for first, second, _ in every(pairs))
 
@@ -93,7 +101,9 @@ def test_everything_left_out_is_counted(fake_sapbert: Folders) -> None:
         "names shared by several concepts": 2,
         "names held out": len(pairs.held_out),
         "concepts with more pairs than --max_pairs": 1,
-        "pairs left out there": 16 if "EMANY" not in {c for _, c in spelled(pairs, pairs.held_out)} else 5,
+        "pairs left out there": 16
+        if "EMANY" not in {c for _, c in spelled(pairs, pairs.held_out)}
+        else 5,
         "pairs": len(pairs),
     }
 
@@ -101,9 +111,12 @@ def test_everything_left_out_is_counted(fake_sapbert: Folders) -> None:
 def test_held_out_names_are_in_no_pair_and_leave_their_concept_pairs(fake_sapbert: Folders) -> None:
     pairs = Pairs(fake_sapbert.pairs)
     held = spelled(pairs, pairs.held_out)
-    assert len(held) == 4 and len({concept for _, concept in held}) == 4  # a tenth of the 42 with three names
+    # a tenth of the 42 with three names
+    assert len(held) == 4 and len({concept for _, concept in held}) == 4
     trained = {name for *both, _ in every(pairs) for name in both}
-    assert not trained & {name for name, _ in held} and "odd shared name" not in {name for name, _ in held}
+    assert not trained & {name for name, _ in held} and "odd shared name" not in {
+        name for name, _ in held
+    }
     assert {concept for _, concept in held} <= {concept for *_, concept in every(pairs)}
     assert not {name for name, _ in held} & {name for name, _ in spelled(pairs, pairs.members)}
 
@@ -115,7 +128,11 @@ def test_draws_depend_on_seed_and_concept_alone(fake_sapbert: Folders, tmp_path:
     many = [{r for r in every(p) if r[-1] == "EMANY"} for p in (Pairs(again), other)]
     assert len(many[0]) == len(many[1]) == 50 and many[0] != many[1]
     fake.graph("F").save(tmp_path / "more")
-    both = Pairs(build([str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c"))[0])
+    both = Pairs(
+        build([str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c"))[
+            0
+        ]
+    )
     assert {r for r in every(both) if r[-1] == "EMANY"} == many[0]
 
 
@@ -128,13 +145,26 @@ def test_drawn_pairs(size: int, most: int, key: str) -> None:
     assert np.array_equal(drawn_pairs(size, most, key), drawn_pairs(size, most, key))
 
 
-def test_several_graphs_share_a_concept_by_its_id_only(fake_sapbert: Folders, tmp_path: Path) -> None:
+def test_several_graphs_share_a_concept_by_its_id_only(
+    fake_sapbert: Folders, tmp_path: Path
+) -> None:
     fake.graph("F").save(tmp_path / "f")
-    two = table("names", {k: [v] for k, v in zip(("id", "name", "kind", "language", "source"),
-                                                 ("E005", "heart stop", "synonym", "en", "x"), strict=True)})  # fmt: skip
+    two = table(
+        "names",
+        {
+            k: [v]
+            for k, v in zip(
+                ("id", "name", "kind", "language", "source"),
+                ("E005", "heart stop", "synonym", "en", "x"),
+                strict=True,
+            )
+        },
+    )
     small = table("entities", {"id": ["E005"], "name": ["x"], "type": ["x"]})
     empty = fake.graph()
-    KnowledgeGraph(small, two, empty.definitions, empty.triples.slice(0, 0), {}).save(tmp_path / "g")
+    KnowledgeGraph(small, two, empty.definitions, empty.triples.slice(0, 0), {}).save(
+        tmp_path / "g"
+    )
     folders = [fake_sapbert.graph, str(tmp_path / "f"), str(tmp_path / "g")]
     pairs = Pairs(build(folders, fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert pairs.manifest["counts"]["concepts"] == 90
@@ -150,9 +180,15 @@ def test_several_graphs_share_a_concept_by_its_id_only(fake_sapbert: Folders, tm
 def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Failure of the  RENAL region\n\nno such name\n")
     (tmp_path / "concepts.txt").write_text("E007\nEMANY\nX\n")
-    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), kinds=("synonym", "preferred"),
-                      exclude_names=str(tmp_path / "names.txt"), exclude_concepts=str(tmp_path / "concepts.txt"),
-                      trade_names=False)  # fmt: skip
+    folder, _ = build(
+        [fake_sapbert.graph],
+        fake_sapbert.bert,
+        str(tmp_path / "p"),
+        kinds=("synonym", "preferred"),
+        exclude_names=str(tmp_path / "names.txt"),
+        exclude_concepts=str(tmp_path / "concepts.txt"),
+        trade_names=False,
+    )
     pairs = Pairs(folder)
     counts = pairs.manifest["counts"]
     assert counts["names of other languages or kinds"] == 41
@@ -161,13 +197,19 @@ def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     assert "trade names given to ingredients" not in counts
     assert "failure of the renal region" not in pairs.names and "many 3" not in pairs.names
     assert not {"E007", "EMANY"} & {c for *_, c in every(pairs)}
-    german = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en"))[0])
+    german = Pairs(
+        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en"))[
+            0
+        ]
+    )
     assert "nierenversagen" in german.names
 
 
 def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) -> None:
     graph = fake.graph()
-    graph.triples = table("triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]})
+    graph.triples = table(
+        "triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]}
+    )
     graph.save(tmp_path / "g")
     turned = Pairs(build([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert every(turned) == every(Pairs(fake_sapbert.pairs))
@@ -184,7 +226,9 @@ def test_tokens_are_the_tokenizers(fake_sapbert: Folders) -> None:
         assert pairs.tokens[pairs.offsets[number] : pairs.offsets[number + 1]].tolist() == wanted
 
 
-def test_shards_are_one_list(fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_are_one_list(
+    fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SHARD", 37)
     parts = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert len(parts.shards) > 3
@@ -194,9 +238,13 @@ def test_shards_are_one_list(fake_sapbert: Folders, tmp_path: Path, monkeypatch:
     assert every(Pairs(fake_sapbert.pairs)) == spelled(parts, np.concatenate(parts.shards))
 
 
-def make_data(fake: Folders, world: int = 1, rank: int = 0, step: int = 0, **settings: object) -> SapBERTData:
+def make_data(
+    fake: Folders, world: int = 1, rank: int = 0, step: int = 0, **settings: object
+) -> SapBERTData:
     data = SapBERTData(fake.pairs, fake.bert, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
-    data.trainer = SimpleNamespace(global_rank=rank, world_size=world, accumulate_grad_batches=1, global_step=step)  # type: ignore[assignment]
+    data.trainer = SimpleNamespace(
+        global_rank=rank, world_size=world, accumulate_grad_batches=1, global_step=step
+    )  # type: ignore[assignment]
     data.setup()
     return data
 
@@ -233,7 +281,9 @@ def test_a_later_start_returns_the_rest_and_an_epoch_every_pair_once(fake_sapber
         assert names([a]) == names([b])
     order = data.order(0)
     assert len(np.unique(order)) == order.size > len(data.pairs) - 16  # type: ignore[arg-type]
-    assert not np.array_equal(order, data.order(1)) and not np.array_equal(order, make_data(fake_sapbert, seed=1).order(0))
+    assert not np.array_equal(order, data.order(1)) and not np.array_equal(
+        order, make_data(fake_sapbert, seed=1).order(0)
+    )
 
 
 def test_groups_change_padding_only(fake_sapbert: Folders) -> None:
@@ -256,9 +306,15 @@ def test_length_groups_take_the_fewest_tokens(lengths: list[int], most: int) -> 
         edges = [0, *cuts, len(ordered)]
         return sum((b - a) * int(ordered[b - 1]) for a, b in itertools.pairwise(edges))
 
-    slow = min(cost(cuts) for k in range(most) for cuts in itertools.combinations(range(1, len(ordered)), k))
+    slow = min(
+        cost(cuts)
+        for k in range(most)
+        for cuts in itertools.combinations(range(1, len(ordered)), k)
+    )
     groups = length_groups(ordered, most)
-    assert [g.start for g in groups] == [0, *(g.stop for g in groups[:-1])] and groups[-1].stop == len(ordered)
+    assert [g.start for g in groups] == [0, *(g.stop for g in groups[:-1])] and groups[
+        -1
+    ].stop == len(ordered)
     assert len(groups) <= most and cost(tuple(g.stop for g in groups[:-1])) == slow
 
 
@@ -273,8 +329,14 @@ def test_validation_searches_held_out_names_among_those_trained_on(fake_sapbert:
     data = make_data(fake_sapbert, val_names=60, eval_batch_size=16)
     batches = list(data.val_dataloader())
     concept, query = (torch.cat([getattr(b, k) for b in batches]) for k in ("concept", "query"))
-    assert query.sum() == 4 and len(query) == 64 and set(concept[query].tolist()) <= set(concept[~query].tolist())
-    assert names(batches) == names(list(make_data(fake_sapbert, 2, 1, val_names=60, eval_batch_size=9).val_dataloader()))
+    assert (
+        query.sum() == 4
+        and len(query) == 64
+        and set(concept[query].tolist()) <= set(concept[~query].tolist())
+    )
+    assert names(batches) == names(
+        list(make_data(fake_sapbert, 2, 1, val_names=60, eval_batch_size=9).val_dataloader())
+    )
 
 
 def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -291,7 +353,13 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
     with pytest.raises(InputError, match="no concept has two names"):
-        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), kinds=("preferred",), trade_names=False)
+        build(
+            [fake_sapbert.graph],
+            fake_sapbert.bert,
+            str(tmp_path / "p"),
+            kinds=("preferred",),
+            trade_names=False,
+        )
     with pytest.raises(InputError, match="expected 1 or more"):
         build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
     (tmp_path / "full").mkdir()
@@ -301,15 +369,29 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
 
 
 def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "datamodules.sapbert", "--graph", fake_sapbert.graph,
-               "--tokenizer", fake_sapbert.bert, "--out", str(tmp_path / "p")]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "datamodules.sapbert",
+        "--graph",
+        fake_sapbert.graph,
+        "--tokenizer",
+        fake_sapbert.bert,
+        "--out",
+        str(tmp_path / "p"),
+    ]
     first = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert "concepts with one name, which give no pair" in first.stdout
     (tmp_path / "p.parts").mkdir()  # left by a run that was killed behind its last file
     again = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert "there already" in again.stdout and [p.name for p in tmp_path.iterdir()] == ["p"]
-    bad = subprocess.run([*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT)
-    assert bad.returncode == 2 and bad.stderr == "error: nowhere.txt: no such file or folder. Check the path.\n"
+    bad = subprocess.run(
+        [*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (
+        bad.returncode == 2
+        and bad.stderr == "error: nowhere.txt: no such file or folder. Check the path.\n"
+    )
 
 
 def named_graph(rows: list[tuple[str, str, str]]) -> KnowledgeGraph:
@@ -319,7 +401,13 @@ def named_graph(rows: list[tuple[str, str, str]]) -> KnowledgeGraph:
         table("entities", {"id": every, "name": every, "type": ["t"] * len(every)}),
         table(
             "names",
-            {"id": ids, "name": names, "kind": kinds, "language": ["en"] * len(ids), "source": ["s"] * len(ids)},
+            {
+                "id": ids,
+                "name": names,
+                "kind": kinds,
+                "language": ["en"] * len(ids),
+                "source": ["s"] * len(ids),
+            },
         ),
         table("definitions", {"id": [], "text": []}),
         table("triples", {"head": [], "relation": [], "tail": []}),
@@ -327,20 +415,41 @@ def named_graph(rows: list[tuple[str, str, str]]) -> KnowledgeGraph:
     )
 
 
-def test_concepts_of_graphs_with_the_same_name_are_united(fake_sapbert: Folders, tmp_path: Path) -> None:
-    first = named_graph([
-        ("A1", "Heart Attack", "preferred"), ("A1", "MI", "synonym"), ("A2", "Cold", "preferred"),
-        ("A3", "chill", "preferred"), ("A3", "ague", "exact"), ("A4", "fit", "preferred"), ("A4", "shared", "synonym"),
-        ("A5", "shared", "synonym"), ("A5", "kept", "preferred"), ("A6", "loose", "narrow"), ("A6", "tight", "preferred"),
-    ])  # fmt: skip
-    second = named_graph([
-        ("B1", "myocardial infarction", "preferred"), ("B1", "heart  attack", "exact"),  # its synonym is A1's label
-        ("B2", "cold", "preferred"), ("B2b", "Common cold", "preferred"), ("B2b", "cold", "synonym"),  # A2 is taken by B2
-        ("B3", "AGUE", "preferred"),  # its label is A3's synonym
-        ("B4", "shared", "preferred"),  # two concepts have it: neither
-        ("B6", "loose", "preferred"),  # a narrow name is no other name of the same
-    ])  # fmt: skip
-    third = named_graph([("C1", "myocardial infarction", "preferred"), ("C2", "common cold", "preferred")])
+def test_concepts_of_graphs_with_the_same_name_are_united(
+    fake_sapbert: Folders, tmp_path: Path
+) -> None:
+    first = named_graph(
+        [
+            ("A1", "Heart Attack", "preferred"),
+            ("A1", "MI", "synonym"),
+            ("A2", "Cold", "preferred"),
+            ("A3", "chill", "preferred"),
+            ("A3", "ague", "exact"),
+            ("A4", "fit", "preferred"),
+            ("A4", "shared", "synonym"),
+            ("A5", "shared", "synonym"),
+            ("A5", "kept", "preferred"),
+            ("A6", "loose", "narrow"),
+            ("A6", "tight", "preferred"),
+        ]
+    )
+    second = named_graph(
+        [
+            # its synonym is A1's label
+            ("B1", "myocardial infarction", "preferred"),
+            ("B1", "heart  attack", "exact"),
+            # A2 is taken by B2
+            ("B2", "cold", "preferred"),
+            ("B2b", "Common cold", "preferred"),
+            ("B2b", "cold", "synonym"),
+            ("B3", "AGUE", "preferred"),  # its label is A3's synonym
+            ("B4", "shared", "preferred"),  # two concepts have it: neither
+            ("B6", "loose", "preferred"),  # a narrow name is no other name of the same
+        ]
+    )
+    third = named_graph(
+        [("C1", "myocardial infarction", "preferred"), ("C2", "common cold", "preferred")]
+    )
     graphs = [first, second, third]
     concepts = pa.array([i for g in graphs for i in g.ids.to_pylist()])
     one = module.united(graphs, concepts)
@@ -350,20 +459,33 @@ def test_concepts_of_graphs_with_the_same_name_are_united(fake_sapbert: Folders,
         graph.save(tmp_path / name)
     folders = [str(tmp_path / name) for name in "abc"]
     folder, _ = build(folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True)
-    assert read_json(folder / "manifest.json")["counts"]["concepts united with one of an earlier graph"] == 5
+    assert (
+        read_json(folder / "manifest.json")["counts"][
+            "concepts united with one of an earlier graph"
+        ]
+        == 5
+    )
     found = {row[-1]: set() for row in every(Pairs(str(folder)))}
-    for *names, concept in [*every(Pairs(str(folder))), *spelled(Pairs(str(folder)), Pairs(str(folder)).held_out)]:
+    for *names, concept in [
+        *every(Pairs(str(folder))),
+        *spelled(Pairs(str(folder)), Pairs(str(folder)).held_out),
+    ]:
         found.setdefault(concept, set()).update(names)
     assert found["A1"] == {"heart attack", "mi", "myocardial infarction"}
 
 
 def linking_task(folder: Path, train: list[tuple[list[str], list[list[str]]]]) -> Path:
     dictionary = Dictionary(
-        ["C1", "C1", "C2", "C2", "C3"], ["Heart attack", "MI", "cold", "Common cold", "fever"], {"C3": ["X3"]}
+        ["C1", "C1", "C2", "C2", "C3"],
+        ["Heart attack", "MI", "cold", "Common cold", "fever"],
+        {"C3": ["X3"]},
     )
 
     def mentions(rows: list[tuple[list[str], list[list[str]]]], name: str) -> list[Mention]:
-        return [Mention(f"{name}{i}", "d", None, None, "|".join(p), p, g) for i, (p, g) in enumerate(rows)]
+        return [
+            Mention(f"{name}{i}", "d", None, None, "|".join(p), p, g)
+            for i, (p, g) in enumerate(rows)
+        ]
 
     splits = {"train": mentions(train, "t"), "dev": mentions([(["secret words"], [["C1"]])], "d")}
     save_linking(folder, dictionary, splits, {}, name="X-EL")
@@ -374,15 +496,28 @@ def test_mention_pairs_are_train_mentions_with_every_name_of_their_concept(
     fake_sapbert: Folders, tmp_path: Path
 ) -> None:
     train = [
-        (["Cardiac  arrest thing"], [["C1"]]), (["my heart stopped"], [["C1"]]), (["MI"], [["C1"]]),  # a name already
-        (["runny nose"], [["C2"]]), (["RUNNY nose"], [["C2"]]), (["hot"], [["X3"]]),  # an alternative id
-        (["both", "parts"], [["C1"], ["C2"]]), (["either"], [["C1"], ["C2"]]), (["gone"], [["C9"]]),
-    ]  # fmt: skip
+        # a name already
+        (["Cardiac  arrest thing"], [["C1"]]),
+        (["my heart stopped"], [["C1"]]),
+        (["MI"], [["C1"]]),
+        # an alternative id
+        (["runny nose"], [["C2"]]),
+        (["RUNNY nose"], [["C2"]]),
+        (["hot"], [["X3"]]),
+        (["both", "parts"], [["C1"], ["C2"]]),
+        (["either"], [["C1"], ["C2"]]),
+        (["gone"], [["C9"]]),
+    ]
     task = linking_task(tmp_path / "task", train)
     folder, there = build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
     pairs = Pairs(str(folder))
     held = spelled(pairs, np.asarray(pairs.held_out))
-    wanted = {("cardiac arrest thing", "C1"), ("my heart stopped", "C1"), ("runny nose", "C2"), ("hot", "C3")}
+    wanted = {
+        ("cardiac arrest thing", "C1"),
+        ("my heart stopped", "C1"),
+        ("runny nose", "C2"),
+        ("hot", "C3"),
+    }
     assert len(held) == 1 and set(held) < wanted and not there
     names = {"C1": ["heart attack", "mi"], "C2": ["cold", "common cold"], "C3": ["fever"]}
     assert set(every(pairs)) == {(m, n, c) for m, c in wanted - set(held) for n in names[c]}
@@ -391,13 +526,16 @@ def test_mention_pairs_are_train_mentions_with_every_name_of_their_concept(
     assert build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))[1]
     data = SapBERTData(str(folder), fake_sapbert.bert, batch_size=2)
     data.setup()
-    assert sum(int(b.query.sum()) for b in data.val_dataloader()) == 1  # the dictionary's names are searched
+    # the dictionary's names are searched
+    assert sum(int(b.query.sum()) for b in data.val_dataloader()) == 1
     assert sum(int((~b.query).sum()) for b in data.val_dataloader()) == 5
 
 
 def test_nothing_to_fine_tune_on(fake_sapbert: Folders, tmp_path: Path) -> None:
     task = linking_task(tmp_path / "task", [(["MI"], [["C1"]]), (["mi"], [["C1"]])])
-    with pytest.raises(InputError, match="no training mention differs from the names of its concept"):
+    with pytest.raises(
+        InputError, match="no training mention differs from the names of its concept"
+    ):
         build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
     none = linking_task(tmp_path / "none", [])
     with pytest.raises(InputError, match="no train split"):
@@ -407,15 +545,26 @@ def test_nothing_to_fine_tune_on(fake_sapbert: Folders, tmp_path: Path) -> None:
 def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Path) -> None:
     names = ["house, slaughter", "slaughter house", "slaughter houses", "abattoir", "+", "?"]
     bags = module.same_words(names)
-    assert bags[0] == bags[1] == bags[2] != bags[3] and len({*bags[3:]}) == 3  # marks alone are distinguished
+    # marks alone are distinguished
+    assert bags[0] == bags[1] == bags[2] != bags[3] and len({*bags[3:]}) == 3
     graph = named_graph(
-        [("A", n, "synonym") for n in (*names[:4], "shambles")] + [("B", n, "synonym") for n in names[:2]]
+        [("A", n, "synonym") for n in (*names[:4], "shambles")]
+        + [("B", n, "synonym") for n in names[:2]]
     )
     graph.save(tmp_path / "g")
-    folder, _ = build([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"), held_out=1, distinct_words=True)
+    folder, _ = build(
+        [str(tmp_path / "g")],
+        fake_sapbert.bert,
+        str(tmp_path / "p"),
+        held_out=1,
+        distinct_words=True,
+    )
     found = every(Pairs(str(folder)))
     assert {row[-1] for row in found} == {"A"}  # all names of B are the same words
-    assert all("slaughter" not in a or "slaughter" not in b for a, b, _ in found) and 1 <= len(found) <= 3
+    assert (
+        all("slaughter" not in a or "slaughter" not in b for a, b, _ in found)
+        and 1 <= len(found) <= 3
+    )
 
 
 def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -427,7 +576,9 @@ def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_pa
     for first, second, concept in near[np.arange(len(near))]:
         own.setdefault(int(concept), set()).update((strings[first], strings[second]))
     texts = {concept: " ".join(sorted(found)) for concept, found in own.items()}
-    vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False).fit_transform(texts.values())
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), lowercase=False).fit_transform(
+        texts.values()
+    )
     cosine = (vectors @ vectors.T).toarray()
     order = list(texts)
     for number, concept in enumerate(order):
@@ -448,7 +599,9 @@ def share_of_neighbours(data: SapBERTData) -> float:
     return float(np.mean([b in near[a] or a in near[b] for a, b in itertools.pairwise(concept)]))
 
 
-def test_a_batch_holds_pairs_of_similar_concepts_together(fake_sapbert: Folders, tmp_path: Path) -> None:
+def test_a_batch_holds_pairs_of_similar_concepts_together(
+    fake_sapbert: Folders, tmp_path: Path
+) -> None:
     folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6)
     fake = fake_sapbert._replace(pairs=str(folder))
     data = make_data(fake, together=4, batch_size=8)
@@ -456,7 +609,9 @@ def test_a_batch_holds_pairs_of_similar_concepts_together(fake_sapbert: Folders,
     assert sorted(set(data.order(0).ravel())) == sorted(data.order(0).ravel())  # none twice
     assert not np.array_equal(data.order(0), data.order(1))
     plain = make_data(fake, batch_size=8)
-    alone = [np.mean([len(set(plain.pairs[row][:, 2])) for row in d.order(0)]) for d in (plain, data)]  # type: ignore[index]
+    alone = [
+        np.mean([len(set(plain.pairs[row][:, 2])) for row in d.order(0)]) for d in (plain, data)
+    ]  # type: ignore[index]
     assert alone[1] > 7  # neighbours are other concepts, so a batch hardly holds one twice
     beside = [share_of_neighbours(d) for d in (plain, data)]
     assert beside[1] > 2 * beside[0]
@@ -465,9 +620,13 @@ def test_a_batch_holds_pairs_of_similar_concepts_together(fake_sapbert: Folders,
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 99))
-def test_beside_similar_places_every_pair_once(concepts: list[int], together: int, seed: int) -> None:
+def test_beside_similar_places_every_pair_once(
+    concepts: list[int], together: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
-    neighbours = np.stack([rng.permutation(np.append(np.delete(np.arange(6), c), -1))[:4] for c in range(6)])
+    neighbours = np.stack(
+        [rng.permutation(np.append(np.delete(np.arange(6), c), -1))[:4] for c in range(6)]
+    )
     concept = np.array(concepts)
     order = group_similar(np.arange(len(concept)), concept, neighbours, together)
     slow: list[int] = []

@@ -1,4 +1,5 @@
-"""Fetching data sets: a real server on loopback, mirrors with hostile archives, sums, resuming, messages."""
+"""Fetching data sets: a real server on loopback, mirrors with hostile archives, sums, resuming,
+messages."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def sum_of(content: bytes) -> str:
 
 
 class Server:
-    """Serves `files`; supports Range. `cut`: how many bytes of the next answers are sent before the connection ends."""
+    """Serves `files`; supports Range. `cut`: how many bytes of the next answers are sent before the
+    connection ends."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -59,7 +61,9 @@ class Server:
                     return
                 self.send_response(206 if asked else 200)
                 if asked:
-                    self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+                    self.send_header(
+                        "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
+                    )
                 self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 rest = content[start:]
@@ -97,7 +101,12 @@ class Listed:
         self.files[name] = {"url": url, "sha256": sum_of(content) if known else None} | more  # type: ignore[arg-type]
         if known:
             self.files[name]["bytes"] = len(content)  # type: ignore[arg-type]
-        entry = {"licence": "none", "citation": "none", "how": "1. Ask for it.\n2. Wait.", "files": self.files}
+        entry = {
+            "licence": "none",
+            "citation": "none",
+            "how": "1. Ask for it.\n2. Wait.",
+            "files": self.files,
+        }
         self.path.write_text(yaml.safe_dump({"Set": entry, "Set:other": entry | {"files": {}}}))
         listing._sources.cache_clear()
 
@@ -137,7 +146,9 @@ def test_files_are_fetched_verified_and_kept(tmp_path, server, listed):
     listed.add("x/b.txt", TWO, server.url + "/b", optional=True)
     result = data.fetch("Set", tmp_path / "data")
     assert result == data.Fetched(tmp_path / "data" / "Set", {})
-    assert (result.folder / "x/a.txt").read_bytes() == ONE and (result.folder / "x/b.txt").read_bytes() == TWO
+    assert (result.folder / "x/a.txt").read_bytes() == ONE and (
+        result.folder / "x/b.txt"
+    ).read_bytes() == TWO
     assert sorted(p.name for p in (result.folder / "x").iterdir()) == ["a.txt", "b.txt"]
     data.fetch("Set", tmp_path / "data")
     assert len(server.asked) == 2  # nothing is asked again
@@ -156,11 +167,15 @@ def test_a_cut_run_is_taken_up_by_the_next(tmp_path, server, listed, monkeypatch
     listed.add("a.txt", ONE, server.url + "/a")
     monkeypatch.setattr(addresses, "TRIES", 1)
     server.cut = [70_000]
-    with pytest.raises(InputError, match=r"a\.txt cannot be had .*cut after 70,000 of 200,000 bytes"):
+    with pytest.raises(
+        InputError, match=r"a\.txt cannot be had .*cut after 70,000 of 200,000 bytes"
+    ):
         data.fetch("Set", tmp_path)
     assert not (tmp_path / "Set/a.txt").exists() and list((tmp_path / "Set").glob("*.partial"))
     data.fetch("Set", tmp_path)
-    assert server.asked[-1] == ("/a", "bytes=70000-") and (tmp_path / "Set/a.txt").read_bytes() == ONE
+    assert (
+        server.asked[-1] == ("/a", "bytes=70000-") and (tmp_path / "Set/a.txt").read_bytes() == ONE
+    )
 
 
 def test_a_server_without_ranges_sends_all_again(tmp_path, server, listed):
@@ -193,7 +208,8 @@ def test_a_wrong_sum_is_an_error_and_nothing_stays(tmp_path, server, listed):
     server.files = {"/a": TWO}
     listed.add("a.txt", ONE, server.url + "/a")
     message = (
-        rf"Set: {server.url}/a: checksum mismatch for a\.txt: expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}\. .*MIRROR"
+        rf"Set: {server.url}/a: checksum mismatch for a\.txt: expected sha256 {sum_of(ONE)}, got"
+        rf" {sum_of(TWO)}\. .*MIRROR"
     )
     with pytest.raises(InputError, match=message):
         data.fetch("Set", tmp_path)
@@ -213,15 +229,16 @@ def test_an_unknown_sum_is_recorded_and_checked_from_then_on(tmp_path, server, l
     listed.add("a.txt", None, server.url + "/a")
     data.fetch("Set", tmp_path)
     assert (
-        f"no checksum of a.txt is recorded in sources.yaml, so this file's is taken as right from now on: {sum_of(ONE)}"
-        in (capsys.readouterr().err)
+        "no checksum of a.txt is recorded in sources.yaml, so this file's is taken as right from"
+        f" now on: {sum_of(ONE)}" in (capsys.readouterr().err)
     )
     data.fetch("Set", tmp_path)
     assert capsys.readouterr().err == ""
     server.files["/a"] = TWO
     (tmp_path / "Set/a.txt").unlink()
     with pytest.raises(
-        InputError, match=rf"expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}.*sums\.json; delete its line"
+        InputError,
+        match=rf"expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}.*sums\.json; delete its line",
     ):
         data.fetch("Set", tmp_path)
     (tmp_path / "Set/a.txt").write_bytes(b"put by hand")
@@ -253,8 +270,13 @@ def test_without_a_network_the_steps_are_printed(tmp_path, listed, monkeypatch):
     with pytest.raises(InputError) as caught:
         data.fetch("Set", tmp_path)
     message = str(caught.value)
-    assert message.startswith("Set: x/a.txt cannot be had (no MIRROR was given; http://127.0.0.1:9/a: ")
-    assert "1. Ask for it.\n2. Wait." in message and f"put the file at {tmp_path / 'Set/x/a.txt'}" in message
+    assert message.startswith(
+        "Set: x/a.txt cannot be had (no MIRROR was given; http://127.0.0.1:9/a: "
+    )
+    assert (
+        "1. Ask for it.\n2. Wait." in message
+        and f"put the file at {tmp_path / 'Set/x/a.txt'}" in message
+    )
     listed.add("x/a.txt", ONE)
     with pytest.raises(InputError, match="no MIRROR was given; no public address"):
         data.fetch("Set", tmp_path)
@@ -326,24 +348,32 @@ def test_mirrors_are_searched_everywhere(tmp_path, listed, place, known):
 def test_a_mirror_may_be_an_archive_and_one_of_several(tmp_path, listed):
     listed.add("x/a.txt", ONE)
     listed.add("x/b.txt", None)
-    one, two = tar(tmp_path / "m.tar.gz", ("x/a.txt", ONE)), zipped(tmp_path / "m.zip", ("x/b.txt", TWO))
+    one, two = (
+        tar(tmp_path / "m.tar.gz", ("x/a.txt", ONE)),
+        zipped(tmp_path / "m.zip", ("x/b.txt", TWO)),
+    )
     folder = data.fetched("Set", tmp_path / "data", [one, two])
     assert (folder / "x/b.txt").read_bytes() == TWO
     with pytest.raises(InputError, match="no such folder or archive, given as MIRROR"):
         data.fetched("Set", tmp_path / "other", [tmp_path / "nowhere"])
 
 
-def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_error(tmp_path, listed):
+def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_error(
+    tmp_path, listed
+):
     listed.add("x/a.txt", ONE)
     (tmp_path / "m/x").mkdir(parents=True)
     (tmp_path / "m/x/a.txt").write_bytes(TWO)
     with pytest.raises(
-        InputError, match=rf"m/x/a\.txt: checksum mismatch .*expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}"
+        InputError,
+        match=rf"m/x/a\.txt: checksum mismatch .*expected sha256 {sum_of(ONE)}, got {sum_of(TWO)}",
     ):
         data.fetch("Set", tmp_path / "data", [tmp_path / "m"])
     assert not (tmp_path / "data/Set/x/a.txt").exists()
     (tmp_path / "m/right").write_bytes(ONE)
-    assert (data.fetched("Set", tmp_path / "data", [tmp_path / "m"]) / "x/a.txt").read_bytes() == ONE
+    assert (
+        data.fetched("Set", tmp_path / "data", [tmp_path / "m"]) / "x/a.txt"
+    ).read_bytes() == ONE
 
 
 def test_two_versions_at_one_path_are_not_chosen_from(tmp_path, listed):
@@ -401,7 +431,9 @@ HOSTILE = {
     "zip absolute": lambda p: zipped(p / "m.zip", ("/x/a.txt", SECRET)),
     "zip drive": lambda p: zipped(p / "m.zip", ("c:/x/a.txt", SECRET)),
     "zip symlink": lambda p: zipped(p / "m.zip", (zip_link(), b"/etc/hostname")),
-    "nested up": lambda p: zipped(p / "m.zip", ("y.tar.gz", tar(p / "y.tar.gz", ("../x/a.txt", SECRET)).read_bytes())),
+    "nested up": lambda p: zipped(
+        p / "m.zip", ("y.tar.gz", tar(p / "y.tar.gz", ("../x/a.txt", SECRET)).read_bytes())
+    ),
 }
 
 
@@ -427,12 +459,16 @@ BOMBS = {
     "tar": lambda p: tar(p / "m.tar.gz", ("x/a.txt", ZEROS)),
     "tar of much else": lambda p: tar(p / "m.tar.gz", ("else", ZEROS), ("x/a.txt", TWO)),
     "zip": lambda p: zipped(p / "m.zip", ("x/a.txt", ZEROS)),
-    "nested": lambda p: zipped(p / "m.zip", ("b.gz", gzip.compress(ZEROS)), ("x/a.txt.gz", gzip.compress(ZEROS))),
+    "nested": lambda p: zipped(
+        p / "m.zip", ("b.gz", gzip.compress(ZEROS)), ("x/a.txt.gz", gzip.compress(ZEROS))
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_archives_that_grow_too_large_are_not_read_to_their_end(tmp_path, listed, kind, capsys, monkeypatch):
+def test_archives_that_grow_too_large_are_not_read_to_their_end(
+    tmp_path, listed, kind, capsys, monkeypatch
+):
     monkeypatch.setattr(mirrors, "LARGEST", 100_000)
     (tmp_path / "mirror/x").mkdir(parents=True)
     BOMBS[kind](tmp_path / "mirror")
@@ -445,7 +481,9 @@ def test_archives_that_grow_too_large_are_not_read_to_their_end(tmp_path, listed
 def test_archives_within_archives_and_members_are_limited(tmp_path, listed, capsys, monkeypatch):
     content = zipped(tmp_path / "0.zip", ("x/a.txt", TWO)).read_bytes()
     for level in range(1, 5):
-        content = zipped(tmp_path / "mirror" / f"{level}.zip", (f"{level}.zip", content)).read_bytes()
+        content = zipped(
+            tmp_path / "mirror" / f"{level}.zip", (f"{level}.zip", content)
+        ).read_bytes()
         if level < 4:
             (tmp_path / "mirror" / f"{level}.zip").unlink()
     listed.add("x/a.txt", None)
@@ -507,9 +545,12 @@ def test_the_list_holds_every_file_of_every_task():
                 assert len(commit) in (7, 40) and int(commit, 16)
     for one in linking_tasks().values():
         if one.dataset is not None:
-            assert set(one.files) | set(one.optional) <= {f.path for f in known[one.dataset].files}, one.name
+            assert set(one.files) | set(one.optional) <= {
+                f.path for f in known[one.dataset].files
+            }, one.name
     linking = {t.dataset for t in linking_tasks().values() if t.dataset}
-    assert {t.dataset for t in tasks().values()} | linking | {"Ontologies"} == set(known)  # the last is pre-trained on
+    # the last is pre-trained on
+    assert {t.dataset for t in tasks().values()} | linking | {"Ontologies"} == set(known)
     for name in linking:
         source = known[name]
         assert source.licence and source.citation and source.how
@@ -526,13 +567,20 @@ def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
 def test_the_command(tmp_path, capsys, monkeypatch):
     assert main(["data", "cMedQAN"]) == 2
     assert "no task 'cMedQAN'; did you mean cMedQANER?" in capsys.readouterr().err
-    monkeypatch.setattr(data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network"))
+    monkeypatch.setattr(
+        data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network")
+    )
     assert main(["data", "DXY-NER", "--data", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
+    assert (
+        "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
+    )
     (tmp_path / "m/DXY-NER").mkdir(parents=True)
     (tmp_path / "m/DXY-NER/train.txt").write_text("a O\n")
-    assert main(["data", "DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")]) == 0
+    assert (
+        main(["data", "DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")])
+        == 0
+    )
     said = capsys.readouterr()
     assert "1 of 3 files of DXY-NER, verified" in said.out and "licence: private" in said.out
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
@@ -542,8 +590,23 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 @pytest.mark.data
 @real
 def test_real_mirror_has_every_task_that_it_holds(tmp_path):
-    there = {"cMedQANER", "cMedQQ", "cMedQA:clean", "CMeEE:resplit", "CMeIE:resplit", "KUAKE-QQR", "KUAKE-QTR",
-             "NeikeQA", "BC5-chem", "BC5-disease", "NCBI", "BC2GM", "ChemProt", "DDI", "GAD"}  # fmt: skip
+    there = {
+        "cMedQANER",
+        "cMedQQ",
+        "cMedQA:clean",
+        "CMeEE:resplit",
+        "CMeIE:resplit",
+        "KUAKE-QQR",
+        "KUAKE-QTR",
+        "NeikeQA",
+        "BC5-chem",
+        "BC5-disease",
+        "NCBI",
+        "BC2GM",
+        "ChemProt",
+        "DDI",
+        "GAD",
+    }
 
     def folder_of(definition):
         return data.fetched(definition.dataset, tmp_path / "data", [REAL], network=False)
@@ -552,30 +615,41 @@ def test_real_mirror_has_every_task_that_it_holds(tmp_path):
     assert {row.task for row in rows if row.here is not None} == there
     differ = {(r.task, r.split, r.unit, r.difference) for r in rows if r.difference}
     assert differ == {
-        ("cMedQANER", "train", "mentions", -135), ("cMedQANER", "dev", "mentions", -11),
-        ("cMedQANER", "test", "mentions", -10), ("BC5-disease", "dev", "mentions", 2), ("NCBI", "train", "mentions", -3),
-        ("ChemProt", "train", "examples", 29), ("ChemProt", "dev", "examples", 56), ("ChemProt", "test", "examples", 22),
-    }  # fmt: skip
+        ("cMedQANER", "train", "mentions", -135),
+        ("cMedQANER", "dev", "mentions", -11),
+        ("cMedQANER", "test", "mentions", -10),
+        ("BC5-disease", "dev", "mentions", 2),
+        ("NCBI", "train", "mentions", -3),
+        ("ChemProt", "train", "examples", 29),
+        ("ChemProt", "dev", "examples", 56),
+        ("ChemProt", "test", "examples", 22),
+    }
     for name in sorted(there):
         prepared(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
 
 
 def test_a_data_set_by_its_own_name() -> None:
-    assert fetch.dataset_of("Ontologies") == "Ontologies" and fetch.dataset_of("NCBI") == task("NCBI").dataset
+    assert (
+        fetch.dataset_of("Ontologies") == "Ontologies"
+        and fetch.dataset_of("NCBI") == task("NCBI").dataset
+    )
     assert fetch.dataset_of("HPO-EL") is None and fetch.dataset_of("AAP-EL") == "AAP-EL"
     with pytest.raises(InputError, match="no task 'nothing'"):
         fetch.dataset_of("nothing")
 
 
 def test_a_mirror_that_changes_while_it_is_copied_is_reported(tmp_path, listed):
-    """What is copied is checked against what was found: a file that another one has replaced in between is no hit."""
+    """What is copied is checked against what was found: a file that another one has replaced in
+    between is no hit."""
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()
     (tmp_path / "m/a").write_bytes(ONE)
     (hit,), _ = mirrors.hits([tmp_path / "m"])
     (tmp_path / "m/a").write_bytes(TWO)
     target = tmp_path / "target"
-    with pytest.raises(InputError, match=rf"changed while it was read \({sum_of(ONE)}, then {sum_of(TWO)}\)"):
+    with pytest.raises(
+        InputError, match=rf"changed while it was read \({sum_of(ONE)}, then {sum_of(TWO)}\)"
+    ):
         mirrors.copied(hit, target)
     assert not target.exists() and not list(tmp_path.glob("target*"))
     (tmp_path / "m/a").write_bytes(ONE)

@@ -1,4 +1,5 @@
-"""Samples of synonym retrieval: negatives, Dataset-2, what is dropped, and texts without the answers."""
+"""Samples of synonym retrieval: negatives, Dataset-2, what is dropped, and texts without the
+answers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from kg.graph import KnowledgeGraph, table
 
 
 def graph(
-    names: list[str], kinds: list[str], equal: list[tuple[int, int]], facts: Sequence[tuple[int, int]] = ()
+    names: list[str],
+    kinds: list[str],
+    equal: list[tuple[int, int]],
+    facts: Sequence[tuple[int, int]] = (),
 ) -> KnowledgeGraph:
     ids = [f"E{i}" for i in range(len(names))]
 
@@ -41,7 +45,14 @@ def graph(
 
     return KnowledgeGraph(
         table("entities", {"id": ids, "name": names, "type": kinds}),
-        table("names", {"id": ids, "name": names, **{c: ["x"] * len(ids) for c in ("kind", "language", "source")}}),
+        table(
+            "names",
+            {
+                "id": ids,
+                "name": names,
+                **{c: ["x"] * len(ids) for c in ("kind", "language", "source")},
+            },
+        ),
         table("definitions", {"id": [], "text": []}),
         table("triples", rows(facts, "r")),
         {"source": "fake"},
@@ -51,14 +62,21 @@ def graph(
 
 def many(n: int = 40) -> tuple[list[str], list[str]]:
     """Names of one type that all look alike, then one that does not, then one of another type."""
-    return [f"慢性肝炎{chr(0x4E00 + i)}型" for i in range(n)] + ["头痛", "慢性肝炎药"], ["disease"] * (n + 1) + ["drug"]
+    return [f"慢性肝炎{chr(0x4E00 + i)}型" for i in range(n)] + ["头痛", "慢性肝炎药"], [
+        "disease"
+    ] * (n + 1) + ["drug"]
 
 
 def test_negatives_have_the_type_and_look_alike() -> None:
     names, kinds = many()
     made, dropped = samples(graph(names, kinds, [(0, 1), (2, 3)]))
     assert len(made) == 4 and not dropped
-    assert [(s.query, s.candidates[0]) for s in made] == [("E0", "E1"), ("E1", "E0"), ("E2", "E3"), ("E3", "E2")]
+    assert [(s.query, s.candidates[0]) for s in made] == [
+        ("E0", "E1"),
+        ("E1", "E0"),
+        ("E2", "E3"),
+        ("E3", "E2"),
+    ]
     for s in made:
         assert len(s.candidates) == len(set(s.candidates)) == 20
         for entity, name in zip(s.candidates[1:], s.candidate_names[1:], strict=True):
@@ -73,7 +91,9 @@ def test_equivalents_are_no_negatives() -> None:
     equal = [(0, 1), (0, 2), (1, 3)]
     for s in samples(graph(names, kinds, equal))[0]:
         forbidden = {"E0": {"E1", "E2"}, "E1": {"E0", "E3"}, "E2": {"E0"}, "E3": {"E1"}}
-        assert not set(s.candidates[1:]) & (forbidden[s.query] | forbidden[s.candidates[0]] | {s.query})
+        assert not set(s.candidates[1:]) & (
+            forbidden[s.query] | forbidden[s.candidates[0]] | {s.query}
+        )
 
 
 def test_too_few_negatives_are_dropped_and_counted() -> None:
@@ -83,7 +103,9 @@ def test_too_few_negatives_are_dropped_and_counted() -> None:
     names, kinds = many(21)
     assert len(samples(graph(names, kinds, [(0, 1)]))[0]) == 2
     made, dropped = samples(graph(names, kinds, [(0, 21)]))  # nothing looks like 头痛
-    assert [s.query for s in made] == ["E21"] and dropped == {"samples with fewer than 19 negatives": 1}
+    assert [s.query for s in made] == ["E21"] and dropped == {
+        "samples with fewer than 19 negatives": 1
+    }
 
 
 def test_an_entity_without_type_has_its_equivalents() -> None:
@@ -143,7 +165,10 @@ def test_built_samples_load_and_are_kept(tmp_path: Path, capsys: Any) -> None:
 
 def test_sentences_are_the_text() -> None:
     text = "甲是乙。丙！？\n丁；戊"
-    assert sentences(text) == ["甲是乙。", "丙！？\n", "丁；", "戊"] and "".join(sentences(text)) == text
+    assert (
+        sentences(text) == ["甲是乙。", "丙！？\n", "丁；", "戊"]
+        and "".join(sentences(text)) == text
+    )
     assert sentences("") == [] and sentences("。") == ["。"]
 
 
@@ -163,11 +188,26 @@ def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
     a, b = names[0], names[1]
     rows = [f"{a}常见。{a}也叫{b}。{b}少见。", f"{b}就是{a}。", "别的话。"]
     with open(tmp_path / "t.jsonl", "w") as handle:
-        handle.writelines(json.dumps({"id": str(i), "text": t}, ensure_ascii=False) + "\n" for i, t in enumerate(rows))
+        handle.writelines(
+            json.dumps({"id": str(i), "text": t}, ensure_ascii=False) + "\n"
+            for i, t in enumerate(rows)
+        )
     capsys.readouterr()
     files = [str(tmp_path / "t.jsonl"), str(tmp_path / "u.jsonl")]
-    (tmp_path / "u.jsonl").write_text(json.dumps({"id": "3", "text": "又一句。"}, ensure_ascii=False) + "\n")
-    main(["drop", "--synonyms", str(tmp_path / "s"), "--input", *files, "--out", str(tmp_path / "o.jsonl")])
+    (tmp_path / "u.jsonl").write_text(
+        json.dumps({"id": "3", "text": "又一句。"}, ensure_ascii=False) + "\n"
+    )
+    main(
+        [
+            "drop",
+            "--synonyms",
+            str(tmp_path / "s"),
+            "--input",
+            *files,
+            "--out",
+            str(tmp_path / "o.jsonl"),
+        ]
+    )
     kept = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert kept == [
         {"id": "0", "text": f"{a}常见。{b}少见。"},
@@ -175,12 +215,16 @@ def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
         {"id": "3", "text": "又一句。"},
     ]
     said = capsys.readouterr().out
-    assert "2 dropped: both sides" in said and "1 dropped: documents" in said and "4 documents" in said
+    assert (
+        "2 dropped: both sides" in said and "1 dropped: documents" in said and "4 documents" in said
+    )
 
 
 def test_names_that_are_alike_but_one_are_found_by_brute_force() -> None:
     rng = np.random.default_rng(0)
-    names = ["".join(rng.choice(list("肝炎慢急性肺痛"), int(rng.integers(2, 6)))) for _ in range(120)]
+    names = [
+        "".join(rng.choice(list("肝炎慢急性肺痛"), int(rng.integers(2, 6)))) for _ in range(120)
+    ]
     kinds = [str(k) for k in rng.choice(["a", "b"], 120)]
     equal = [(int(i), int(j)) for i, j in rng.integers(0, 120, (30, 2)) if i != j]
     g = graph(names, kinds, equal)

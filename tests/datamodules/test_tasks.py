@@ -17,9 +17,17 @@ ABOUT = {"name": "t", "metric": "entity_f1", "language": "en"}
 @pytest.mark.parametrize("kind", ["ner", "nested", "pair", "ranking", "relation"])
 def test_what_is_written_is_read(tmp_path: Path, kind: str) -> None:
     task = load_task(tasks.write(tmp_path / "t", kind))
-    save_task(tmp_path / "u", task.splits, **{k: task.manifest[k] for k in ("name", "kind", "metric", "language")})
+    save_task(
+        tmp_path / "u",
+        task.splits,
+        **{k: task.manifest[k] for k in ("name", "kind", "metric", "language")},
+    )
     assert load_task(tmp_path / "u").splits == task.splits
-    assert {split: len(rows) for split, rows in task.splits.items()} == {"train": 24, "dev": 9, "test": 9}
+    assert {split: len(rows) for split, rows in task.splits.items()} == {
+        "train": 24,
+        "dev": 9,
+        "test": 9,
+    }
 
 
 def test_labels_come_from_train_with_the_negative_class_first(tmp_path: Path) -> None:
@@ -31,7 +39,9 @@ def test_labels_come_from_train_with_the_negative_class_first(tmp_path: Path) ->
     }
     manifest = save_task(tmp_path / "u", tagged, kind="ner", **ABOUT)
     assert manifest["labels"] == ["x"]
-    assert manifest["warnings"]["dev: labels that train lacks (y); no encoder can get them right"] == 2
+    assert (
+        manifest["warnings"]["dev: labels that train lacks (y); no encoder can get them right"] == 2
+    )
 
 
 def test_what_cannot_be_found_is_counted_and_kept(tmp_path: Path) -> None:
@@ -58,13 +68,31 @@ def test_what_cannot_be_found_is_counted_and_kept(tmp_path: Path) -> None:
         ({"train": [], "dev": []}, "ner", "no examples in its train split"),
         ({"dev": [Tagged("0", "0", "a", [])]}, "ner", "no examples in its train split"),
         ({"train": [Tagged("0", "0", "a", [])]}, "ner", "neither a dev nor a test split"),
-        ({"train": [Tagged("0", "0", "a", [(0, 2, "x")])], "dev": [Tagged("0", "0", "a", [])]}, "ner", "is not in its text"),
-        ({"train": [Tagged("0", "0", "a", [])] * 2, "dev": [Tagged("0", "0", "a", [])]}, "ner", "id '0' is twice"),
-        ({"train": [Pair("0", "q", "a", "b", "yes")], "dev": [Pair("0", "q", "a", "b", "1")]}, "ranking", "right (1) or wrong (0)"),
-        ({"train": [Relation("0", "d", "a", "x", ["y"])], "dev": [Relation("0", "d", "a", "y", ["y"])]}, "relation",
-         "not among its gold"),
+        (
+            {"train": [Tagged("0", "0", "a", [(0, 2, "x")])], "dev": [Tagged("0", "0", "a", [])]},
+            "ner",
+            "is not in its text",
+        ),
+        (
+            {"train": [Tagged("0", "0", "a", [])] * 2, "dev": [Tagged("0", "0", "a", [])]},
+            "ner",
+            "id '0' is twice",
+        ),
+        (
+            {"train": [Pair("0", "q", "a", "b", "yes")], "dev": [Pair("0", "q", "a", "b", "1")]},
+            "ranking",
+            "right (1) or wrong (0)",
+        ),
+        (
+            {
+                "train": [Relation("0", "d", "a", "x", ["y"])],
+                "dev": [Relation("0", "d", "a", "y", ["y"])],
+            },
+            "relation",
+            "not among its gold",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(tmp_path: Path, splits: dict, kind: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         save_task(tmp_path / "t", splits, kind=kind, **ABOUT)
@@ -78,6 +106,9 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
     lines[2] = json.dumps({"id": "2"})
     (folder / "dev.jsonl").write_text("\n".join(lines))
     manifest = read_json(folder / "manifest.json")
-    write_json(folder / "manifest.json", manifest | {"sha256": manifest["sha256"] | {"dev": sha256(folder / "dev.jsonl")}})
+    write_json(
+        folder / "manifest.json",
+        manifest | {"sha256": manifest["sha256"] | {"dev": sha256(folder / "dev.jsonl")}},
+    )
     with pytest.raises(InputError, match=r"dev\.jsonl:3: expected the fields id, document, text"):
         load_task(folder)

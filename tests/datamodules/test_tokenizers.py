@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from datamodules import tokenizers
-from datamodules.tokenizers import load_tokenizer, token_rows, token_rows_in_parts, token_spans, tokenizer_fingerprint
+from datamodules.tokenizers import (
+    load_tokenizer,
+    token_rows,
+    token_rows_in_parts,
+    token_spans,
+    tokenizer_fingerprint,
+)
 from tests.fakes import bert
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=12), st.data())
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=12), st.data()
+)
 def test_token_spans_equal_brute_force(pieces: list[tuple[int, int]], draw: st.DataObject) -> None:
     offsets, at = [], 0
     for gap, size in pieces:
@@ -48,7 +56,10 @@ def test_fingerprint_sees_vocabulary_not_padding(tmp_path: Path) -> None:
     before = tokenizer_fingerprint(one)
     one(["renal", "renal renal"], padding=True, truncation=True, max_length=3)
     assert tokenizer_fingerprint(one) == before
-    assert tokenizer_fingerprint(load_tokenizer(str(bert.write(tmp_path / "b", ["renal", "mild"])))) != before
+    assert (
+        tokenizer_fingerprint(load_tokenizer(str(bert.write(tmp_path / "b", ["renal", "mild"]))))
+        != before
+    )
 
 
 def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
@@ -67,10 +78,14 @@ def flip(file: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+def test_tokens_in_parts_are_those_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
     """Also of a run that was stopped: existing parts are not made again."""
     tokenizer = load_tokenizer("minilm")
-    texts = pa.array([f"renal failure {i} of {'kidneys ' * (i % 5)}" if i % 7 else "" for i in range(103)])
+    texts = pa.array(
+        [f"renal failure {i} of {'kidneys ' * (i % 5)}" if i % 7 else "" for i in range(103)]
+    )
     wanted = token_rows(texts, tokenizer, "not ")
     write = tokenizers._write_part
     made: list[str] = []
@@ -84,8 +99,12 @@ def test_tokens_in_parts_are_those_of_one_process(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(tokenizers, "_write_part", stops)
         token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
-    found = token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20, workers=workers)
-    assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(found, wanted, strict=True))
+    found = token_rows_in_parts(
+        texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20, workers=workers
+    )
+    assert all(
+        np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(found, wanted, strict=True)
+    )
     (tmp_path / "parts" / "texts.parquet").unlink()  # read where parts are made
     again = token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
     assert np.array_equal(again[0], wanted[0])

@@ -1,4 +1,5 @@
-"""The Chinese character vocabulary: nothing it was made from is unknown, and AutoTokenizer loads it whole."""
+"""The Chinese character vocabulary: nothing it was made from is unknown, and AutoTokenizer loads it
+whole."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ def test_autotokenizer_loads_all_of_it(fake_mlm: Folders) -> None:
     loaded = AutoTokenizer.from_pretrained(fake_mlm.vocabulary)
     manifest = read_json(Path(fake_mlm.vocabulary) / "manifest.json")
     assert loaded.is_fast and len(loaded) == manifest["tokens"] > 21_000
-    assert loaded.convert_ids_to_tokens([0, 1, 2, 3, 4, 5, 104]) == [*vocabulary.SPECIAL, "[unused0]", "[unused99]"]
+    assert loaded.convert_ids_to_tokens([0, 1, 2, 3, 4, 5, 104]) == [
+        *vocabulary.SPECIAL,
+        "[unused0]",
+        "[unused99]",
+    ]
     assert tokenizer_fingerprint(load_tokenizer(fake_mlm.vocabulary)) == manifest["fingerprint"]
     assert loaded.convert_ids_to_tokens(loaded("肺炎Ⅱ", "10℃").input_ids) == (
         "[CLS] 肺 炎 ⅱ [SEP] 1 ##0 ##℃ [SEP]".split()
@@ -57,11 +62,19 @@ def test_characters_of_texts_come_in_when_they_are_frequent() -> None:
 def test_word_pieces_are_frequent_and_always_the_same() -> None:
     words = Counter({"tablets": 50, "capsules": 50, "injection": 30, "xq": 1})
     pieces = vocabulary.word_pieces(words, 40)
-    assert {"tablets", "capsules", "injection"} <= set(pieces) and "xq" not in pieces and len(pieces) <= 40
-    assert pieces == vocabulary.word_pieces(words, 40) and vocabulary.word_pieces(Counter(), 40) == []
+    assert (
+        {"tablets", "capsules", "injection"} <= set(pieces)
+        and "xq" not in pieces
+        and len(pieces) <= 40
+    )
+    assert (
+        pieces == vocabulary.word_pieces(words, 40) and vocabulary.word_pieces(Counter(), 40) == []
+    )
 
 
-def test_the_same_recipe_is_kept_and_other_folders_are_left_alone(fake_mlm: Folders, tmp_path: Path) -> None:
+def test_the_same_recipe_is_kept_and_other_folders_are_left_alone(
+    fake_mlm: Folders, tmp_path: Path
+) -> None:
     assert vocabulary.build(fake_mlm.graph, [fake_mlm.texts], fake_mlm.vocabulary)[1]
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="it is left alone"):

@@ -15,24 +15,32 @@ BLANK = "--trainer.callbacks+=tests.experiments.callbacks.BlankAddsNothing"
 
 
 class SaveGradients(pl.Callback):
-    """Writes every parameter's gradient before the first optimiser step, and the loss logged for it, from process 0."""
+    """Writes every parameter's gradient before the first optimiser step, and the loss logged for
+    it, from process 0."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.gradients: dict[str, torch.Tensor] | None = None
 
-    def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
+    ) -> None:
         if self.gradients is None:
-            self.gradients = {n: p.grad.clone() for n, p in pl_module.named_parameters() if p.grad is not None}
+            self.gradients = {
+                n: p.grad.clone() for n, p in pl_module.named_parameters() if p.grad is not None
+            }
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-            losses = {k: v.clone() for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+            losses = {
+                k: v.clone() for k, v in trainer.callback_metrics.items() if k.startswith("train/")
+            }
             torch.save({"gradients": self.gradients, "losses": losses}, self.file)
 
 
 class BlankAddsNothing(pl.Callback):
-    """A blank batch, with which a process that has fewer fills up, adds nothing to any sum of validation."""
+    """A blank batch, with which a process that has fewer fills up, adds nothing to any sum of
+    validation."""
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         held: Any = trainer.val_dataloaders.dataset  # type: ignore[union-attr]
@@ -51,7 +59,10 @@ class KillAt(pl.Callback):
         self.batches, self.marker, self.rank = batches, Path(marker), rank
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        due = trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches and trainer.global_rank == self.rank
+        due = (
+            trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches
+            and trainer.global_rank == self.rank
+        )
         if due and not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""Training under torchrun, and under SLURM's srun where a SLURM answers: uneven last batches, a killed process, the job again."""
+"""Training under torchrun, and under SLURM's srun where a SLURM answers: uneven last batches, a
+killed process, the job again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import pytest
 from tests.experiments.test_run import ROOT, finished, start, words
 from tests.fakes.kebiolm import Folders
 
-HELD_OUT = ("--data.init_args.eval_batch_size", "3")  # more batches in validation than two processes can share evenly
+# more batches in validation than two processes can share evenly
+HELD_OUT = ("--data.init_args.eval_batch_size", "3")
 
 
 def slurm_answers() -> bool:
@@ -25,7 +27,17 @@ def slurm_answers() -> bool:
 
 LAUNCHERS = {
     "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m"],
-    "srun": ["srun", "--nodes", "1", "--ntasks-per-node", "2", "--overcommit", "--kill-on-bad-exit", sys.executable, "-m"],
+    "srun": [
+        "srun",
+        "--nodes",
+        "1",
+        "--ntasks-per-node",
+        "2",
+        "--overcommit",
+        "--kill-on-bad-exit",
+        sys.executable,
+        "-m",
+    ],
 }
 
 
@@ -37,24 +49,46 @@ def test_two_processes_give_what_one_does_and_a_killed_job_resumes(
 ) -> None:
     if launcher == "srun" and not slurm_answers():
         pytest.skip("no SLURM answers here")
-    long = ("--trainer.max_steps", "17", "--checkpoint_every", "4", "--model.init_args.dropout", "0", *HELD_OUT)
+    long = (
+        "--trainer.max_steps",
+        "17",
+        "--checkpoint_every",
+        "4",
+        "--model.init_args.dropout",
+        "0",
+        *HELD_OUT,
+    )
     two = (*long, "--trainer.devices", "2", "--trainer.strategy", "ddp")
 
     def job(name: str, *more: str) -> subprocess.CompletedProcess[str]:
         own = words(fake_kebiolm, tmp_path / f"{name}.json", ("kebiolm/pretrain", "common/tiny"))
-        command = [*LAUNCHERS[launcher], "experiments.run", *own, *two, "--run_folder", str(tmp_path / name), *more]
+        command = [
+            *LAUNCHERS[launcher],
+            "experiments.run",
+            *own,
+            *two,
+            "--run_folder",
+            str(tmp_path / name),
+            *more,
+        ]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
 
     alone = finished(start(fake_kebiolm, tmp_path / "alone.json", *long), tmp_path / "alone.json")
     whole = finished(job("whole"), tmp_path / "whole.json")
     assert whole["start"] == pytest.approx(alone["start"], abs=1e-6)
     losses = {name: value for name, value in alone["end"].items() if "loss" in name}
-    assert losses and {name: whole["end"][name] for name in losses} == pytest.approx(losses, abs=1e-3)
+    assert losses and {name: whole["end"][name] for name in losses} == pytest.approx(
+        losses, abs=1e-3
+    )
     kill = (
-        "--trainer.callbacks+=tests.experiments.callbacks.KillAt", "--trainer.callbacks.batches=11",
-        f"--trainer.callbacks.marker={tmp_path / 'killed'}", "--trainer.callbacks.rank=1",
-    )  # fmt: skip
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
+        "--trainer.callbacks.batches=11",
+        f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+        "--trainer.callbacks.rank=1",
+    )
     assert job("cut", *kill).returncode != 0
     assert (tmp_path / "killed").exists() and not (tmp_path / "cut.json").exists()
     resumed = finished(job("cut", *kill), tmp_path / "cut.json")

@@ -30,9 +30,12 @@ pytestmark = pytest.mark.usefixtures("preloaded")
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "experiments" / "finetune").glob("*.yaml"))
 KINDS = {
-    "Tagger": "ner", "NestedTagger": "nested", "PairClassifier": "pair", "RelationClassifier": "relation",
+    "Tagger": "ner",
+    "NestedTagger": "nested",
+    "PairClassifier": "pair",
+    "RelationClassifier": "relation",
     "AnswerRanker": "ranking",
-}  # fmt: skip
+}
 TINY = [
     "--config",
     "experiments/common/cpu.yaml",
@@ -49,8 +52,23 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def arguments(config: Path, task: Path, encoder: str, folder: Path, *extra: str) -> list[str]:
-    words = ["--config", str(config.relative_to(ROOT)), *TINY, "--task_name", config.stem, "--model_name", "fake"]
-    words += ["--run_folder", str(folder), "--model.init_args.encoder", encoder, "--data.init_args.tokenizer", encoder]
+    words = [
+        "--config",
+        str(config.relative_to(ROOT)),
+        *TINY,
+        "--task_name",
+        config.stem,
+        "--model_name",
+        "fake",
+    ]
+    words += [
+        "--run_folder",
+        str(folder),
+        "--model.init_args.encoder",
+        encoder,
+        "--data.init_args.tokenizer",
+        encoder,
+    ]
     return [*words, "--data.init_args.task", str(task), *extra]
 
 
@@ -77,12 +95,18 @@ def test_every_config_trains_one_step_and_is_scored(
     scores = trained(monkeypatch, arguments(config, task, encoder, tmp_path / "run", *extra))
     assert 0 <= scores["score"][scores["metric"]] <= 1
     every = load_task(task).splits["test"]
-    own = {e.document for e in every} if kind == "ranking" else every  # what the interval is over: questions, or examples
+    # what the interval is over: questions, or examples
+    own = {e.document for e in every} if kind == "ranking" else every
     assert scores["examples"] == len(own) and len(every) == 9
     before = load_file(Path(encoder) / "model.safetensors")
     after = load_file(tmp_path / "run" / "export" / "model.safetensors")
-    moved = {k for k, v in before.items() if f"encoder.bert.{k}" in after and after[f"encoder.bert.{k}"].shape == v.shape
-             and not np.array_equal(after[f"encoder.bert.{k}"], v)}  # fmt: skip
+    moved = {
+        k
+        for k, v in before.items()
+        if f"encoder.bert.{k}" in after
+        and after[f"encoder.bert.{k}"].shape == v.shape
+        and not np.array_equal(after[f"encoder.bert.{k}"], v)
+    }
     assert any("query" in k for k in moved)
 
 
@@ -90,47 +114,87 @@ CONFIG = ROOT / "experiments" / "finetune" / "NCBI.yaml"
 
 
 def start(encoder: str, folder: Path, task: Path, *extra: str) -> subprocess.CompletedProcess[str]:
-    words = arguments(CONFIG, task, encoder, folder, "--data.init_args.batch_size", "4", "--model.init_args.lr", "0.001",
-                      "--trainer.max_epochs", "4", *extra)  # fmt: skip
+    words = arguments(
+        CONFIG,
+        task,
+        encoder,
+        folder,
+        "--data.init_args.batch_size",
+        "4",
+        "--model.init_args.lr",
+        "0.001",
+        "--trainer.max_epochs",
+        "4",
+        *extra,
+    )
     return subprocess.run(
         [sys.executable, "-m", "experiments.finetune", *words],
-        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=150,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=150,
+    )
 
 
 def test_several_processes_are_refused(encoder: str, tmp_path: Path, runs: Path) -> None:
-    """The epoch is chosen, and the split scored, by one: the others would wait for it without end."""
+    """The epoch is chosen, and the split scored, by one: the others would wait for it without
+    end."""
     task = tasks.write(tmp_path / "t", "ner")
-    done = start(encoder, tmp_path / "run", task, "--trainer.devices", "2", "--trainer.strategy", "ddp")
-    assert done.returncode and "2 processes, but fine-tuning uses one device" in done.stderr and "Traceback" not in done.stderr
+    done = start(
+        encoder, tmp_path / "run", task, "--trainer.devices", "2", "--trainer.strategy", "ddp"
+    )
+    assert (
+        done.returncode
+        and "2 processes, but fine-tuning uses one device" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
-def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(encoder: str, tmp_path: Path, runs: Path) -> None:
-    """The chosen epoch is scored anew, and recorded once; what was not delivered goes with the next call."""
+def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(
+    encoder: str, tmp_path: Path, runs: Path
+) -> None:
+    """The chosen epoch is scored anew, and recorded once; what was not delivered goes with the next
+    call."""
 
     def recorded(name: str) -> list[tuple[str, int, float]]:
         lines = map(json.loads, (tmp_path / name / "journal.jsonl").read_text().splitlines())
-        return sorted((line["metric"], line["step"], line["value"]) for line in lines if "metric" in line)
+        return sorted(
+            (line["metric"], line["step"], line["value"]) for line in lines if "metric" in line
+        )
 
     task = tasks.write(tmp_path / "t", "ner")
-    kill = ("--trainer.callbacks+=tests.experiments.callbacks.KillAtTest", f"--trainer.callbacks.marker={tmp_path / 'killed'}")
+    kill = (
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAtTest",
+        f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+    )
     assert start(encoder, tmp_path / "whole", task).returncode == 0
     assert start(encoder, tmp_path / "cut", task, *kill).returncode == -signal.SIGKILL
     again = start(encoder, tmp_path / "cut", task, *kill)
     assert again.returncode == 0, again.stderr
     assert recorded("cut") == recorded("whole")
-    known, lines = tmp_path / "cut" / "mlflow.json", (tmp_path / "cut" / "journal.jsonl").read_bytes().splitlines(True)
-    write_json(known, read_json(known) | {"delivered": sum(map(len, lines[:-5]))})  # killed while it delivered
+    known, lines = (
+        tmp_path / "cut" / "mlflow.json",
+        (tmp_path / "cut" / "journal.jsonl").read_bytes().splitlines(True),
+    )
+    # killed while it delivered
+    write_json(known, read_json(known) | {"delivered": sum(map(len, lines[:-5]))})
     assert "already finished" in start(encoder, tmp_path / "cut", task, *kill).stderr
     assert read_json(known)["delivered"] == (tmp_path / "cut" / "journal.jsonl").stat().st_size
 
 
-def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, tmp_path: Path, runs: Path) -> None:
+def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(
+    encoder: str, tmp_path: Path, runs: Path
+) -> None:
     task = tasks.write(tmp_path / "t", "ner")
     whole = start(encoder, tmp_path / "whole", task)
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    kill = ("--trainer.callbacks+=tests.experiments.callbacks.KillAt", "--trainer.callbacks.batches=15",
-            f"--trainer.callbacks.marker={tmp_path / 'killed'}")  # fmt: skip
+    kill = (
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
+        "--trainer.callbacks.batches=15",
+        f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+    )
     cut = start(encoder, tmp_path / "cut", task, *kill)
     assert cut.returncode == -signal.SIGKILL and not (tmp_path / "cut" / "finished.json").exists()
     again = start(encoder, tmp_path / "cut", task, *kill)
@@ -148,29 +212,48 @@ def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(encoder: str, t
     assert third.returncode == 0 and "already finished (FRESH=1" in third.stderr
 
 
-def test_what_is_written_and_tracked(encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_and_tracked(
+    encoder: str, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     task = tasks.write(tmp_path / "t", "ner")
     client = mlflow.MlflowClient(os.environ["MLFLOW_TRACKING_URI"])
-    parent = client.create_run(client.create_experiment("NCBI", (tmp_path / "artifacts").as_uri())).info.run_id
+    parent = client.create_run(
+        client.create_experiment("NCBI", (tmp_path / "artifacts").as_uri())
+    ).info.run_id
     extra = ("--trainer.max_epochs", "2", "--parent", parent, "--seed_everything", "3")
     scores = trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / "run", *extra))
-    predictions = [json.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()]
+    predictions = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()
+    ]
     test = load_task(task).splits["test"]
-    assert [(p["id"], [tuple(g) for g in p["gold"]]) for p in predictions] == [(e.id, e.entities) for e in test]
+    assert [(p["id"], [tuple(g) for g in p["gold"]]) for p in predictions] == [
+        (e.id, e.entities) for e in test
+    ]
     tallies = load_arrays(tmp_path / "run" / "outcomes.parquet")
     assert score(tallies["entity_f1"]) == scores["score"]["entity_f1"]
     rows = list(csv.reader((tmp_path / "run" / "confusion.csv").open()))
-    assert sum(int(c) for r in rows[1:] if r[0] != "-" for c in r[1:]) == sum(len(e.entities) for e in test)
+    assert sum(int(c) for r in rows[1:] if r[0] != "-" for c in r[1:]) == sum(
+        len(e.entities) for e in test
+    )
     assert (tmp_path / "run" / "loss.png").read_bytes()[:4] == b"\x89PNG"
     run = client.get_run(scores["mlflow_run"])
     assert run.data.tags["mlflow.parentRunId"] == parent and run.data.tags["seed"] == "3"
     assert run.data.metrics["test/entity_f1"] == scores["score"]["entity_f1"]
     assert {a.path for a in client.list_artifacts(run.info.run_id)} >= {
-        "scores.json", "predictions.jsonl", "confusion.csv", "loss.png", "config.yaml", "README.md",
-    }  # fmt: skip
+        "scores.json",
+        "predictions.jsonl",
+        "confusion.csv",
+        "loss.png",
+        "config.yaml",
+        "README.md",
+    }
     card = (tmp_path / "run" / "export" / "README.md").read_text()
-    assert f"test was evaluated once: entity_f1 {scores['score']['entity_f1']:.4f}" in card and run.info.run_id in card
+    assert (
+        f"test was evaluated once: entity_f1 {scores['score']['entity_f1']:.4f}" in card
+        and run.info.run_id in card
+    )
     assert len(client.get_metric_history(run.info.run_id, "val/score")) >= 2
     manifest = read_json(tmp_path / "run" / "export" / "manifest.json")
     assert manifest["labels"] == ["disease", "drug"] and manifest["kind"] == "ner"
@@ -185,7 +268,11 @@ def test_the_scored_split_is_evaluated_once_after_selection(
     monkeypatch.chdir(ROOT)
     read: list[str] = []
     original = FinetuneData.evaluation
-    monkeypatch.setattr(FinetuneData, "evaluation", lambda self, split: (read.append(split), original(self, split))[1])
+    monkeypatch.setattr(
+        FinetuneData,
+        "evaluation",
+        lambda self, split: (read.append(split), original(self, split))[1],
+    )
     task = tasks.write(tmp_path / "t", "ner")
     results: list[dict[str, Any]] = []
     for name in ("a", "b"):
@@ -193,10 +280,18 @@ def test_the_scored_split_is_evaluated_once_after_selection(
             tasks.write(tmp_path / "u", "ner", {"train": 24, "dev": 9, "test": 9}, seed=9)
             (task / "test.jsonl").write_text((tmp_path / "u" / "test.jsonl").read_text())
             manifest = read_json(task / "manifest.json")
-            write_json(task / "manifest.json", manifest | {"sha256": manifest["sha256"] | {"test": sha256(task / "test.jsonl")}})
+            write_json(
+                task / "manifest.json",
+                manifest | {"sha256": manifest["sha256"] | {"test": sha256(task / "test.jsonl")}},
+            )
         extra = ("--trainer.max_epochs", "3", "--model.init_args.lr", "0.003")
-        results.append(trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra)))
+        results.append(
+            trained(monkeypatch, arguments(CONFIG, task, encoder, tmp_path / name, *extra))
+        )
         assert read.count("score") == 1 and read[-1] == "score"
-        assert read.count("select") == 3  # once an epoch: what the best one returned is kept, not made again
+        # once an epoch: what the best one returned is kept, not made again
+        assert read.count("select") == 3
         read.clear()
-    assert results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]
+    assert (
+        results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]
+    )

@@ -1,4 +1,5 @@
-"""The papers' numbers, typed from the papers, against every YAML that is to hold them and against the classes' defaults."""
+"""The papers' numbers, typed from the papers, against every YAML that is to hold them and against
+the classes' defaults."""
 
 from __future__ import annotations
 
@@ -17,9 +18,15 @@ PRINTED: dict[str, dict[str, tuple[Any, str]]] = {
     "kebiolm": {
         "data.mask": (0.12, "Section 3.2: replaces 12% of tokens to [MASK]"),
         "data.random": (0.015, "Section 3.2: and 1.5% tokens to random tokens"),
-        "data.whole_entity_masking": (True, "Section 3.2: we mask all tokens within a word or entity span"),
+        "data.whole_entity_masking": (
+            True,
+            "Section 3.2: we mask all tokens within a word or entity span",
+        ),
         "model.text_layers": (8, "Section 4.1: an 8-layer transformer for text-only encoding"),
-        "model.of_layers": (12, "Section 4.1: and a 4-layer transformer for text-entity fusion encoding"),
+        "model.of_layers": (
+            12,
+            "Section 4.1: and a 4-layer transformer for text-entity fusion encoding",
+        ),
         "model.lr": (5e-5, "Section 4.1"),
         "model.warmup_steps": (10_000, "Section 4.1"),
         "model.candidates": (100, "Section 4.1: the most k = 100 similar entities"),
@@ -83,13 +90,21 @@ PRINTED: dict[str, dict[str, tuple[Any, str]]] = {
         "trainer.gradient_clip_val": (0.1, "Table 11"),
         "data.prompt": (True, "Section 2.1"),
     },
-}  # fmt: skip
+}
 
 #: file -> {place: the number}: ablations, graph embeddings, fine-tuning
 OTHERS: dict[str, dict[str, Any]] = {
     # KeBioLM, Section 4.1: L2 norm, dimension 100, Adam at 1e-3, batches of 2048, 30 epochs
-    "kg/transe.yaml": {"model": "TransE", "norm": 2, "dim": 100, "lr": 1e-3, "batch_size": 2048, "epochs": 30},
-    "kg/transr.yaml": {"model": "TransR", "dim": 200, "relation_dim": 200},  # SMedBERT, Appendix B: d_2 = 200
+    "kg/transe.yaml": {
+        "model": "TransE",
+        "norm": 2,
+        "dim": 100,
+        "lr": 1e-3,
+        "batch_size": 2048,
+        "epochs": 30,
+    },
+    # SMedBERT, Appendix B: d_2 = 200
+    "kg/transr.yaml": {"model": "TransR", "dim": 200, "relation_dim": 200},
     # KeBioLM, Table 4: text-only layers of 12; Table 3
     "kebiolm/pretrain_l4.yaml": {"model.text_layers": 4},
     "kebiolm/pretrain_l12.yaml": {"model.text_layers": 12},
@@ -104,16 +119,35 @@ OTHERS: dict[str, dict[str, Any]] = {
     "embert/pretrain_c075.yaml": {"data.rate": 0.075},
     "embert/pretrain_c25.yaml": {"data.rate": 0.25},
     # SapBERT, Section A.3: batches of 256 names, 3 epochs on scientific text
-    "sapbert/finetune.yaml": {"data.batch_size": 256 // 2, "trainer.max_epochs": 3, "model.lr": 2e-5, "model.margin": 0.2},
+    "sapbert/finetune.yaml": {
+        "data.batch_size": 256 // 2,
+        "trainer.max_epochs": 3,
+        "model.lr": 2e-5,
+        "model.margin": 0.2,
+    },
     # GenBioEL, Table 11: BC5CDR's column
     "genbioel/finetune.yaml": {
-        "model.lr": 1e-5, "model.warmup_steps": 500, "trainer.max_steps": 20_000, "data.batch_size": 8, "model.smoothing": 0.1,
+        "model.lr": 1e-5,
+        "model.warmup_steps": 500,
+        "trainer.max_steps": 20_000,
+        "data.batch_size": 8,
+        "model.smoothing": 0.1,
         "trainer.gradient_clip_val": 0.1,
     },
-}  # fmt: skip
+}
 
-#: KeBioLM, Section 4.3: 60 epochs, batches of 16, 10 % warm-up; NER 512 tokens, ChemProt and DDI 256, GAD 128
-BLURB = {"BC2GM": 512, "BC5-chem": 512, "BC5-disease": 512, "JNLPBA": 512, "NCBI": 512, "ChemProt": 256, "DDI": 256, "GAD": 128}
+# : KeBioLM, Section 4.3: 60 epochs, batches of 16, 10 % warm-up; NER 512 tokens, ChemProt and DDI
+# 256, GAD 128
+BLURB = {
+    "BC2GM": 512,
+    "BC5-chem": 512,
+    "BC5-disease": 512,
+    "JNLPBA": 512,
+    "NCBI": 512,
+    "ChemProt": 256,
+    "DDI": 256,
+    "GAD": 128,
+}
 
 
 def number(config: dict[str, Any], place: str) -> Any:
@@ -131,23 +165,29 @@ def read(name: str) -> dict[str, Any]:
 PLACES = [(paper, place) for paper, places in PRINTED.items() for place in places]
 
 
-@pytest.mark.parametrize(("paper", "place"), PLACES, ids=[f"{paper}-{place}" for paper, place in PLACES])
+@pytest.mark.parametrize(
+    ("paper", "place"), PLACES, ids=[f"{paper}-{place}" for paper, place in PLACES]
+)
 def test_a_paper_is_trained_with_its_numbers(paper: str, place: str) -> None:
-    """In pretrain.yaml, and as the class's default, where it has one: who calls the class trains as the paper does."""
+    """In pretrain.yaml, and as the class's default, where it has one: who calls the class trains as
+    the paper does."""
     config, (printed, where) = read(f"{paper}/pretrain.yaml"), PRINTED[paper][place]
     assert number(config, place) == printed, where
     room, _, name = place.rpartition(".")
     if room == "trainer":
         return
     module, _, leaf = config[room]["class_path"].rpartition(".")
-    parents = getattr(importlib.import_module(module), leaf).__mro__  # its own settings, then those of the class it extends
+    # its own settings, then those of the class it extends
+    parents = getattr(importlib.import_module(module), leaf).__mro__
     known = next(p for p in (inspect.signature(c).parameters for c in parents) if name in p)
     default = known[name].default
     if default not in (inspect.Parameter.empty, None):
         assert default == printed, f"{leaf}({name}): {where}"
 
 
-@pytest.mark.parametrize(("file", "place"), [(file, place) for file, places in OTHERS.items() for place in places])
+@pytest.mark.parametrize(
+    ("file", "place"), [(file, place) for file, places in OTHERS.items() for place in places]
+)
 def test_ablations_graphs_and_fine_tuning_have_the_papers_numbers(file: str, place: str) -> None:
     assert number(read(file), place) == OTHERS[file][place]
 
@@ -155,7 +195,10 @@ def test_ablations_graphs_and_fine_tuning_have_the_papers_numbers(file: str, pla
 @pytest.mark.parametrize("task", BLURB)
 def test_blurb_is_fine_tuned_with_kebiolms_numbers(task: str) -> None:
     config = read(f"finetune/{task}.yaml")
-    found = [number(config, p) for p in ("trainer.max_epochs", "data.batch_size", "model.warmup_steps", "data.max_length")]
+    found = [
+        number(config, p)
+        for p in ("trainer.max_epochs", "data.batch_size", "model.warmup_steps", "data.max_length")
+    ]
     assert found == [60, 16, 0.1, BLURB[task]]
     assert config["grid"]["model.init_args.lr"] == [1e-5, 3e-5, 5e-5]
 
@@ -163,13 +206,19 @@ def test_blurb_is_fine_tuned_with_kebiolms_numbers(task: str) -> None:
 def test_genbioel_is_fine_tuned_with_table_11() -> None:
     """(learning rate, steps, warm-up steps) of each benchmark."""
     table = {
-        "BC5CDR-EL": (1e-5, 20_000, 500), "COMETA-EL": (1e-5, 40_000, 500), "AAP-EL": (5e-6, 30_000, 0),
+        "BC5CDR-EL": (1e-5, 20_000, 500),
+        "COMETA-EL": (1e-5, 40_000, 500),
+        "AAP-EL": (5e-6, 30_000, 0),
         "NCBI-EL": (3e-7, 20_000, 0),
-    }  # fmt: skip
+    }
     tasks = read("genbioel/finetune.yaml")["tasks"]["paper"]
     for task, wanted in table.items():
         own = tasks[task]
-        assert (own["model.init_args.lr"], own["trainer.max_steps"], own["model.init_args.warmup_steps"]) == wanted
+        assert (
+            own["model.init_args.lr"],
+            own["trainer.max_steps"],
+            own["model.init_args.warmup_steps"],
+        ) == wanted
 
 
 def test_sapbert_is_fine_tuned_for_so_many_epochs() -> None:
@@ -179,14 +228,19 @@ def test_sapbert_is_fine_tuned_for_so_many_epochs() -> None:
 
 
 def test_every_number_that_a_yaml_says_is_the_papers_is_in_the_table() -> None:
-    """Whose `paper:` entry names a section, an appendix, a table or the released code, and does not say "not in the paper"."""
+    """Whose `paper:` entry names a section, an appendix, a table or the released code, and does not
+    say "not in the paper"."""
     missing = []
     for paper, places in PRINTED.items():
         config = read(f"{paper}/pretrain.yaml")
         known = {place.rpartition(".")[2] for place in places}
         for name, where in config["paper"].items():
             printed = where.startswith(("Section", "Appendix", "Table", "Figure"))
-            values = [part.get("init_args", part).get(name) for part in (config["model"], config["data"], config["trainer"])]
+            values = [
+                part.get("init_args", part).get(name)
+                for part in (config["model"], config["data"], config["trainer"])
+            ]
             if printed and any(isinstance(v, int | float) for v in values) and name not in known:
                 missing.append(f"{paper}: {name}")
-    assert missing == ["genbioel: few"]  # "one or two names": a range, which D3 of models/genbioel.py explains
+    # "one or two names": a range, which D3 of models/genbioel.py explains
+    assert missing == ["genbioel: few"]

@@ -29,10 +29,14 @@ ROOT = Path(__file__).parents[2]
 
 
 #: Inputs that every profile accepts, with a path that holds a blank.
-GIVEN = Inputs(umls=Path("/data/META"), corpus=("/data/a.jsonl", "/data/b c.jsonl"), mirror=("/data/mirror",))
+GIVEN = Inputs(
+    umls=Path("/data/META"), corpus=("/data/a.jsonl", "/data/b c.jsonl"), mirror=("/data/mirror",)
+)
 
 
-def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_is_a_module_and_every_setting_is_filled_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 8)
     assert "kebiolm" in papers()
     for paper in papers():
@@ -40,11 +44,15 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
         assert set(pipeline) - {"data_of"} == {"training", "variants", "profiles", "report"}
         assert {"small", "paper"} <= set(pipeline["profiles"])
         for profile in pipeline["profiles"]:
-            plan = commands(paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7")
+            plan = commands(
+                paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7"
+            )
             assert len(plan) > 2 and plan[-1].result
             for words in (s.words for s in plan):
                 file = ROOT / words[0].replace(".", "/")
-                assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), words[0]
+                assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), words[
+                    0
+                ]
                 assert not [w for w in words if "{" in w or "}" in w], words
                 assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
             training = [s.words for s in plan if s.result]
@@ -53,23 +61,46 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(monkeypatch: pyt
                 words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
                 for words in training
             )
-    linking = next(s.words for s in commands("kebiolm", "paper", Path("/w"), GIVEN) if s.words[0] == "kg.linking")
-    assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["/data/a.jsonl", "/data/b c.jsonl"]
+    linking = next(
+        s.words
+        for s in commands("kebiolm", "paper", Path("/w"), GIVEN)
+        if s.words[0] == "kg.linking"
+    )
+    assert linking[linking.index("--input") + 1 : linking.index("--out")] == [
+        "/data/a.jsonl",
+        "/data/b c.jsonl",
+    ]
 
 
 def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
-    """(paper, profile, variant, pipeline, config files of its command) of every training that a pipeline can start."""
+    """(paper, profile, variant, pipeline, config files of its command) of every training that a
+    pipeline can start."""
     for paper in papers():
         pipeline = pretrain.pipeline_of(paper)
         for profile in pipeline["profiles"]:
             for variant in pipeline["variants"]:
-                plan = commands(paper, profile, Path("/w"), GIVEN, Machine(devices=1), variants=[variant], plan=True)
+                plan = commands(
+                    paper,
+                    profile,
+                    Path("/w"),
+                    GIVEN,
+                    Machine(devices=1),
+                    variants=[variant],
+                    plan=True,
+                )
                 (words,) = [stage.words for stage in plan if stage.result]
-                yield paper, profile, variant, pipeline, [b for a, b in pairwise(words) if a == "--config"]
+                yield (
+                    paper,
+                    profile,
+                    variant,
+                    pipeline,
+                    [b for a, b in pairwise(words) if a == "--config"],
+                )
 
 
 def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
-    """The paper's own config first, then the variant's and the profile's, each whole and in its order, then the machine's."""
+    """The paper's own config first, then the variant's and the profile's, each whole and in its
+    order, then the machine's."""
     found = list(trainings())
     assert len(found) > 50
     for paper, profile, variant, pipeline, files in found:
@@ -77,7 +108,11 @@ def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
         own = [folder + f for f in pipeline["variants"][variant].get("configs", [])]
         shared = [folder + f for f in pipeline["profiles"][profile].get("configs", [])]
         ordered = {tuple(own + shared), tuple(shared + own)}
-        assert files[0] == f"{folder}pretrain.yaml" and tuple(files[1:-1]) in ordered, (paper, profile, variant)
+        assert files[0] == f"{folder}pretrain.yaml" and tuple(files[1:-1]) in ordered, (
+            paper,
+            profile,
+            variant,
+        )
         assert files[-1].startswith("experiments/common/")
 
 
@@ -91,7 +126,8 @@ def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def test_no_profile_undoes_a_variant() -> None:
-    """The layers of every training, laid over each other: what an ablation's file sets is still set."""
+    """The layers of every training, laid over each other: what an ablation's file sets is still
+    set."""
     ablations = set()
     for paper, profile, variant, _, files in trainings():
         read = {layer: dict(leaves(yaml.safe_load((ROOT / layer).read_text()))) for layer in files}
@@ -103,15 +139,25 @@ def test_no_profile_undoes_a_variant() -> None:
 
 
 def test_graph_embeddings_are_pipelines_without_a_report() -> None:
-    assert "kg/cmekg_transr" in pretrain.graph_embeddings() and "kg/transr" not in pretrain.graph_embeddings()
+    assert (
+        "kg/cmekg_transr" in pretrain.graph_embeddings()
+        and "kg/transr" not in pretrain.graph_embeddings()
+    )
     for name in pretrain.graph_embeddings():
         for profile in pretrain.pipeline_of(name)["profiles"]:
             plan = commands(name, profile, Path("/w"), seed=3, fresh=True)
-            assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[-1].result
+            assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[
+                -1
+            ].result
             words = plan[-1].words
             assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
-            assert words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
-            assert words[words.index("--seed") + 1] == "3" and words[words.index("--fresh") + 1] == "true"
+            assert (
+                words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
+            )
+            assert (
+                words[words.index("--seed") + 1] == "3"
+                and words[words.index("--fresh") + 1] == "true"
+            )
             assert ("experiments/kg/small_transr.yaml" in words) == (profile == "small")
             (own,) = commands(name, profile, Path("/w"), Inputs(graph=("/g",)))
             assert own.words[own.words.index("--graph") + 1] == "/g" and own.words[-1] == "false"
@@ -120,10 +166,13 @@ def test_graph_embeddings_are_pipelines_without_a_report() -> None:
 def test_a_graph_embedding_is_trained(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a graph of one's own and a run that is interrupted by nothing: a table, and where it is."""
+    """With a graph of one's own and a run that is interrupted by nothing: a table, and where it
+    is."""
     graph = ladder(tmp_path / "g")
     short = yaml.safe_load((ROOT / "experiments" / "kg" / "cmekg_transr.yaml").read_text())
-    short["profiles"]["small"]["stages"][-1]["run"] += " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
+    short["profiles"]["small"]["stages"][-1]["run"] += (
+        " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
+    )
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
     told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),)))
     (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
@@ -158,14 +207,20 @@ def test_the_corpus_of_the_initial_checkpoint_is_added_to_its_own_text() -> None
 def test_every_report_fills_in() -> None:
     """Whatever a pipeline reports is a metric that its training logs at the start and the end."""
     for paper in papers():
-        report = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())["report"]
+        report = yaml.safe_load((ROOT / "experiments" / paper / "pipeline.yaml").read_text())[
+            "report"
+        ]
         assert set(report) == {"held_out", "column", "rows"} and report["column"].format("x")
         assert all(key.startswith(("val/", "entities/")) for key in report["rows"].values())
 
 
 def test_what_no_run_counted_is_left_out() -> None:
-    """Masked words alone (VARIANTS=mlm) count no mentions; beside another training they take nothing away."""
-    template = "{val/words:.0f} words, {val/mentions:.0f} mentions, each ranked, {val/odd:.0f} and {val/words:.0f} more"
+    """Masked words alone (VARIANTS=mlm) count no mentions; beside another training they take
+    nothing away."""
+    template = (
+        "{val/words:.0f} words, {val/mentions:.0f} mentions, each ranked, {val/odd:.0f} and"
+        " {val/words:.0f} more"
+    )
     alone = {"mlm": {"end": {"val/words": 7.0}}}
     assert pretrain.counts(template, alone) == "7 words"
     both = {"full": {"end": {"val/words": 7.0, "val/mentions": 3.0, "val/odd": 1.0}}, **alone}
@@ -176,15 +231,32 @@ def test_what_no_run_counted_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("paper", "profile", "given", "message"),
     [
-        ("kebiolmm", "small", Inputs(), "no paper 'kebiolmm'; did you mean kebiolm.*Choose from: .*sapbert"),
-        ("kg/cmekg_transx", "small", Inputs(), "no graph embedding 'cmekg_transx'; choose from: cmekg_transr"),
-        ("kebiolm", "papre", Inputs(), "no profile 'papre'; did you mean paper.*Choose from: small, paper"),
+        (
+            "kebiolmm",
+            "small",
+            Inputs(),
+            "no paper 'kebiolmm'; did you mean kebiolm.*Choose from: .*sapbert",
+        ),
+        (
+            "kg/cmekg_transx",
+            "small",
+            Inputs(),
+            "no graph embedding 'cmekg_transx'; choose from: cmekg_transr",
+        ),
+        (
+            "kebiolm",
+            "papre",
+            Inputs(),
+            "no profile 'papre'; did you mean paper.*Choose from: small, paper",
+        ),
         ("kebiolm", "paper", Inputs(corpus=("x",)), "needs UMLS=.*MRCONSO"),
         ("kebiolm", "paper", Inputs(umls=Path("x")), "needs CORPUS=.*PubMed"),
         ("sapbert", "ontologies", Inputs(), "needs MIRROR=.*MeSH"),
     ],
 )
-def test_a_missing_or_unknown_input_is_an_error(paper: str, profile: str, given: Inputs, message: str) -> None:
+def test_a_missing_or_unknown_input_is_an_error(
+    paper: str, profile: str, given: Inputs, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         commands(paper, profile, Path("/w"), given)
 
@@ -193,7 +265,12 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
     with pytest.raises(InputError, match="needs a CUDA GPU"):
         machine(Machine(), gpu=True)
-    assert machine(Machine()) == ["--config", "experiments/common/cpu.yaml", "--trainer.devices", "1"]
+    assert machine(Machine()) == [
+        "--config",
+        "experiments/common/cpu.yaml",
+        "--trainer.devices",
+        "1",
+    ]
     planned = machine(Machine(devices=8, nodes=2), gpu=True, plan=True)
     assert planned[:4] == ["--config", "experiments/common/ddp.yaml", "--trainer.devices", "8"]
     assert machine(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
@@ -209,31 +286,51 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_runs_nothing(runs: Path) -> None:
     lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).splitlines()
     stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7)
-    assert [line for line in lines if not line.startswith("#")] == [f"python -m {shlex.join(s.words)}" for s in stages]
+    assert [line for line in lines if not line.startswith("#")] == [
+        f"python -m {shlex.join(s.words)}" for s in stages
+    ]
     assert not (runs / "data").exists()
 
 
 def test_table_shows_start_and_end_of_each_run() -> None:
-    results = {"transe": {"start": {"a": 0.1}, "end": {"a": 0.7}}, "random": {"start": {"a": 0.2}, "end": {"a": 0.6}}}
+    results = {
+        "transe": {"start": {"a": 0.1}, "end": {"a": 0.7}},
+        "random": {"start": {"a": 0.2}, "end": {"a": 0.6}},
+    }
     rows = table({"accuracy": "a"}, results, "{} vectors").splitlines()
-    assert "transe vectors" in rows[0] and rows[-1].split() == ["accuracy", "0.1000", "0.7000", "0.2000", "0.6000"]
+    assert "transe vectors" in rows[0] and rows[-1].split() == [
+        "accuracy",
+        "0.1000",
+        "0.7000",
+        "0.2000",
+        "0.6000",
+    ]
 
 
 def test_a_metric_that_only_some_runs_have() -> None:
-    """Its place stays empty in the others, and columns stay aligned; one that no run has is misspelt."""
-    results = {"one": {"start": {"a": 1, "b": 3}, "end": {"a": 2, "b": 4}}, "two": {"start": {"a": 5}, "end": {"a": 6}}}
+    """Its place stays empty in the others, and columns stay aligned; one that no run has is
+    misspelt."""
+    results = {
+        "one": {"start": {"a": 1, "b": 3}, "end": {"a": 2, "b": 4}},
+        "two": {"start": {"a": 5}, "end": {"a": 6}},
+    }
     head, _, every, some = table({"x": "a", "y": "b"}, results).splitlines()
     assert every.split() == ["x", "1.0000", "2.0000", "5.0000", "6.0000"]
-    assert some.split() == ["y", "3.0000", "4.0000"] and every.index("2.0000") == some.index("4.0000")
+    assert some.split() == ["y", "3.0000", "4.0000"] and every.index("2.0000") == some.index(
+        "4.0000"
+    )
     assert head.index("two") > len(some)
     swapped = table({"y": "b"}, dict(reversed(results.items()))).splitlines()
     assert swapped[-1].index("4.0000") == every.index("6.0000")
-    with pytest.raises(InputError, match=r"report, 'z': no run has a metric 'val/lss'; choose from: a, b"):
+    with pytest.raises(
+        InputError, match=r"report, 'z': no run has a metric 'val/lss'; choose from: a, b"
+    ):
         table({"x": "a", "z": "val/lss"}, results)
 
 
 def test_logs_are_named_for_their_result_or_module() -> None:
-    """Stages at the same time each have a log of their own name, and one without a result is not called None.log."""
+    """Stages at the same time each have a log of their own name, and one without a result is not
+    called None.log."""
     assert Stage("A", ["experiments.run", "--x"], "plain").log == "plain.log"
     assert Stage("B", ["kg.refine", "graph"]).log == "kg.refine.log"
 
@@ -241,7 +338,8 @@ def test_logs_are_named_for_their_result_or_module() -> None:
 def test_another_pipeline_s_stage_is_a_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SMedBERT's and EMBERT's first stage is `python -m experiments.pretrain zh`: it must pre-train, and say why it cannot."""
+    """SMedBERT's and EMBERT's first stage is `python -m experiments.pretrain zh`: it must
+    pre-train, and say why it cannot."""
     monkeypatch.setattr(pretrain, "pretrain", lambda *given: " ".join(given))
     first = commands("smedbert", "small", Path("/w"))[0].words
     assert first[0] == "experiments.pretrain" and pretrain.main(first[1:]) == 0
@@ -253,45 +351,69 @@ def test_another_pipeline_s_stage_is_a_command(
 
 @pytest.mark.slow
 def test_the_whole_pipeline_on_a_small_graph(tmp_path: Path) -> None:
-    """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second call finds every run finished."""
+    """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second
+    call finds every run finished."""
     from kg.sources import hpo
     from tests.fakes import hpo as fake
 
     fake.write(tmp_path / "hpo", terms=120)
     hpo.read(tmp_path / "hpo").save(tmp_path / "graph")
     with open(tmp_path / "texts.txt", "w") as handle:
-        handle.writelines(f"{' '.join(text.split())}\n" for _, _, text in hpo.texts(tmp_path / "hpo"))
+        handle.writelines(
+            f"{' '.join(text.split())}\n" for _, _, text in hpo.texts(tmp_path / "hpo")
+        )
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "KEPL_RUNS": str(tmp_path / "runs"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'm.db'}",
     }
-    inputs = f"Inputs(graph=({str(tmp_path / 'graph')!r},), corpus=({str(tmp_path / 'texts.txt')!r},))"
+    inputs = (
+        f"Inputs(graph=({str(tmp_path / 'graph')!r},), corpus=({str(tmp_path / 'texts.txt')!r},))"
+    )
     program = (
-        "from core.logs import set_up; from experiments.machine import Inputs, Machine; set_up(); "
-        "from experiments.pretrain import pretrain; "
-        f"print(pretrain('kebiolm', 'small', {inputs}, Machine(workers=2), args='--trainer.max_steps 3'))"
+        "from core.logs import set_up; from experiments.machine import Inputs, Machine; set_up();"
+        f" from experiments.pretrain import pretrain; print(pretrain('kebiolm', 'small', {inputs},"
+        " Machine(workers=2), args='--trainer.max_steps 3'))"
     )
     for expected in ("KeBioLM from TransE", "already finished"):
         command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+        )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert expected in done.stderr and "linking accuracy@1" in done.stdout and "MLflow run" in done.stdout
+        assert (
+            expected in done.stderr
+            and "linking accuracy@1" in done.stdout
+            and "MLflow run" in done.stdout
+        )
 
 
 def test_variants_choose_among_trainings() -> None:
-    def results(*variants: str, paper: str = "smedbert", profile: str = "small") -> list[str | None]:
+    def results(
+        *variants: str, paper: str = "smedbert", profile: str = "small"
+    ) -> list[str | None]:
         plan = commands(paper, profile, Path("/w"), GIVEN, variants=variants, plan=True)
         return [s.result for s in plan if s.result]
 
     assert results() == ["smedbert"] and results("plain", "smedbert") == ["smedbert", "plain"]
     assert results("losses", "type") == ["type", "losses"]  # in the pipeline's order
-    assert results(paper="kebiolm") == ["transe"] and results("random", "transe", paper="kebiolm") == ["transe", "random"]
-    assert "denoising" in results(paper="genbioel") and "denoising" not in results(paper="genbioel", profile="paper")
+    assert results(paper="kebiolm") == ["transe"] and results(
+        "random", "transe", paper="kebiolm"
+    ) == ["transe", "random"]
+    assert "denoising" in results(paper="genbioel") and "denoising" not in results(
+        paper="genbioel", profile="paper"
+    )
     assert results("random", paper="kebiolm", profile="paper") == ["random"]
     before = [s.title for s in commands("smedbert", "small", Path("/w")) if not s.result]
-    assert [s.title for s in commands("smedbert", "small", Path("/w"), variants=["k5"]) if not s.result] == before
-    with pytest.raises(InputError, match=r"VARIANTS: no variant 'tpye'; did you mean type\? Choose from: smedbert, plain, type"):
+    assert [
+        s.title for s in commands("smedbert", "small", Path("/w"), variants=["k5"]) if not s.result
+    ] == before
+    with pytest.raises(
+        InputError,
+        match=(
+            r"VARIANTS: no variant 'tpye'; did you mean type\? Choose from: smedbert, plain, type"
+        ),
+    ):
         results("tpye")
     with pytest.raises(InputError, match="no variant 'type'; this pipeline has none"):
         commands("kg/cmekg_transr", "small", Path("/w"), variants=["type"])
@@ -299,7 +421,9 @@ def test_variants_choose_among_trainings() -> None:
 
 def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
     both = ["transe", "random"]
-    assert [s.together for s in commands("kebiolm", "small", Path("/w"), variants=both) if s.result] == [1, 1]
+    assert [
+        s.together for s in commands("kebiolm", "small", Path("/w"), variants=both) if s.result
+    ] == [1, 1]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
     plan = commands("kebiolm", "small", Path("/w"), where=Machine(devices=2), variants=both)
     assert [s.together for s in plan if s.result] == [None, None]
@@ -307,5 +431,7 @@ def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) 
 
 def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
     """Else the text would hold the answers of the evaluation of synonyms."""
-    words = next(s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.texts")
+    words = next(
+        s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.texts"
+    )
     assert set(words[words.index("--without") + 1].split(",")) == set(EQUIVALENT)

@@ -25,7 +25,9 @@ from tests.fakes import genbioel, kebiolm, sapbert
 from tests.models.test_kebiolm import first_batch, module, released_layout
 
 
-def checkpoint(fake: kebiolm.Folders, folder: Path, config: bool = True) -> tuple[KeBioLM, dict[str, torch.Tensor]]:
+def checkpoint(
+    fake: kebiolm.Folders, folder: Path, config: bool = True
+) -> tuple[KeBioLM, dict[str, torch.Tensor]]:
     """KeBioLM's release: weights with a pickle, a vocabulary, entities."""
     torch.manual_seed(3)
     source = module(fake, compat="released").eval()
@@ -49,8 +51,14 @@ def checkpoint(fake: kebiolm.Folders, folder: Path, config: bool = True) -> tupl
     (folder / "entity.jsonl").write_text("\n".join(reversed(rows)) + "\n")
     if config:
         own = source.encoder.bert.config
-        given = {"num_attention_heads": own.num_attention_heads, "max_candidate_entities": 7, "max_mentions": 50}
-        (folder / "config.json").write_text(json.dumps(given | {"layer_norm_eps": own.layer_norm_eps}))
+        given = {
+            "num_attention_heads": own.num_attention_heads,
+            "max_candidate_entities": 7,
+            "max_mentions": 50,
+        }
+        (folder / "config.json").write_text(
+            json.dumps(given | {"layer_norm_eps": own.layer_norm_eps})
+        )
     return source, state
 
 
@@ -69,21 +77,36 @@ def test_kebiolms_release_is_what_it_was(fake_kebiolm: kebiolm.Folders, tmp_path
         torch.testing.assert_close(filler.logits(expected[0]), source.head(expected[0], words))
     assert (out / "entities.txt").read_text().split()[:2] == ["C0000000", "C0000001"]
     both = [AutoTokenizer.from_pretrained(folder) for folder in (out, fake_kebiolm.bert)]
-    ids = [tokenizer("Seizure in 2 rats.", add_special_tokens=False)["input_ids"] for tokenizer in both]
-    assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2  # [CLS] is before it
+    ids = [
+        tokenizer("Seizure in 2 rats.", add_special_tokens=False)["input_ids"] for tokenizer in both
+    ]
+    # [CLS] is before it
+    assert ids[0] == ids[1] and AutoTokenizer.from_pretrained(out)("a")["input_ids"][0] == 2
     manifest = read_json(out / "manifest.json")
     assert manifest["stem"] == "released" and "pytorch_model.bin" in manifest["files"]
-    again = read_json(make_export("kebiolm", str(tmp_path / "release"), tmp_path / "again") / "manifest.json")
-    assert manifest["identity"] == again["identity"] and "kebiolm.safetensors" in manifest["checksums"]
+    again = read_json(
+        make_export("kebiolm", str(tmp_path / "release"), tmp_path / "again") / "manifest.json"
+    )
+    assert (
+        manifest["identity"] == again["identity"] and "kebiolm.safetensors" in manifest["checksums"]
+    )
 
 
-def test_without_a_config_the_weights_say_the_sizes(fake_kebiolm: kebiolm.Folders, tmp_path: Path) -> None:
+def test_without_a_config_the_weights_say_the_sizes(
+    fake_kebiolm: kebiolm.Folders, tmp_path: Path
+) -> None:
     source, _ = checkpoint(fake_kebiolm, tmp_path / "release", config=False)
-    made = KeBioLMEncoder.from_export(make_export("kebiolm", str(tmp_path / "release"), tmp_path / "export"))
+    made = KeBioLMEncoder.from_export(
+        make_export("kebiolm", str(tmp_path / "release"), tmp_path / "export")
+    )
     assert source.encoder is not None
     for name, value in source.encoder.state_dict().items():
         assert torch.equal(made.state_dict()[name], value), name
-    assert made.text_layers == source.encoder.text_layers and made.max_mentions == 15 and made.candidates == 100
+    assert (
+        made.text_layers == source.encoder.text_layers
+        and made.max_mentions == 15
+        and made.candidates == 100
+    )
 
 
 class Harmful:
@@ -98,17 +121,24 @@ def test_what_is_no_release_is_refused(fake_kebiolm: kebiolm.Folders, tmp_path: 
     source, out = tmp_path / "release", tmp_path / "export"
     with pytest.raises(InputError, match=r"no setting 'pooling' of kebiolm; choose from: graph"):
         make_export("kebiolm", str(source), out, pooling="cls")
-    with pytest.raises(InputError, match="no released checkpoint of 'embert' is known; choose from: "):
+    with pytest.raises(
+        InputError, match="no released checkpoint of 'embert' is known; choose from: "
+    ):
         make_export("embert", str(source), out)
     with pytest.raises(InputError, match="no such folder. Fetch the checkpoint first"):
         make_export("kebiolm", "someone/model", out)
-    (source / "entity.jsonl").write_text('{"id": 0, "entity_name": "a"}\n{"id": 0, "entity_name": "b"}\n')
+    (source / "entity.jsonl").write_text(
+        '{"id": 0, "entity_name": "a"}\n{"id": 0, "entity_name": "b"}\n'
+    )
     with pytest.raises(InputError, match=r"entity\.jsonl:2: expected a row that no other line has"):
         make_export("kebiolm", str(source), out)
     (source / "entity.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match=r"entity\.jsonl:1: expected"):
         make_export("kebiolm", str(source), out)
-    torch.save({k: v for k, v in state.items() if "mention_detector" not in k}, source / "pytorch_model.bin")
+    torch.save(
+        {k: v for k, v in state.items() if "mention_detector" not in k},
+        source / "pytorch_model.bin",
+    )
     with pytest.raises(InputError, match="missing .*detector"):
         make_export("kebiolm", str(source), out)
     torch.save({"a": torch.zeros(1)}, source / "pytorch_model.bin")
@@ -126,7 +156,9 @@ def test_sapberts_and_genbioels_releases_are_plain_folders(
     fake_sapbert: sapbert.Folders, fake_genbioel: genbioel.Folders, tmp_path: Path
 ) -> None:
     made = make_export("sapbert", str(fake_sapbert.bert), tmp_path / "sapbert", pooling="mean")
-    assert encoder(str(made)).paper == "sapbert" and SapBERTEncoder.from_export(made).pooling == "mean"
+    assert (
+        encoder(str(made)).paper == "sapbert" and SapBERTEncoder.from_export(made).pooling == "mean"
+    )
     with pytest.raises(InputError, match="pooling 'max': expected one of cls, mean"):
         make_export("sapbert", str(fake_sapbert.bert), tmp_path / "other", pooling="max")
     made = make_export("genbioel", str(fake_genbioel.bart), tmp_path / "genbioel", prompt="no")

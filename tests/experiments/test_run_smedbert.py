@@ -1,4 +1,5 @@
-"""SMedBERT through the training entry: a step of each YAML, a killed run, two processes; then fine-tuning its export."""
+"""SMedBERT through the training entry: a step of each YAML, a killed run, two processes; then
+fine-tuning its export."""
 
 from __future__ import annotations
 
@@ -71,16 +72,28 @@ def words(fake: Folders, *extra: str, stem: str = "pretrain") -> list[str]:
     """Arguments of experiments.run."""
     layers = dict.fromkeys(("smedbert/pretrain", f"smedbert/{stem}", "common/tiny"))
     settings: dict[str, Any] = {
-        "model.init_args.encoder": fake.bert, "data.init_args.tokenizer": fake.bert, "data.init_args.corpus": fake.corpus,
-        "model.init_args.entities": fake.entities, "data.init_args.entities": fake.entities,
-        "data.init_args.graph": fake.graph, "data.init_args.neighbours": fake.neighbours, "data.init_args.batch_size": 8,
-        "model.init_args.lr": 0.001, "data.init_args.n_negatives": 5,
-    }  # fmt: skip
+        "model.init_args.encoder": fake.bert,
+        "data.init_args.tokenizer": fake.bert,
+        "data.init_args.corpus": fake.corpus,
+        "model.init_args.entities": fake.entities,
+        "data.init_args.entities": fake.entities,
+        "data.init_args.graph": fake.graph,
+        "data.init_args.neighbours": fake.neighbours,
+        "data.init_args.batch_size": 8,
+        "model.init_args.lr": 0.001,
+        "data.init_args.n_negatives": 5,
+    }
     found = [w for layer in layers for w in ("--config", f"experiments/{layer}.yaml")]
-    return [*found, *(w for key, value in settings.items() for w in (f"--{key}", str(value))), *extra]
+    return [
+        *found,
+        *(w for key, value in settings.items() for w in (f"--{key}", str(value))),
+        *extra,
+    ]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, arguments: list[str], *callbacks: pl.Callback) -> dict[str, Any]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], *callbacks: pl.Callback
+) -> dict[str, Any]:
     """What a run of experiments.run in this process returns."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
@@ -97,22 +110,36 @@ def export(fake: Folders, runs: Path) -> str:
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_one_step_of_every_config(stem: str, fake: Folders, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_step_of_every_config(
+    stem: str, fake: Folders, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved = Moved()
     result = run(monkeypatch, words(fake, stem=stem), moved)
-    assert result["steps"] == 1 and all(math.isfinite(v) for part in ("start", "end") for v in result[part].values())
+    assert result["steps"] == 1 and all(
+        math.isfinite(v) for part in ("start", "end") for v in result[part].values()
+    )
     folder = Path(result["folder"])
     assert folder.relative_to(runs).parts[:2] == ("smedbert", stem)
     settings = yaml.safe_load((folder / "config.yaml").read_text())
-    hybrid, losses = (settings["model"]["init_args"][k] for k in ("hybrid_attention", "knowledge_losses"))
+    hybrid, losses = (
+        settings["model"]["init_args"][k] for k in ("hybrid_attention", "knowledge_losses")
+    )
     logged = mlflow.get_run(result["mlflow_run"]).data.metrics
     assert logged["train/loss"] > 0
-    trained = {"mlm", "sop"} | ({"mnem", "mmem"} if losses else set())  # a term that is not trained has no curve
-    assert {k for k in logged if k.startswith("train/loss_")} == {f"train/loss_{t}" for t in trained}
+    # a term that is not trained has no curve
+    trained = {"mlm", "sop"} | ({"mnem", "mmem"} if losses else set())
+    assert {k for k in logged if k.startswith("train/loss_")} == {
+        f"train/loss_{t}" for t in trained
+    }
     assert all(logged[f"train/loss_{t}"] > 0 for t in trained)
-    # Only what the config leaves out stays as it was: the frozen entities, and what no loss of it reaches.
+    # Only what the config leaves out stays as it was: the frozen entities, and what no loss of it
+    # reaches.
     still = {n for n in moved.still if not n.endswith(SHIFTS)}
-    unreached = {n for n in moved.before if n.startswith("context.") and not n.endswith(SHIFTS) and not losses}
+    unreached = {
+        n
+        for n in moved.before
+        if n.startswith("context.") and not n.endswith(SHIFTS) and not losses
+    }
     assert still == {"encoder.entity"} | unreached
     parts = {n.split(".")[1] for n in moved.moved if n.startswith("encoder.")}
     assert parts == ({"bert", "mention", "attention", "infusion"} if hybrid else {"bert"})
@@ -125,21 +152,44 @@ def start(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     """The same as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "experiments.run", *arguments],
-        capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
 
 
 def test_a_killed_run_resumes_exactly(
-    fake: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: Folders,
+    tmp_path: Path,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    long = ("--trainer.max_steps", "18", "--checkpoint_every", "4", "--data.init_args.min_mentions", "1")
+    long = (
+        "--trainer.max_steps",
+        "18",
+        "--checkpoint_every",
+        "4",
+        "--data.init_args.min_mentions",
+        "1",
+    )
     whole = run(monkeypatch, words(fake, *long, "--run_folder", str(tmp_path / "whole")))
     command = words(
-        fake, *long, "--run_folder", str(tmp_path / "cut"), "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
-        "--trainer.callbacks.batches=11", f"--trainer.callbacks.marker={tmp_path / 'killed'}",
-    )  # fmt: skip
+        fake,
+        *long,
+        "--run_folder",
+        str(tmp_path / "cut"),
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
+        "--trainer.callbacks.batches=11",
+        f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+    )
     assert start(command).returncode == -9 and (tmp_path / "killed").exists()
-    assert sorted(p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")) == ["step=4.ckpt", "step=8.ckpt"]
+    assert sorted(p.name for p in (tmp_path / "cut" / "checkpoints").glob("*")) == [
+        "step=4.ckpt",
+        "step=8.ckpt",
+    ]
     again = run(monkeypatch, command)
     assert "resuming from" in capsys.readouterr().err and again["steps"] == 18
     for key in ("start", "end"):
@@ -150,10 +200,15 @@ def test_a_killed_run_resumes_exactly(
 def same_gradients(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     """The losses, their sum and all gradients, to 1e-4."""
     assert len(wanted["gradients"]) > 50 and len(wanted["losses"]) >= 4
-    assert wanted["losses"].keys() == found["losses"].keys() and wanted["gradients"].keys() == found["gradients"].keys()
+    assert (
+        wanted["losses"].keys() == found["losses"].keys()
+        and wanted["gradients"].keys() == found["gradients"].keys()
+    )
     for part in ("losses", "gradients"):
         for key, value in wanted[part].items():
-            torch.testing.assert_close(found[part][key], value, atol=1e-4, rtol=1e-3, msg=lambda m, k=key: f"{k}: {m}")
+            torch.testing.assert_close(
+                found[part][key], value, atol=1e-4, rtol=1e-3, msg=lambda m, k=key: f"{k}: {m}"
+            )
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +223,11 @@ def alone(fake: Folders, runs: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_accumulated_batches_give_the_gradients_of_the_whole(
-    alone: dict[str, Any], fake: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+    alone: dict[str, Any],
+    fake: Folders,
+    tmp_path: Path,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     extra = ("--run_folder", str(tmp_path / "run"), "--model.init_args.dropout", "0")
     four = words(fake, *extra, "--trainer.accumulate_grad_batches", "4")
@@ -176,15 +235,30 @@ def test_accumulated_batches_give_the_gradients_of_the_whole(
     same_gradients(torch.load(tmp_path / "four.pt", weights_only=True), alone)
 
 
-@pytest.mark.slow  # a minute of starting processes; step_mean and the batches are tested for several without any
+# a minute of starting processes; step_mean and the batches are tested for several without any
+@pytest.mark.slow
 @pytest.mark.ddp
-def test_processes_give_the_gradients_of_one(alone: dict[str, Any], fake: Folders, tmp_path: Path, runs: Path) -> None:
+def test_processes_give_the_gradients_of_one(
+    alone: dict[str, Any], fake: Folders, tmp_path: Path, runs: Path
+) -> None:
     """Two gloo processes that accumulate two batches each."""
-    done = start(words(
-        fake, "--run_folder", str(tmp_path / "run"), "--model.init_args.dropout", "0", "--trainer.devices", "2",
-        "--trainer.strategy", "ddp", "--trainer.accumulate_grad_batches", "2",
-        "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients", f"--trainer.callbacks.file={tmp_path / 'two.pt'}",
-    ))  # fmt: skip
+    done = start(
+        words(
+            fake,
+            "--run_folder",
+            str(tmp_path / "run"),
+            "--model.init_args.dropout",
+            "0",
+            "--trainer.devices",
+            "2",
+            "--trainer.strategy",
+            "ddp",
+            "--trainer.accumulate_grad_batches",
+            "2",
+            "--trainer.callbacks+=tests.experiments.callbacks.SaveGradients",
+            f"--trainer.callbacks.file={tmp_path / 'two.pt'}",
+        )
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     same_gradients(torch.load(tmp_path / "two.pt", weights_only=True), alone)
 
@@ -193,7 +267,9 @@ def test_processes_give_the_gradients_of_one(alone: dict[str, Any], fake: Folder
 def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sentences of the fake graph's words: diseases and drugs are to be found."""
     rng = np.random.default_rng(5)
-    names = [(a + b, "disease") for a in fakes.FIRST for b in fakes.SECOND] + [(d, "drug") for d in fakes.DRUGS]
+    names = [(a + b, "disease") for a in fakes.FIRST for b in fakes.SECOND] + [
+        (d, "drug") for d in fakes.DRUGS
+    ]
 
     def example(number: int) -> Tagged:
         text, entities = "", []
@@ -203,7 +279,10 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text += names[i][0] + "，"
         return Tagged(str(number), str(number), text, entities)
 
-    splits = {split: [example(i) for i in range(n)] for split, n in {"train": 16, "dev": 8, "test": 8}.items()}
+    splits = {
+        split: [example(i) for i in range(n)]
+        for split, n in {"train": 16, "dev": 8, "test": 8}.items()
+    }
     folder = tmp_path_factory.mktemp("task") / "ner"
     save_task(folder, splits, name="fake", kind="ner", metric="entity_f1", language="zh")
     return folder
@@ -226,10 +305,18 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_an_export_is_fine_tuned_with_linked_mentions(
-    export: str, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_this_process: list[list[str]]
+    export: str,
+    task: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_this_process: list[list[str]],
 ) -> None:
-    """`make finetune` from its options to its results: mentions reach the encoder, HITS= and K= say which and how much."""
-    assert copied("smedbert", tmp_path / "start") and encoder(str(tmp_path / "start")).load == encoder(export).load
+    """`make finetune` from its options to its results: mentions reach the encoder, HITS= and K= say
+    which and how much."""
+    assert (
+        copied("smedbert", tmp_path / "start")
+        and encoder(str(tmp_path / "start")).load == encoder(export).load
+    )
     seen: list[Mentions] = []
     original = SMedBERTEncoder.infused
 
@@ -242,24 +329,38 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     results, linked, width = {}, {}, {}
     for name, options in {"all": {}, "half": {"hits": 0.5, "k": 3}, "none": {"hits": 0}}.items():
         seen.clear()
-        (results[name],) = benchmark.compute("cMedQANER", "smedbert", files=Files(data=task), args=args, options=options)
+        (results[name],) = benchmark.compute(
+            "cMedQANER", "smedbert", files=Files(data=task), args=args, options=options
+        )
         linked[name] = sum(len(m.span) for m in seen)
         width[name] = {m.neighbours.shape[1] for m in seen}
     # training, selection once (its only epoch is the best), test; two mentions a sentence
-    assert linked["all"] == 2 * (16 + 8 + 8) and 0 < linked["half"] < linked["all"] and linked["none"] == 0
+    assert (
+        linked["all"] == 2 * (16 + 8 + 8)
+        and 0 < linked["half"] < linked["all"]
+        and linked["none"] == 0
+    )
     assert width == {"all": {10}, "half": {3}, "none": {10}}
-    assert [r.label for r in results.values()] == ["smedbert", "smedbert HITS=0.5 K=3", "smedbert HITS=0"]
+    assert [r.label for r in results.values()] == [
+        "smedbert",
+        "smedbert HITS=0.5 K=3",
+        "smedbert HITS=0",
+    ]
     assert results["half"].options == {"hits": 0.5, "k": 3} and results["all"].options == {}
     config = yaml.safe_load((Path(results["half"].folder) / "config.yaml").read_text())
     assert config["data"]["init_args"]["linker_settings"] == {"hits": 0.5, "k": 3}
     assert config["data"]["init_args"]["linker_folder"] == export
-    assert "--data.init_args.linker_settings.hits" in in_this_process[1] and "HITS" not in " ".join(in_this_process[0])
+    assert "--data.init_args.linker_settings.hits" in in_this_process[1] and "HITS" not in " ".join(
+        in_this_process[0]
+    )
     assert len({r.folder for r in results.values()}) == 3
     with pytest.raises(InputError, match="HITS=0.5: minilm has no such option"):
         benchmark.own_settings(encoder("minilm"), {"hits": 0.5})
 
 
-def test_what_knowledge_does_to_names_layer_by_layer(export: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_knowledge_does_to_names_layer_by_layer(
+    export: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     figures(of="diagnosis", model="smedbert", names=12, out=tmp_path)
     rows = list(csv.DictReader((tmp_path / "diagnosis.csv").open()))
     assert "12 names that are linked" in capsys.readouterr().out
@@ -267,13 +368,20 @@ def test_what_knowledge_does_to_names_layer_by_layer(export: str, tmp_path: Path
     assert [int(row["layer"]) for row in rows] == list(range(4))  # three layers and the embeddings
     for row in rows:  # before knowledge comes in all ways are one
         alike = int(row["layer"]) <= after
-        assert all((float(row[to]) == pytest.approx(1, abs=1e-6)) == alike for to in ("to plain", "to foreign"))
-    known, plain = (embedder(encoder(export), LinkerOptions(pooling="text", knowledge=k)) for k in (True, False))
+        assert all(
+            (float(row[to]) == pytest.approx(1, abs=1e-6)) == alike
+            for to in ("to plain", "to foreign")
+        )
+    known, plain = (
+        embedder(encoder(export), LinkerOptions(pooling="text", knowledge=k)) for k in (True, False)
+    )
     (found, count), link = diagnosed("smedbert", names=10_000), known.linker
     assert link is not None
     names = read_table(Path(export) / "names.parquet", ["name"])["name"].to_pylist()
     offsets = known.tokenizer(names, return_offsets_mapping=True)["offset_mapping"]
-    linked = [n for n, own in zip(names, offsets, strict=True) if (link([n], [own]).neighbours >= 0).any()]
+    linked = [
+        n for n, own in zip(names, offsets, strict=True) if (link([n], [own]).neighbours >= 0).any()
+    ]
     assert count == len(linked)
     wanted = (known(linked) * plain(linked)).sum(1).mean().item()
     assert found[-1].values["to plain"] == pytest.approx(wanted, abs=1e-5)
@@ -282,11 +390,16 @@ def test_what_knowledge_does_to_names_layer_by_layer(export: str, tmp_path: Path
 
 
 def test_measures_of_vectors() -> None:
-    """Two orthogonal pairs: in one direction they differ; three axes and their opposites: in three, with a mean cosine of -0.2."""
+    """Two orthogonal pairs: in one direction they differ; three axes and their opposites: in three,
+    with a mean cosine of -0.2."""
     axes = torch.cat([torch.eye(3), -torch.eye(3)]) * 2
     line = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [3.0, 0.0]])
     found = measures(axes, axes, -axes)
-    assert found["dimensions"] == pytest.approx(3) and found["others"] == pytest.approx(-0.2) and found["norm"] == pytest.approx(2)
+    assert (
+        found["dimensions"] == pytest.approx(3)
+        and found["others"] == pytest.approx(-0.2)
+        and found["norm"] == pytest.approx(2)
+    )
     assert found["to plain"] == pytest.approx(1) and found["to foreign"] == pytest.approx(-1)
     assert measures(line, line, line)["dimensions"] == pytest.approx(1)
 

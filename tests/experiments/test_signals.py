@@ -38,10 +38,19 @@ STOPS = [(signal.SIGTERM, "SIGTERM at step 3", 143), (signal.SIGINT, "an interru
 
 
 @pytest.mark.parametrize(("number", "said", "code"), STOPS)
-def test_a_stopped_training_says_so(number: int, said: str, code: int, caplog: pytest.LogCaptureFixture) -> None:
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+def test_a_stopped_training_says_so(
+    number: int, said: str, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     trainer = pl.Trainer(accelerator="cpu", max_epochs=1, **quiet)  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR, "experiments"), pytest.raises(SystemExit) as ended:
         fit(trainer, Stopped(number), None, None)
     assert ended.value.code == code
-    assert f"training stopped by {said}" in caplog.text and "the same command resumes" in caplog.text
+    assert (
+        f"training stopped by {said}" in caplog.text and "the same command resumes" in caplog.text
+    )

@@ -27,14 +27,40 @@ STEPS = 3
 #: argument of a model or data module -> field of the fake inputs
 MODEL = {"encoder": ("bert", "bart"), "entities": ("entities",)}
 DATA = {"tokenizer": ("tokenizer", "vocabulary", "bert")} | {
-    name: (name,) for name in ("corpus", "graph", "entities", "segments", "thesaurus", "pairs", "neighbours", "samples")
+    name: (name,)
+    for name in (
+        "corpus",
+        "graph",
+        "entities",
+        "segments",
+        "thesaurus",
+        "pairs",
+        "neighbours",
+        "samples",
+    )
 }
 KIND = {"zh": "mlm", "ernie": "smedbert", "knowbert": "smedbert"}
 SMALL: dict[str, dict[str, Any]] = {
-    "zh": {"model.layers": 1, "model.hidden": 32, "model.intermediate": 32, "model.encoder": None, "data.graph": None},
+    "zh": {
+        "model.layers": 1,
+        "model.hidden": 32,
+        "model.intermediate": 32,
+        "model.encoder": None,
+        "data.graph": None,
+    },
     "kebiolm": {"model.candidates": 7, "data.graph": None},
-    "embert": {"data.batch_size": 64, "data.max_length": 64, "data.replace": 0.5, "model.entities": None},
-    "genbioel": {"data.max_length": 64, "data.max_mention": 16, "data.max_name": 32, "data.graph": None},
+    "embert": {
+        "data.batch_size": 64,
+        "data.max_length": 64,
+        "data.replace": 0.5,
+        "model.entities": None,
+    },
+    "genbioel": {
+        "data.max_length": 64,
+        "data.max_mention": 16,
+        "data.max_name": 32,
+        "data.graph": None,
+    },
     "sapbert": {"data.graph": None, "data.groups": 1},  # or no group of a fake step has padding
     "smedbert": {"data.n_negatives": 5},
     "ernie": {"data.neighbours": None},
@@ -48,7 +74,9 @@ def words(config: str, fake: Any) -> list[str]:
     found: dict[str, Any] = {"data.batch_size": 8}
     for room, names in (("model", MODEL), ("data", DATA)):
         for name, fields in names.items():
-            found |= {f"{room}.{name}": getattr(fake, f) for f in reversed(fields) if hasattr(fake, f)}
+            found |= {
+                f"{room}.{name}": getattr(fake, f) for f in reversed(fields) if hasattr(fake, f)
+            }
     found |= SMALL.get(paper, {})
     layers = dict.fromkeys((f"{paper}/pretrain", config, "common/tiny"))
     given = [w for layer in layers for w in ("--config", f"experiments/{layer}.yaml")]
@@ -73,10 +101,13 @@ def count_packed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def fake(config: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def fake(
+    config: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     """The fake inputs of a config's paper."""
     paper = config.split("/")[0]
-    if paper == "knowbert":  # no fake name is in another, so entities have the next one as a second candidate
+    # no fake name is in another, so entities have the next one as a second candidate
+    if paper == "knowbert":
 
         def table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> np.ndarray:
             number = np.arange(len(graph.entities))
@@ -91,7 +122,12 @@ def fake(config: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatc
 
 
 def fit(
-    monkeypatch: pytest.MonkeyPatch, config: str, fake: Any, *callbacks: pl.Callback, device: str = "cpu", **settings: Any
+    monkeypatch: pytest.MonkeyPatch,
+    config: str,
+    fake: Any,
+    *callbacks: pl.Callback,
+    device: str = "cpu",
+    **settings: Any,
 ) -> pl.Trainer:
     """Train a config for STEPS steps; settings are of the model."""
     monkeypatch.chdir(ROOT)
@@ -100,16 +136,26 @@ def fit(
     cli = built(CLI)
     cli.run.close()
     trainer = pl.Trainer(
-        accelerator=device, devices=1, max_steps=STEPS, logger=False, enable_checkpointing=False, callbacks=list(callbacks),
-        limit_val_batches=0, gradient_clip_val=cli.config["trainer"]["gradient_clip_val"], enable_progress_bar=False,
-        use_distributed_sampler=False, precision="32-true" if device == "cpu" else "bf16-mixed",
-    )  # fmt: skip
+        accelerator=device,
+        devices=1,
+        max_steps=STEPS,
+        logger=False,
+        enable_checkpointing=False,
+        callbacks=list(callbacks),
+        limit_val_batches=0,
+        gradient_clip_val=cli.config["trainer"]["gradient_clip_val"],
+        enable_progress_bar=False,
+        use_distributed_sampler=False,
+        precision="32-true" if device == "cpu" else "bf16-mixed",
+    )
     trainer.fit(cli.model, cli.datamodule)
     return trainer
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_steps_do_not_wait(config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_do_not_wait(
+    config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counter = Synchronisations()
     fit(monkeypatch, config, fake, counter)
     assert counter.steps == STEPS and counter.found == {}
@@ -126,8 +172,13 @@ def test_what_waits_is_seen() -> None:
         x.new_tensor([1.0])
     named = Counter(key.rpartition(" ")[2] for key in found.elements())
     assert named == {
-        "index": 1, "index_put": 1, "_local_scalar_dense": 1, "repeat_interleave": 1, "tensor": 1, "new_tensor": 1,
-    }  # fmt: skip
+        "index": 1,
+        "index_put": 1,
+        "_local_scalar_dense": 1,
+        "repeat_interleave": 1,
+        "tensor": 1,
+        "new_tensor": 1,
+    }
 
 
 @pytest.mark.parametrize("config", PACKED)
@@ -137,18 +188,28 @@ def test_packed_steps_give_the_gradients_of_padded_ones(
     calls = count_packed(monkeypatch)
     saved = {}
     for attention in ("sdpa", "packed"):
-        fit(monkeypatch, config, fake, SaveGradients(str(tmp_path / attention)), attention=attention, dropout=0)
+        fit(
+            monkeypatch,
+            config,
+            fake,
+            SaveGradients(str(tmp_path / attention)),
+            attention=attention,
+            dropout=0,
+        )
         saved[attention] = torch.load(tmp_path / attention, weights_only=True)
         assert bool(calls) == (attention == "packed")
     padded, packed = saved["sdpa"], saved["packed"]
     for kind in ("gradients", "losses"):
         assert padded[kind].keys() == packed[kind].keys()
         for name, value in padded[kind].items():
-            torch.testing.assert_close(packed[kind][name], value, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                packed[kind][name], value, rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 class Strict(pl.Callback):
-    """After the first step, in which things are put on the GPU, waiting for it between forward and optimiser is an error."""
+    """After the first step, in which things are put on the GPU, waiting for it between forward and
+    optimiser is an error."""
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         torch.cuda.set_sync_debug_mode("error" if trainer.global_step else "default")
@@ -174,19 +235,28 @@ def test_steps_on_a_gpu_do_not_wait(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", [c for c in CONFIGS if c.endswith("/pretrain")])
-def test_a_gpu_has_the_losses_of_a_cpu(config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_has_the_losses_of_a_cpu(
+    config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the precision of bfloat16, in which the GPU computes."""
     settings = {"dropout": 0, "lr": 0}
-    cpu, gpu = (fit(monkeypatch, config, fake, device=d, **settings).callback_metrics["train/loss"] for d in ("cpu", "cuda"))
+    cpu, gpu = (
+        fit(monkeypatch, config, fake, device=d, **settings).callback_metrics["train/loss"]
+        for d in ("cpu", "cuda")
+    )
     assert gpu.item() == pytest.approx(cpu.item(), rel=0.03)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("config", PACKED)
-def test_packed_is_padded_on_a_gpu(config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_is_padded_on_a_gpu(
+    config: str, fake: Any, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the precision of bfloat16; the kernels differ."""
     found = [
-        fit(monkeypatch, config, fake, device="cuda", attention=attention, dropout=0, lr=0).callback_metrics["train/loss"].item()
+        fit(monkeypatch, config, fake, device="cuda", attention=attention, dropout=0, lr=0)
+        .callback_metrics["train/loss"]
+        .item()
         for attention in ("sdpa", "packed")
     ]
     assert found[1] == pytest.approx(found[0], rel=0.02)

@@ -14,13 +14,28 @@ import torch
 from torch.utils.data import DataLoader
 
 from core.files import InputError, write_json
-from experiments.tracking import MACHINE, Checkpoints, JournalLogger, Run, StepSeed, WholeCheckpoints, content, flat
+from experiments.tracking import (
+    MACHINE,
+    Checkpoints,
+    JournalLogger,
+    Run,
+    StepSeed,
+    WholeCheckpoints,
+    content,
+    flat,
+)
 
 CONFIG: dict[str, Any] = {
     "seed_everything": 0,
     "trainer": {"max_steps": 10, "devices": 1, "profiler": None},
-    "model": {"class_path": "models.x.X", "init_args": {"lr": 0.1, "head": {"class_path": "Y", "init_args": {"size": 3}}}},
-    "data": {"class_path": "datamodules.x.X", "init_args": {"batch_size": 8, "num_workers": 0, "seed": 0}},
+    "model": {
+        "class_path": "models.x.X",
+        "init_args": {"lr": 0.1, "head": {"class_path": "Y", "init_args": {"size": 3}}},
+    },
+    "data": {
+        "class_path": "datamodules.x.X",
+        "init_args": {"batch_size": 8, "num_workers": 0, "seed": 0},
+    },
 }
 
 
@@ -46,9 +61,16 @@ def test_a_machine_setting_leaves_the_folder(runs: Path, path: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({path.rpartition(".")[2] for path in MACHINE}))
 @pytest.mark.parametrize("above", ["model.init_args", "model.init_args.head.init_args"])
-def test_a_hyperparameter_of_the_same_name_changes_the_folder(runs: Path, above: str, name: str) -> None:
-    """A model's own `tasks`, `result`, `profiler` or `paper` is science, whatever the entry calls by that name."""
-    assert folder(changed(f"{above}.{name}", 1)) != folder(changed(f"{above}.{name}", 2)) != folder(CONFIG)
+def test_a_hyperparameter_of_the_same_name_changes_the_folder(
+    runs: Path, above: str, name: str
+) -> None:
+    """A model's own `tasks`, `result`, `profiler` or `paper` is science, whatever the entry calls
+    by that name."""
+    assert (
+        folder(changed(f"{above}.{name}", 1))
+        != folder(changed(f"{above}.{name}", 2))
+        != folder(CONFIG)
+    )
 
 
 def test_settings_in_a_list_are_science() -> None:
@@ -59,7 +81,9 @@ def test_data_is_its_manifest_wherever_it_is(tmp_path: Path, runs: Path) -> None
     for name, what in (("a", 1), ("moved", 1), ("other", 2)):
         (tmp_path / name).mkdir()
         write_json(tmp_path / name / "manifest.json", {"what": what})
-    here, moved, other = (folder(changed("data.init_args.corpus", str(tmp_path / n))) for n in ("a", "moved", "other"))
+    here, moved, other = (
+        folder(changed("data.init_args.corpus", str(tmp_path / n))) for n in ("a", "moved", "other")
+    )
     assert here == moved != other
 
 
@@ -103,14 +127,17 @@ def test_random_numbers_are_those_of_their_step() -> None:
     """Of the seed, the step, the accumulated batch and the process, and of nothing else."""
 
     def draw(seed: int, step: int, batch: int, rank: int) -> float:
-        trainer: Any = SimpleNamespace(global_step=step, accumulate_grad_batches=2, global_rank=rank)
+        trainer: Any = SimpleNamespace(
+            global_step=step, accumulate_grad_batches=2, global_rank=rank
+        )
         StepSeed(seed).on_train_batch_start(trainer, None, None, batch)  # type: ignore[arg-type]
         return torch.rand(()).item()
 
     places = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
     found = [draw(*place) for place in places]
     assert len(set(found)) == len(places) and [draw(*place) for place in places] == found
-    assert draw(0, 3, 6, 0) == draw(0, 3, 0, 0)  # batches count within their step: a resumed epoch begins anywhere
+    # batches count within their step: a resumed epoch begins anywhere
+    assert draw(0, 3, 6, 0) == draw(0, 3, 0, 0)
 
 
 def test_settings_are_logged_flat_and_empty_ones_not_at_all() -> None:
@@ -141,20 +168,35 @@ class KilledBehindSaving(Checkpoints):
 
 
 @pytest.mark.parametrize("last", [4, 6])
-def test_a_checkpoint_is_behind_what_its_step_records(tmp_path: Path, runs: Path, last: int) -> None:
-    """Killed as soon as it is written, a run resumes after that step: what the step records must be in the journal."""
+def test_a_checkpoint_is_behind_what_its_step_records(
+    tmp_path: Path, runs: Path, last: int
+) -> None:
+    """Killed as soon as it is written, a run resumes after that step: what the step records must be
+    in the journal."""
 
     def fit(name: str, checkpoints: type[Checkpoints]) -> list[tuple[int, float]]:
         run = Run("paper", "pretrain", {}, 0, str(tmp_path / name))
         pl.seed_everything(0)
         trainer = pl.Trainer(
-            max_steps=last, log_every_n_steps=1, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
-            logger=JournalLogger(run.journal), plugins=[WholeCheckpoints()],
-            callbacks=[checkpoints(run.checkpoints, filename="{step}", every_n_train_steps=4, monitor=None)],
-        )  # fmt: skip
+            max_steps=last,
+            log_every_n_steps=1,
+            accelerator="cpu",
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            logger=JournalLogger(run.journal),
+            plugins=[WholeCheckpoints()],
+            callbacks=[
+                checkpoints(run.checkpoints, filename="{step}", every_n_train_steps=4, monitor=None)
+            ],
+        )
         newest = run.newest_checkpoint()
         with contextlib.suppress(SystemExit):  # of Lightning, after Ctrl-C
-            trainer.fit(OneWeight(), DataLoader(torch.ones(last, 1)), ckpt_path=str(newest) if newest else None, weights_only=True)
+            trainer.fit(
+                OneWeight(),
+                DataLoader(torch.ones(last, 1)),
+                ckpt_path=str(newest) if newest else None,
+                weights_only=True,
+            )
         run.close()
         return run.journal.history("train/loss")
 

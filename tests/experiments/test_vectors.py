@@ -22,8 +22,15 @@ from tests.fakes.kebiolm import Folders
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 3), st.integers(2, 9), st.sampled_from(["mean", "boundary"]))
-def test_a_mentions_vector_is_the_mean_of_its_states(seed: int, rows: int, length: int, pooling: str) -> None:
+@given(
+    st.integers(0, 1000),
+    st.integers(1, 3),
+    st.integers(2, 9),
+    st.sampled_from(["mean", "boundary"]),
+)
+def test_a_mentions_vector_is_the_mean_of_its_states(
+    seed: int, rows: int, length: int, pooling: str
+) -> None:
     rng = np.random.default_rng(seed)
     states = torch.from_numpy(rng.normal(size=(rows, length, 4))).float()
     spans = []
@@ -38,19 +45,25 @@ def test_a_mentions_vector_is_the_mean_of_its_states(seed: int, rows: int, lengt
 
 @torch.no_grad()
 @pytest.mark.parametrize("most", [2, 1000])
-def test_an_entitys_vector_is_the_mean_over_its_first_mentions(fake_kebiolm: Folders, most: int) -> None:
+def test_an_entitys_vector_is_the_mean_over_its_first_mentions(
+    fake_kebiolm: Folders, most: int
+) -> None:
     model, tokenizer = BertEncoder(fake_kebiolm.bert).eval(), load_tokenizer(fake_kebiolm.bert)
     corpus = Corpus(fake_kebiolm.corpus)
     by_hand: dict[int, list[torch.Tensor]] = defaultdict(list)
     for number in range(len(corpus)):
         example = corpus[number]
-        ids = torch.tensor([[tokenizer.cls_token_id, *example.ids.tolist(), tokenizer.sep_token_id]])
+        ids = torch.tensor(
+            [[tokenizer.cls_token_id, *example.ids.tolist(), tokenizer.sep_token_id]]
+        )
         states = model(ids, torch.ones_like(ids))[0]
         for start, end, entity in example.mentions.tolist():
             if len(by_hand[entity]) < most:
                 by_hand[entity].append(states[start + 1 : end + 1].mean(0))
     entities, vectors, counts = entity_vectors(model, tokenizer, corpus, most=most, tokens=64)
-    assert entities.tolist() == sorted(by_hand) and counts.tolist() == [len(by_hand[e]) for e in sorted(by_hand)]
+    assert entities.tolist() == sorted(by_hand) and counts.tolist() == [
+        len(by_hand[e]) for e in sorted(by_hand)
+    ]
     assert max(counts) > 2 or most == 2
     for entity, vector in zip(entities.tolist(), vectors, strict=True):
         assert torch.allclose(vector, torch.stack(by_hand[entity]).mean(0), atol=1e-4)
@@ -61,7 +74,14 @@ def test_an_entitys_vector_is_the_mean_over_its_first_mentions(fake_kebiolm: Fol
 def test_the_command_writes_a_table_and_refuses_what_does_not_fit(
     fake_kebiolm: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--model", fake_kebiolm.bert, "--corpus", fake_kebiolm.corpus, "--graph", fake_kebiolm.graph]
+    words = [
+        "--model",
+        fake_kebiolm.bert,
+        "--corpus",
+        fake_kebiolm.corpus,
+        "--graph",
+        fake_kebiolm.graph,
+    ]
     main([*words, "--out", str(tmp_path / "out")])
     assert "vectors of " in capsys.readouterr().out
     table = EmbeddingTable.load(tmp_path / "out")

@@ -22,7 +22,8 @@ def write(
     seed: int = 0,
     characters: str = "",
 ) -> Path:
-    """A BERT whose vocabulary is single characters, `characters` too, plus `words`; other words fall into characters."""
+    """A BERT whose vocabulary is single characters, `characters` too, plus `words`; other words
+    fall into characters."""
     single = string.ascii_lowercase + string.digits + string.punctuation
     characters = single + "".join(c for c in characters if c not in single)
     vocab = SPECIAL + list(characters) + [f"##{c}" for c in string.ascii_lowercase + string.digits]

@@ -1,4 +1,5 @@
-"""The English tasks' files in their real formats, with invented text. `write(dataset, folder)` as for the Chinese ones."""
+"""The English tasks' files in their real formats, with invented text. `write(dataset, folder)` as
+for the Chinese ones."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def chemprot(
     ]
 
 
-#: sentence, entities (charOffset, text), pairs (entity, entity, type or "false" or "" for true without a type)
+# : sentence, entities (charOffset, text), pairs (entity, entity, type or "false" or "" for true
+# without a type)
 DRUGS = [
     ("Foozin raises barol.", [("0-5", "Foozin"), ("14-18", "barol")], [(0, 1, "mechanism")]),
     (
@@ -111,11 +113,19 @@ def ddi_document(name: str, sentences: list = DRUGS) -> str:
         rows.append(f'<sentence id="{name}.s{i}" text={quoteattr(text)}>')
         for j, (offset, surface) in enumerate(given):
             rows.append(
-                f'<entity id="{name}.s{i}.e{j}" charOffset="{offset}"\n type="drug" text={quoteattr(surface)}/>'
+                f'<entity id="{name}.s{i}.e{j}" charOffset="{offset}"\n type="drug"'
+                f" text={quoteattr(surface)}/>"
             )
         for j, (one, two, kind) in enumerate(pairs):
-            label = 'ddi="false"' if kind == "false" else 'ddi="true"' + (f' type="{kind}"' if kind else "")
-            rows.append(f'<pair id="{name}.s{i}.p{j}" e1="{name}.s{i}.e{one}"\n e2="{name}.s{i}.e{two}" {label}/>')
+            label = (
+                'ddi="false"'
+                if kind == "false"
+                else 'ddi="true"' + (f' type="{kind}"' if kind else "")
+            )
+            rows.append(
+                f'<pair id="{name}.s{i}.p{j}" e1="{name}.s{i}.e{one}"\n e2="{name}.s{i}.e{two}"'
+                f" {label}/>"
+            )
         rows.append("</sentence>")
     return "\n".join([*rows, "</document>\n"])
 
@@ -126,11 +136,15 @@ def ddi(path: Path, train: int = 6, test: int = 2) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("DDICorpus/.DS_Store", b"\0")
         for i in range(train):
-            archive.writestr(f"DDICorpus/Train/DrugBank/Drug {i}_ddi.xml", ddi_document(f"DDI-DrugBank.d{i}"))
+            archive.writestr(
+                f"DDICorpus/Train/DrugBank/Drug {i}_ddi.xml", ddi_document(f"DDI-DrugBank.d{i}")
+            )
         for i in range(test):
             name = f"DDICorpus/Test/Test for DDI Extraction task/MedLine/{i}.xml"
             archive.writestr(name, ddi_document(f"DDI-MedLine.d{i}"))
-            archive.writestr(f"DDICorpus/Test/Test for DrugNER task/MedLine/{i}.xml", ddi_document(f"X.d{i}"))
+            archive.writestr(
+                f"DDICorpus/Test/Test for DrugNER task/MedLine/{i}.xml", ddi_document(f"X.d{i}")
+            )
     return path
 
 
@@ -142,11 +156,16 @@ def gad(path: Path, indexed: bool = False, rows: list = GAD) -> Path:
 
 
 def write(dataset: str, folder: Path) -> Path:
-    """The data set's folder with train, dev and test; GAD's train has 540 sentences, since 535 of them become dev."""
+    """The data set's folder with train, dev and test; GAD's train has 540 sentences, since 535 of
+    them become dev."""
     if dataset in FOLDERS:
         name, kind = FOLDERS[dataset]
         for split in ("train", "devel", "test"):
-            iob(folder / name / f"{split}.tsv", SENTENCES if split == "train" else SENTENCES[:2], kind)
+            iob(
+                folder / name / f"{split}.tsv",
+                SENTENCES if split == "train" else SENTENCES[:2],
+                kind,
+            )
     elif dataset == "ChemProt":
         chemprot(folder / "chemprot_training/chemprot_training_")
         chemprot(folder / "chemprot_development/chemprot_development_")
@@ -154,6 +173,9 @@ def write(dataset: str, folder: Path) -> Path:
     elif dataset == "DDI":
         ddi(folder / "DDICorpus-2013.zip", train=600)
     elif dataset == "GAD":
-        gad(folder / "gad/train.tsv", rows=[(f"{i} {t}", label) for i in range(270) for t, label in GAD])
+        gad(
+            folder / "gad/train.tsv",
+            rows=[(f"{i} {t}", label) for i in range(270) for t, label in GAD],
+        )
         gad(folder / "gad/test.tsv", indexed=True)
     return folder

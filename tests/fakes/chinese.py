@@ -1,4 +1,5 @@
-"""Chinese sentences that mention names, and the linked corpus made of them, as the makers of the house make it."""
+"""Chinese sentences that mention names, and the linked corpus made of them, as the makers of the
+house make it."""
 
 from __future__ import annotations
 
@@ -16,12 +17,18 @@ LENGTH = 47
 
 
 def linked_corpus(
-    folder: Path, encoder: Path, names: Sequence[str], rng: np.random.Generator, texts: int,
-    clauses: tuple[int, int], share: float,
-) -> None:  # fmt: skip
+    folder: Path,
+    encoder: Path,
+    names: Sequence[str],
+    rng: np.random.Generator,
+    texts: int,
+    clauses: tuple[int, int],
+    share: float,
+) -> None:
     """Write texts.jsonl, linked and corpus beside the graph in `folder`.
 
-    A text has clauses[0] to clauses[1] - 1 clauses, each of which mentions one of `names` with probability `share`.
+    A text has clauses[0] to clauses[1] - 1 clauses, each of which mentions one of `names` with
+    probability `share`.
     """
     with open(folder / "texts.jsonl", "w") as handle:
         for number in range(texts):
@@ -34,6 +41,11 @@ def linked_corpus(
             handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
     link_corpus(str(folder / "graph"), [str(folder / "texts.jsonl")], folder / "linked")
     corpus.build(
-        str(folder / "linked"), str(folder / "graph"), str(encoder), str(folder / "corpus"), max_length=LENGTH,
-        held_out=0.2, long_texts="split",
-    )  # fmt: skip
+        str(folder / "linked"),
+        str(folder / "graph"),
+        str(encoder),
+        str(folder / "corpus"),
+        max_length=LENGTH,
+        held_out=0.2,
+        long_texts="split",
+    )

@@ -1,7 +1,7 @@
 """The Chinese tasks' files in their real formats, with invented text.
 
-`write(dataset, folder)` lays a data set's folder out as the task definitions expect it; the other functions write one
-file each.
+`write(dataset, folder)` lays a data set's folder out as the task definitions expect it; the other
+functions write one file each.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def spans(text: str, entities: list[tuple[str, str]]) -> list[tuple[int, int, st
 
 
 def bio(path: Path, sentences: list = SENTENCES, joint: str = "_", sep: str = " ") -> Path:
-    """cMedQANER's .txt: a character, a blank and its tag on each line; `joint` as in B_type or B-type."""
+    """cMedQANER's .txt: a character, a blank and its tag on each line; `joint` as in B_type or
+    B-type."""
     rows = []
     for text, entities in sentences:
         tags = ["O"] * len(text)
@@ -82,7 +83,9 @@ def mentions(path: Path, sentences: list = SENTENCES) -> Path:
     """cMedQANER's .json: JSON lines with offsets as strings."""
     rows = []
     for text, entities in sentences:
-        given = [{"mention": text[s:e], "type": k, "offset": str(s)} for s, e, k in spans(text, entities)]
+        given = [
+            {"mention": text[s:e], "type": k, "offset": str(s)} for s, e, k in spans(text, entities)
+        ]
         rows.append(json.dumps({"mention_data": given, "text": text}, ensure_ascii=False) + "\n")
     return _write(path, "".join(rows))
 
@@ -97,12 +100,15 @@ def json_lines(path: Path, values: list[Any]) -> Path:
 
 
 def nested(path: Path, sentences: list = SENTENCES, labels: bool = True) -> Path:
-    """CMeEE's JSON list, end_idx included; an entity of two characters or more has its first one nested in it."""
+    """CMeEE's JSON list, end_idx included; an entity of two characters or more has its first one
+    nested in it."""
     values: list[dict[str, Any]] = []
     for text, entities in sentences:
         both = [(s, e, k) for s, e, k in spans(text, entities)]
         both += [(s, s + 1, "bod") for s, e, _ in both if e - s > 1]
-        given = [{"start_idx": s, "end_idx": e - 1, "type": k, "entity": text[s:e]} for s, e, k in both]
+        given = [
+            {"start_idx": s, "end_idx": e - 1, "type": k, "entity": text[s:e]} for s, e, k in both
+        ]
         values.append({"text": text} | ({"entities": given} if labels else {}))
     return json_list(path, values)
 
@@ -140,11 +146,15 @@ def queries(path: Path, first: str, second: str, rows: list = PAIRS, labels: boo
     """KUAKE's JSON list."""
     values = []
     for number, (label, one, two) in enumerate(rows, 1):
-        values.append({"id": f"s{number}", first: one, second: two} | ({"label": label} if labels else {}))
+        values.append(
+            {"id": f"s{number}", first: one, second: two} | ({"label": label} if labels else {})
+        )
     return json_list(path, values)
 
 
-def write_dialogues(path: Path, rows: list[tuple[str, ...]], header: str = "department,title,ask,answer") -> Path:
+def write_dialogues(
+    path: Path, rows: list[tuple[str, ...]], header: str = "department,title,ask,answer"
+) -> Path:
     """The dialogue table's CSV, every cell quoted, in GB18030."""
     cells = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
     return _write(path, "".join(f"{line}\n" for line in [header, *cells]).encode("gb18030"))
@@ -185,9 +195,18 @@ def write(dataset: str, folder: Path) -> Path:
                 path = folder / f"KUAKE-QQR/KUAKE-QQR_{split}.json"
                 queries(path, "query1", "query2", PAIRS[keep], labels=not test)
             case "KUAKE-QTR":
-                queries(folder / f"KUAKE-QTR/KUAKE-QTR_{split}.json", "query", "title", PAIRS[keep], labels=not test)
-    if dataset == "NeikeQA":  # as many questions as experiments/finetune/NeikeQA.yaml asks for, and a few more
-        rows = [("内科", f"乙病{i}怎么治", f"得了乙病{i}，要紧吗", f"吃甲药{i}") for i in range(2010)]
+                queries(
+                    folder / f"KUAKE-QTR/KUAKE-QTR_{split}.json",
+                    "query",
+                    "title",
+                    PAIRS[keep],
+                    labels=not test,
+                )
+    # as many questions as experiments/finetune/NeikeQA.yaml asks for, and a few more
+    if dataset == "NeikeQA":
+        rows = [
+            ("内科", f"乙病{i}怎么治", f"得了乙病{i}，要紧吗", f"吃甲药{i}") for i in range(2010)
+        ]
         write_dialogues(folder / "NeikeQA/neike_5000-6000.csv", rows)
     if dataset.startswith("CMeIE"):
         schema(folder / "CMeIE/53_schemas.json")

@@ -1,7 +1,9 @@
-"""A small CMeKG in the real format, a pickle of {head: {predicate: [tail, ...]}}: `write(folder, drugs)`.
+"""A small CMeKG in the real format, a pickle of {head: {predicate: [tail, ...]}}: `write(folder,
+drugs)`.
 
-Drugs with ingredients, indications and running text, diseases with symptoms and departments, herbs and examinations;
-drugs treat diseases that are heads themselves, so the graph is connected. One row has no tail and one occurs twice.
+Drugs with ingredients, indications and running text, diseases with symptoms and departments, herbs
+and examinations; drugs treat diseases that are heads themselves, so the graph is connected. One row
+has no tail and one occurs twice.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ DEPARTMENTS = "内科 外科 皮肤科 消化内科".split()
 
 
 def write(folder: Path, drugs: int = 40, seed: int = 0) -> Path:
-    """cmekg.pkl in `folder`: `drugs` drugs, drugs // 2 diseases (at most 80), 3 herbs and 2 examinations."""
+    """cmekg.pkl in `folder`: `drugs` drugs, drugs // 2 diseases (at most 80), 3 herbs and 2
+    examinations."""
     draw = random.Random(seed)
     diseases = [a + b for b in SECOND for a in FIRST][: drugs // 2]
     heads: dict[str, dict[str, list[str]]] = {}
@@ -51,7 +54,11 @@ def write(folder: Path, drugs: int = 40, seed: int = 0) -> Path:
             "拉丁学名": ["Herba x"],
         }
     for number in range(2):
-        heads[f"化验{number}"] = {"所属分类": ["血"], "相关疾病": diseases[:2], "相关症状": SYMPTOMS[:3]}
+        heads[f"化验{number}"] = {
+            "所属分类": ["血"],
+            "相关疾病": diseases[:2],
+            "相关症状": SYMPTOMS[:3],
+        }
     heads["草药0"]["主治"] = ["咳嗽", "咳嗽", ""]
     with written(folder / "cmekg.pkl", "wb") as handle:
         pickle.dump(heads, handle)

@@ -25,7 +25,12 @@ ARTICLES = [
         "101",
         "Seizure in diabetes mellitus.",
         "A patient with type 2 diabetes mellitus (T2DM) had a seizure. T2DM persisted.",
-        [("Seizure", "C01"), ("diabetes mellitus", "C02"), ("type 2 diabetes mellitus", "C03"), ("seizure", "C01")],
+        [
+            ("Seizure", "C01"),
+            ("diabetes mellitus", "C02"),
+            ("type 2 diabetes mellitus", "C03"),
+            ("seizure", "C01"),
+        ],
     ),
     (
         "102",
@@ -54,7 +59,10 @@ def graph(names: Rows = NAMES, triples: Rows | None = None) -> KnowledgeGraph:
             },
         ),
         definitions=table("definitions", {"id": [], "text": []}),
-        triples=table("triples", {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))}),
+        triples=table(
+            "triples",
+            {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
         manifest={"source": "fake", "version": "1", "licence": "none"},
     )
 
@@ -69,7 +77,9 @@ def _spans(text: str, mentions: list[tuple[str, str]]) -> list[tuple[int, int, s
 
 
 def _write(path: Path, content: str) -> Path:
-    path.write_bytes(gzip.compress(content.encode(), mtime=0) if path.suffix == ".gz" else content.encode())
+    path.write_bytes(
+        gzip.compress(content.encode(), mtime=0) if path.suffix == ".gz" else content.encode()
+    )
     return path
 
 
@@ -79,7 +89,9 @@ def jsonl(path: Path, articles: list = ARTICLES) -> Path:
     for name, title, abstract, mentions in articles:
         text = f"{title}\n{abstract}"
         given = [{"start": s, "end": e, "entity": x} for s, e, _, x in _spans(text, mentions)]
-        rows.append(json.dumps({"id": name, "text": text, "mentions": given}, ensure_ascii=False) + "\n")
+        rows.append(
+            json.dumps({"id": name, "text": text, "mentions": given}, ensure_ascii=False) + "\n"
+        )
     return _write(path, "".join(rows))
 
 
@@ -89,7 +101,8 @@ def pubmedds(path: Path, articles: list = ARTICLES) -> Path:
     for name, title, abstract, mentions in articles:
         text = f"{title}\n{abstract}"
         given = [
-            {"mention": m, "start_offset": s, "end_offset": e, "link_id": x} for s, e, m, x in _spans(text, mentions)
+            {"mention": m, "start_offset": s, "end_offset": e, "link_id": x}
+            for s, e, m, x in _spans(text, mentions)
         ]
         rows.append(json.dumps({"_id": name, "text": text, "mentions": given}) + "\n")
     return _write(path, "".join(rows))
@@ -104,19 +117,24 @@ def pubtator(path: Path, articles: list = ARTICLES) -> Path:
     blocks = []
     for name, title, abstract, mentions in articles:
         rows = [f"{name}|t|{title}", f"{name}|a|{abstract}"]
-        rows += [f"{name}\t{s}\t{e}\t{m}\tDisease\t{x}" for s, e, m, x in _spans(f"{title} {abstract}", mentions)]
+        rows += [
+            f"{name}\t{s}\t{e}\t{m}\tDisease\t{x}"
+            for s, e, m, x in _spans(f"{title} {abstract}", mentions)
+        ]
         rows += [f"{name}\t0\t2\t{title[:2]}\tDisease\t-1", f"{name}\tCID\tC04\tC01"]
         blocks.append("\n".join(rows) + "\n")
     return _write(path, "\n".join(blocks))
 
 
 def pubmed_xml(path: Path, articles: list = ARTICLES) -> Path:
-    """PubMed baseline XML: DOCTYPE, inline tags, sections, a correction with a PMID, a second abstract."""
+    """PubMed baseline XML: DOCTYPE, inline tags, sections, a correction with a PMID, a second
+    abstract."""
     rows = []
     for name, title, abstract, _ in articles:
         first, _, second = abstract.partition(" ")
         title = title.replace("CO2", "CO<sub>2</sub>")
-        rows.append(f"""<PubmedArticle><MedlineCitation Status="MEDLINE"><PMID Version="1">{name}</PMID><Article>
+        rows.append(
+            f"""<PubmedArticle><MedlineCitation Status="MEDLINE"><PMID Version="1">{name}</PMID><Article>
 <ArticleTitle>{title}</ArticleTitle>
 <Abstract><AbstractText Label="AIM">{first}</AbstractText>
 <AbstractText Label="REST"><i>{second[:1]}</i>{second[1:]}</AbstractText>
@@ -124,35 +142,51 @@ def pubmed_xml(path: Path, articles: list = ARTICLES) -> Path:
 </Article><CommentsCorrectionsList><CommentsCorrections><PMID>9</PMID></CommentsCorrections></CommentsCorrectionsList>
 <OtherAbstract><AbstractText>autre</AbstractText></OtherAbstract></MedlineCitation>
 <PubmedData><ArticleIdList><ArticleId>{name}</ArticleId></ArticleIdList></PubmedData></PubmedArticle>
-""")
+"""  # noqa: E501
+        )
     head = (
-        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle//EN" '
-        '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n<PubmedArticleSet>\n'
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD'
+        ' PubMedArticle//EN"'
+        ' "https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">\n<PubmedArticleSet>\n'
     )
     return _write(path, head + "".join(rows) + "</PubmedArticleSet>\n")
 
 
 def bioc_xml(path: Path, articles: list = ARTICLES) -> Path:
-    """BioC: title and abstract as passages, the abstract as sentences; a mention without an entity, one of two places."""
+    """BioC: title and abstract as passages, the abstract as sentences; a mention without an entity,
+    one of two places."""
     rows = []
     for name, title, abstract, mentions in articles:
         spans = _spans(f"{title}\n{abstract}", mentions)
         notes = [
-            f'<annotation id="{i}"><infon key="type">Disease</infon><infon key="identifier">{x}</infon>'
-            f'<location offset="{s}" length="{e - s}"/><text>{m}</text></annotation>'
+            f'<annotation id="{i}"><infon key="type">Disease</infon><infon'
+            f' key="identifier">{x}</infon><location offset="{s}"'
+            f' length="{e - s}"/><text>{m}</text></annotation>'
             for i, (s, e, m, x) in enumerate(spans)
         ]
-        notes.append('<annotation id="n"><infon key="identifier">-</infon><location offset="0" length="2"/><text/></annotation>')
+        notes.append(
+            '<annotation id="n"><infon key="identifier">-</infon><location offset="0"'
+            ' length="2"/><text/></annotation>'
+        )
         at = len(title) + 1
         first, _, second = abstract.partition(" ")
         rows.append(
-            f'<document><id>{name}</id><infon key="year">2020</infon>\n<passage><infon key="type">title</infon>'
+            f'<document><id>{name}</id><infon key="year">2020</infon>\n<passage><infon'
+            ' key="type">title</infon>'
             f"<offset>0</offset><text>{title}</text>{''.join(notes)}</passage>\n<passage><offset>{at}</offset>"
             f"<sentence><offset>{at}</offset><text>{first}</text></sentence>"
-            + (f"<sentence><offset>{at + len(first)}</offset><text> {second}</text></sentence>" if second else "")
-            + '</passage><relation id="R"><infon key="type">CID</infon><node refid="0" role="a"/></relation></document>\n'
+            + (
+                f"<sentence><offset>{at + len(first)}</offset><text> {second}</text></sentence>"
+                if second
+                else ""
+            )
+            + '</passage><relation id="R"><infon key="type">CID</infon><node refid="0"'
+            ' role="a"/></relation></document>\n'
         )
-    head = '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE collection SYSTEM "BioC.dtd"><collection><source>x</source>\n'
+    head = (
+        '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE collection SYSTEM'
+        ' "BioC.dtd"><collection><source>x</source>\n'
+    )
     return _write(path, head + "".join(rows) + "</collection>")
 
 
@@ -162,12 +196,24 @@ def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
     for name, title, abstract, mentions in articles:
         at = len(title) + 1
         notes = [
-            {"infons": {"identifier": x, "type": None}, "text": m, "locations": [{"offset": s, "length": e - s}]}
+            {
+                "infons": {"identifier": x, "type": None},
+                "text": m,
+                "locations": [{"offset": s, "length": e - s}],
+            }
             for s, e, m, x in _spans(f"{title}\n{abstract}", mentions)
         ]
         passages = [
-            {"offset": 0, "text": title, "annotations": [n for n in notes if n["locations"][0]["offset"] < at]},
-            {"offset": at, "text": abstract, "annotations": [n for n in notes if n["locations"][0]["offset"] >= at]},
+            {
+                "offset": 0,
+                "text": title,
+                "annotations": [n for n in notes if n["locations"][0]["offset"] < at],
+            },
+            {
+                "offset": at,
+                "text": abstract,
+                "annotations": [n for n in notes if n["locations"][0]["offset"] >= at],
+            },
         ]
         rows.append({"_id": f"{name}|None", "id": name, "infons": {}, "passages": passages})
     return _write(path, json.dumps({"PubTator3": rows}, ensure_ascii=False))

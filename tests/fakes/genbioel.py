@@ -1,8 +1,10 @@
-"""Writes everything that GenBioEL's pre-training reads: a graph, a tokenizer of it, its samples, and a tiny BART.
+"""Writes everything that GenBioEL's pre-training reads: a graph, a tokenizer of it, its samples,
+and a tiny BART.
 
-Concepts with a definition and four, two or one names; without one of three, two and one; a definition that two concepts
-share the words of; a name of symbols only, one repeated in another case, one in another language, one of two concepts, one
-empty; three definitions of one concept; a concept without any name.
+Concepts with a definition and four, two or one names; without one of three, two and one; a
+definition that two concepts share the words of; a name of symbols only, one repeated in another
+case, one in another language, one of two concepts, one empty; three definitions of one concept; a
+concept without any name.
 """
 
 from __future__ import annotations
@@ -34,7 +36,12 @@ def graph() -> KnowledgeGraph:
     names: list[tuple[str, str, str]] = []
     definitions: list[tuple[str, str]] = []
     for i, (site, form) in enumerate((s, f) for s in SITES for f in FORMS):
-        every = (f"{site.title()} {form}", f"{form} of  the {site} region", f"{site} {form}, NOS", f"{form} ({site})")
+        every = (
+            f"{site.title()} {form}",
+            f"{form} of  the {site} region",
+            f"{site} {form}, NOS",
+            f"{form} ({site})",
+        )
         names += [(f"E{i:02d}", name, "en") for name in every]
         definitions += [(f"E{i:02d}", f"A {form} that affects the {site} region.")]
     names += [
@@ -58,12 +65,18 @@ def graph() -> KnowledgeGraph:
         ("DEF", "Without synonyms."),
     ]
     ids = [*dict.fromkeys(one[0] for one in names), "NONE"]
-    columns = dict(zip(("id", "name", "language"), map(list, zip(*names, strict=True)), strict=True))
+    columns = dict(
+        zip(("id", "name", "language"), map(list, zip(*names, strict=True)), strict=True)
+    )
     more = {"kind": ["synonym"] * len(names), "source": ["fake"] * len(names)}
     return KnowledgeGraph(
         table("entities", {"id": ids, "name": ids, "type": ["finding"] * len(ids)}),
-        table("names", {k: (columns | more)[k] for k in ("id", "name", "kind", "language", "source")}),
-        table("definitions", {"id": [d[0] for d in definitions], "text": [d[1] for d in definitions]}),
+        table(
+            "names", {k: (columns | more)[k] for k in ("id", "name", "kind", "language", "source")}
+        ),
+        table(
+            "definitions", {"id": [d[0] for d in definitions], "text": [d[1] for d in definitions]}
+        ),
         table("triples", {"head": [], "relation": [], "tail": []}),
         {"source": "fake", "version": "1", "licence": "none"},
     )
@@ -81,7 +94,9 @@ def bart(folder: Path, tokens: str, dropout: float = 0.0, seed: int = 0) -> Path
 def write(folder: Path) -> Folders:
     place = str(graph().save(folder / "graph"))
     words, _ = tokenizer.build([place], str(folder / "tokenizer"), SIZE)
-    made, _ = samples.build([place], str(words), str(folder / "samples"), max_name=32, max_definition=40)
+    made, _ = samples.build(
+        [place], str(words), str(folder / "samples"), max_name=32, max_definition=40
+    )
     return Folders(place, str(words), str(made), str(bart(folder / "bart", str(words))))
 
 
@@ -96,7 +111,10 @@ def task(folder: Path) -> str:
     }
     ids = [i for i, every in names.items() for _ in every]
     dictionary = Dictionary(ids, [n for every in names.values() for n in every], {"C4": ["ALT4"]})
-    text = "Heart attack is what END users with START words call it. Acute renal failure (ARF) after it. ARF is bad."
+    text = (
+        "Heart attack is what END users with START words call it. Acute renal failure (ARF) after"
+        " it. ARF is bad."
+    )
 
     def at(words: str, nth: int = 0) -> tuple[int, int]:
         start = -1
@@ -107,13 +125,17 @@ def task(folder: Path) -> str:
     train = [
         Mention("0", "d", *at("Heart attack"), "Heart attack", ["heart attack"], [["C1"]]),
         Mention("1", "d", *at("renal failure"), "renal failure", ["renal failure"], [["ALT4"]]),
-        Mention("2", "d", *at("failure"), "failure", ["failure"], [["C4"]]),  # inside the one before
+        # inside the one before
+        Mention("2", "d", *at("failure"), "failure", ["failure"], [["C4"]]),
         Mention("3", "d", *at("ARF", 1), "ARF", ["ARF"], [["C4"]]),
         Mention("4", "e", None, None, "high temp is bad", ["high temp is bad"], [["C3"]]),
         Mention("5", "e", None, None, "colds and fevers", ["colds", "fevers"], [["C2"], ["C3"]]),
         Mention("6", "e", None, None, "gone", ["gone"], [["C9"]]),
         Mention("7", "f", None, None, "either", ["either"], [["C1"], ["C2"]]),
-        *(Mention(f"m{i}", f"g{i}", None, None, f"tumor {i}", [f"tumor {i}"], [["C5"]]) for i in range(8)),
+        *(
+            Mention(f"m{i}", f"g{i}", None, None, f"tumor {i}", [f"tumor {i}"], [["C5"]])
+            for i in range(8)
+        ),
     ]
     test = [Mention("0", "z", None, None, "kidney failure", ["kidney failure"], [["C4"]])]
     save_linking(folder, dictionary, {"train": train, "test": test}, {"d": text}, name="fake")

@@ -14,7 +14,8 @@ def graph(
     equivalences: Sequence[tuple[str, str, str]] = (),
     missing: str | None = None,
 ) -> KnowledgeGraph:
-    """Entities by id with their types; `names` (id, name, kind, language) come to the preferred ones.
+    """Entities by id with their types; `names` (id, name, kind, language) come to the preferred
+    ones.
 
     missing: the type of entities that only triples name.
     """
@@ -23,12 +24,22 @@ def graph(
         known |= {e: missing for head, _, tail in triples for e in (head, tail) if e not in known}
     rows = [(entity, entity, "preferred", "zh") for entity in known] + list(names)
     return KnowledgeGraph(
-        entities=table("entities", {"id": list(known), "name": list(known), "type": list(known.values())}),
-        names=table("names", {c: [r[i] for r in rows] for i, c in enumerate(("id", "name", "kind", "language"))}
-                    | {"source": ["fake"] * len(rows)}),
+        entities=table(
+            "entities", {"id": list(known), "name": list(known), "type": list(known.values())}
+        ),
+        names=table(
+            "names",
+            {c: [r[i] for r in rows] for i, c in enumerate(("id", "name", "kind", "language"))}
+            | {"source": ["fake"] * len(rows)},
+        ),
         definitions=table("definitions", {"id": [], "text": []}),
-        triples=table("triples", {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))}),
-        equivalences=table("equivalences", {c: [t[i] for t in equivalences]
-                                            for i, c in enumerate(("head", "relation", "tail"))}),
+        triples=table(
+            "triples",
+            {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
+        equivalences=table(
+            "equivalences",
+            {c: [t[i] for t in equivalences] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
         manifest={"source": "fake", "version": "1", "licence": "none"},
-    )  # fmt: skip
+    )

@@ -1,7 +1,9 @@
-"""A small HPO release in the real formats, hp.obo, phenotype.hpoa, genes_to_phenotype.txt: `write(folder, terms)`.
+"""A small HPO release in the real formats, hp.obo, phenotype.hpoa, genes_to_phenotype.txt:
+`write(folder, terms)`.
 
-One connected tree below HP:0000001: a phenotype branch (most terms) and a mode-of-inheritance branch. Definitions and
-comments name other terms by label, so that dictionary linking finds mentions in them.
+One connected tree below HP:0000001: a phenotype branch (most terms) and a mode-of-inheritance
+branch. Definitions and comments name other terms by label, so that dictionary linking finds
+mentions in them.
 """
 
 from __future__ import annotations
@@ -11,10 +13,32 @@ from pathlib import Path
 
 from core.files import written
 
-SITES = ("renal", "cardiac", "hepatic", "retinal", "dental", "gastric", "spinal", "nasal", "dermal", "cranial",
-         "femoral", "thyroid")  # fmt: skip
-FORMS = ("dysplasia", "atrophy", "stenosis", "hyperplasia", "fibrosis", "calcification", "oedema", "agenesis",
-         "fistula", "inflammation")  # fmt: skip
+SITES = (
+    "renal",
+    "cardiac",
+    "hepatic",
+    "retinal",
+    "dental",
+    "gastric",
+    "spinal",
+    "nasal",
+    "dermal",
+    "cranial",
+    "femoral",
+    "thyroid",
+)
+FORMS = (
+    "dysplasia",
+    "atrophy",
+    "stenosis",
+    "hyperplasia",
+    "fibrosis",
+    "calcification",
+    "oedema",
+    "agenesis",
+    "fistula",
+    "inflammation",
+)
 TOP = [
     ("HP:0000001", "All", None),
     ("HP:0000118", "Phenotypic abnormality", "HP:0000001"),
@@ -28,10 +52,11 @@ database_id\tdisease_name\tqualifier\thpo_id\treference\tevidence\tonset\tfreque
 
 
 def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
-    """The three files in `folder`, with `terms` terms (at least 8, at most 124) besides one obsolete term.
+    """The three files in `folder`, with `terms` terms (at least 8, at most 124) besides one
+    obsolete term.
 
-    terms // 4 diseases of three phenotypes each (one more row is qualified NOT), terms // 6 genes, the last without a
-    symbol.
+    terms // 4 diseases of three phenotypes each (one more row is qualified NOT), terms // 6 genes,
+    the last without a symbol.
     """
     if not 8 <= terms <= len(TOP) + len(SITES) * len(FORMS):
         raise ValueError(f"terms: expected 8 to {len(TOP) + len(SITES) * len(FORMS)}, got {terms}")
@@ -44,13 +69,17 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
         rows.append((f"HP:{number:07d}", label, parent))
     phenotypes = rows[4:]
     with written(folder / "hp.obo") as handle:
-        handle.write("format-version: 1.2\ndata-version: fake/2099-01-01\ndefault-namespace: human_phenotype\n"
-                     "property_value: terms:license https://example.org/licence\n")  # fmt: skip
+        handle.write(
+            "format-version: 1.2\ndata-version: fake/2099-01-01\ndefault-namespace:"
+            " human_phenotype\nproperty_value: terms:license https://example.org/licence\n"
+        )
         for term_id, label, parent in rows:
             one, two = draw.sample(phenotypes, 2)
             handle.write(f"\n[Term]\nid: {term_id}\nname: {label}\n")
-            handle.write(f'def: "A finding of {label.lower()} seen with {one[1].lower()} in most patients, and '
-                         f'sometimes followed by {two[1].lower()}." [PMID:{draw.randrange(10**7)}]\n')  # fmt: skip
+            handle.write(
+                f'def: "A finding of {label.lower()} seen with {one[1].lower()} in most patients,'
+                f' and sometimes followed by {two[1].lower()}." [PMID:{draw.randrange(10**7)}]\n'
+            )
             if draw.random() < 0.5:
                 handle.write(f"comment: To be distinguished from {two[1].lower()}.\n")
             if parent and label.count(" ") == 1:
@@ -66,7 +95,9 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
             disease = f"OMIM:{100000 + number}\tSyndrome {number}"
             for place, (term_id, _, _) in enumerate(draw.sample(phenotypes, 4)):
                 qualifier = "NOT" if place == 3 else ""
-                handle.write(f"{disease}\t{qualifier}\t{term_id}\tPMID:1\tPCS\t\t1/2\t\t\tP\tHPO:fake[2099-01-01]\n")
+                handle.write(
+                    f"{disease}\t{qualifier}\t{term_id}\tPMID:1\tPCS\t\t1/2\t\t\tP\tHPO:fake[2099-01-01]\n"
+                )
             handle.write(f"{disease}\t\tHP:0000006\tPMID:1\tPCS\t\t\t\t\tI\tHPO:fake[2099-01-01]\n")
     with written(folder / "genes_to_phenotype.txt") as handle:
         handle.write("ncbi_gene_id\tgene_symbol\thpo_id\thpo_name\tfrequency\tdisease_id\n")

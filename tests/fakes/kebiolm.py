@@ -1,4 +1,5 @@
-"""Writes everything that KeBioLM's pre-training reads: a BERT, a graph, its entity table, linked text and the corpus."""
+"""Writes everything that KeBioLM's pre-training reads: a BERT, a graph, its entity table, linked
+text and the corpus."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from kg.graph import KnowledgeGraph, fingerprint, table
 from tests.fakes import bert
 from tests.fakes import linked as fake_linked
 
-PLAIN = "the of with and in severe may cause patient shows signs under a rare chronic form between onset".split()
+PLAIN = (
+    "the of with and in severe may cause patient shows signs under a rare chronic form between"
+    " onset".split()
+)
 FIRST = ["renal", "cardiac", "hepatic", "ocular", "dermal", "neural", "gastric", "nasal"]
 SECOND = ["failure", "lesion", "tumor", "atrophy", "spasm"]
 
@@ -28,9 +32,16 @@ class Folders(NamedTuple):
 
 
 def write(
-    folder: Path, texts: int = 120, size: int = 16, seed: int = 0, layers: int = 3, dropout: float = 0.1, parts: int = 2
+    folder: Path,
+    texts: int = 120,
+    size: int = 16,
+    seed: int = 0,
+    layers: int = 3,
+    dropout: float = 0.1,
+    parts: int = 2,
 ) -> Folders:
-    """Sentences of plain words around two-word entity names; some sentences have no mention, some have many."""
+    """Sentences of plain words around two-word entity names; some sentences have no mention, some
+    have many."""
     rng = np.random.default_rng(seed)
     names = [f"{a} {b}" for a in FIRST for b in SECOND]
     ids = [f"E{i:03d}" for i in range(len(names))]
@@ -57,7 +68,9 @@ def write(
     vectors = torch.nn.functional.normalize(
         torch.randn(len(ids), size, generator=torch.Generator().manual_seed(seed + 99))
     )
-    EmbeddingTable(vectors, ids, manifest={"graph": fingerprint(folder / "graph")}).save(folder / "entities")
+    EmbeddingTable(vectors, ids, manifest={"graph": fingerprint(folder / "graph")}).save(
+        folder / "entities"
+    )
     linked: list[list[dict[str, Any]]] = [[] for _ in range(parts)]
     for part in range(parts):
         for number in range(part, texts, parts):
@@ -70,5 +83,11 @@ def write(
                     text += names[entity] + " "
             linked[part].append(fake_linked.document(str(number), text, *mentions))
     fake_linked.write(folder / "linked", *linked)
-    corpus.build(str(folder / "linked"), str(folder / "graph"), str(encoder), str(folder / "corpus"), max_length=128)
+    corpus.build(
+        str(folder / "linked"),
+        str(folder / "graph"),
+        str(encoder),
+        str(folder / "corpus"),
+        max_length=128,
+    )
     return Folders(*(str(folder / n) for n in ("bert", "graph", "entities", "linked", "corpus")))

@@ -13,7 +13,11 @@ from kg.linking.run import FORMAT
 
 
 def document(name: str, text: str, *mentions: tuple[int, int, str]) -> dict[str, Any]:
-    return {"id": name, "text": text, "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions]}
+    return {
+        "id": name,
+        "text": text,
+        "mentions": [{"start": a, "end": b, "entity": e, "score": 1.0} for a, b, e in mentions],
+    }
 
 
 def write(folder: Path, *parts: Iterable[dict[str, Any]]) -> Path:
@@ -25,6 +29,12 @@ def write(folder: Path, *parts: Iterable[dict[str, Any]]) -> Path:
         (folder / part_name(number)).write_text("".join(rows), encoding="utf-8")
         counts.append(len(rows))
         sums[part_name(number)] = sha256(folder / part_name(number))
-    facts = {"format": FORMAT, "settings": {}, "sha256": sums, "parts": counts, "documents": sum(counts)}
+    facts = {
+        "format": FORMAT,
+        "settings": {},
+        "sha256": sums,
+        "parts": counts,
+        "documents": sum(counts),
+    }
     write_json(folder / "manifest.json", facts)
     return folder

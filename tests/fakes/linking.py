@@ -1,7 +1,8 @@
-"""Small entity-linking data sets in the real formats, under the names of sources.yaml: `write(folder)`.
+"""Small entity-linking data sets in the real formats, under the names of sources.yaml:
+`write(folder)`.
 
-Four diseases and two chemicals. One name belongs to two concepts, one concept has an alternative id, one mention is
-composite, one means a concept that no dictionary has, one has no concept.
+Four diseases and two chemicals. One name belongs to two concepts, one concept has an alternative
+id, one mention is composite, one means a concept that no dictionary has, one has no concept.
 """
 
 from __future__ import annotations
@@ -14,31 +15,58 @@ from pathlib import Path
 from core.files import written
 
 #: BioSyn's dictionary: id[|id]||name
-NAMES = ["D001||retinal tumor", "D001||tumor of retina", "D002||pineal tumor", "D003|600001||heart attack",
-         "D003|600001||myocardial infarction", "D004||renal failure", "D004|D005||failure"]  # fmt: skip
+NAMES = [
+    "D001||retinal tumor",
+    "D001||tumor of retina",
+    "D002||pineal tumor",
+    "D003|600001||heart attack",
+    "D003|600001||myocardial infarction",
+    "D004||renal failure",
+    "D004|D005||failure",
+]
 TRAIN_NAMES = ["D004||kidney failure"]
 #: documents: id, title, abstract, mentions (text, type, PubTator's ids, BioSyn's string or None)
 TRAIN = [
-    ("11", "Kidney failure in aspirin users.", "Acute renal failure (ARF) is rare. ARF after lithium.", [
-        ("Kidney failure", "SpecificDisease", "D004", "kidney failure"),
-        ("aspirin", "Chemical", "D101", None),
-        ("renal failure", "SpecificDisease", "D004", "renal failure"),
-    ]),
-]  # fmt: skip
+    (
+        "11",
+        "Kidney failure in aspirin users.",
+        "Acute renal failure (ARF) is rare. ARF after lithium.",
+        [
+            ("Kidney failure", "SpecificDisease", "D004", "kidney failure"),
+            ("aspirin", "Chemical", "D101", None),
+            ("renal failure", "SpecificDisease", "D004", "renal failure"),
+        ],
+    ),
+]
 DEV = [
-    ("21", "Heart attack and nothing.", "A heart attack with unknown fever.", [
-        ("Heart attack", "Modifier", "OMIM:600001", "heart attack"),
-        ("fever", "SpecificDisease", "D999", "fever"),
-        ("nothing", "SpecificDisease", "-1", None),
-    ]),
-]  # fmt: skip
+    (
+        "21",
+        "Heart attack and nothing.",
+        "A heart attack with unknown fever.",
+        [
+            ("Heart attack", "Modifier", "OMIM:600001", "heart attack"),
+            ("fever", "SpecificDisease", "D999", "fever"),
+            ("nothing", "SpecificDisease", "-1", None),
+        ],
+    ),
+]
 TEST = [
-    ("31", "Retinal and pineal tumors.", "Acute kidney failure (AKF) is failure. AKF returns.", [
-        ("Retinal and pineal tumors", "CompositeMention", "D001|D002", "retinal tumor|pineal tumors"),
-        ("kidney failure", "SpecificDisease", "D004", "kidney failure"),
-        ("failure", "SpecificDisease", "D005", "failure"),
-    ]),
-]  # fmt: skip
+    (
+        "31",
+        "Retinal and pineal tumors.",
+        "Acute kidney failure (AKF) is failure. AKF returns.",
+        [
+            (
+                "Retinal and pineal tumors",
+                "CompositeMention",
+                "D001|D002",
+                "retinal tumor|pineal tumors",
+            ),
+            ("kidney failure", "SpecificDisease", "D004", "kidney failure"),
+            ("failure", "SpecificDisease", "D005", "failure"),
+        ],
+    ),
+]
 SPLITS = {"train": TRAIN, "dev": DEV, "test": TEST}
 
 
@@ -78,8 +106,11 @@ def biosyn_files(top: str) -> dict[str, str]:
     for split, documents in SPLITS.items():
         for name, title, abstract, mentions in documents:
             spans = _spans(title, abstract, mentions)
-            lines = [f"{name}||{s}|{t}||{m[1]}||{m[3]}||{m[2].removeprefix('OMIM:')}"
-                     for (s, t), m in zip(spans, mentions, strict=True) if m[3]]  # fmt: skip
+            lines = [
+                f"{name}||{s}|{t}||{m[1]}||{m[3]}||{m[2].removeprefix('OMIM:')}"
+                for (s, t), m in zip(spans, mentions, strict=True)
+                if m[3]
+            ]
             files[f"{top}/processed_{split}/{name}.concept"] = "\n".join(lines) + "\n"
     for split in SPLITS:
         more = [] if split == "train" else TRAIN_NAMES
@@ -99,7 +130,8 @@ PHRASES = {
     "test": ["1\tHeadache\thead hurts", "3\tInsomnia\tcaf\xe9 sleep"],
 }
 COMETA = (
-    "ID\tTerm\tGeneral SNOMED Label\tGeneral SNOMED ID\tSpecific SNOMED Label\tSpecific SNOMED ID\tExample\tSubreddit\n"
+    "ID\tTerm\tGeneral SNOMED Label\tGeneral SNOMED ID\tSpecific SNOMED Label\tSpecific SNOMED"
+    " ID\tExample\tSubreddit\n"
 )
 
 
@@ -107,14 +139,17 @@ def phrases(folder: Path, stem: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for fold in range(10):
         for split, rows in PHRASES.items():
-            (folder / f"{stem}.fold-{fold}.{split}.txt").write_text("\n".join(rows) + "\n", encoding="latin-1")
+            (folder / f"{stem}.fold-{fold}.{split}.txt").write_text(
+                "\n".join(rows) + "\n", encoding="latin-1"
+            )
     return folder
 
 
 def cometa(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.csv").write_text(
-        COMETA + '3\tsleepless\tInsomnia\t193462001\tInsomnia\t193462001\tI am "sleepless" again .\tsleep\n'
+        COMETA + '3\tsleepless\tInsomnia\t193462001\tInsomnia\t193462001\tI am "sleepless" again'
+        " .\tsleep\n"
         "4\tmigrane\tMigraine\t37796009\tMigraine\t37796009\tno such word\tmigraine\n"
     )
     (folder / "dev.csv").write_text(
@@ -125,9 +160,14 @@ def cometa(folder: Path) -> Path:
 
 
 def write(folder: Path) -> Path:
-    """Every data set's folder in `folder`, as datamodules.sources.fetched would leave them side by side."""
+    """Every data set's folder in `folder`, as datamodules.sources.fetched would leave them side by
+    side."""
     for name, top in (("NCBI-EL", "ncbi-disease"), ("BC5CDR-EL", "bc5cdr-disease")):
-        archive = "biosyn_ncbi-disease.tar.gz" if top == "ncbi-disease" else "biosyn_bc5cdr-disease_train_dev.tar.gz"
+        archive = (
+            "biosyn_ncbi-disease.tar.gz"
+            if top == "ncbi-disease"
+            else "biosyn_bc5cdr-disease_train_dev.tar.gz"
+        )
         files = biosyn_files(top)
         if top == "bc5cdr-disease":
             files = {k: v for k, v in files.items() if "processed_test" not in k}
@@ -138,15 +178,25 @@ def write(folder: Path) -> Path:
         pubtator(folder / f"MedMentions-EL/medmentions/{split}.txt", documents)
         if split != "test":
             chemical = ("aspirin", "Chemical", "D101", None)
-            extra = [(n, t, a + " More aspirin.", [*map(_disease, m), chemical]) for n, t, a, m in documents]
+            extra = [
+                (n, t, a + " More aspirin.", [*map(_disease, m), chemical])
+                for n, t, a, m in documents
+            ]
             pubtator(folder / f"BC5CDR-EL/bc5cdr_pubtator/{split}_corpus.txt", extra)
-    compressed(folder / "NCBI-EL/medic_06Jul2012.txt.gz",
-               "D001||Retinal Tumor|Tumor of Retina\nD003|600001||Heart Attack\n"
-               "D004||Renal Failure\nD002||Pineal Tumor\n")  # fmt: skip
-    compressed(folder / "BC5CDR-EL/medic_06Jul2012.txt.gz", "D003|600001||Heart Attack|fever\nD004||Renal Failure\n")
-    compressed(folder / "BC5CDR-EL/mesh_id_label_synonyms.tsv.gz",
-               "D003\tMyocardial Infarction\tHeart Attack|Infarction, Myocardial\n"
-               "D004\tRenal Failure\t\nD101\tAspirin\tASA\n")  # fmt: skip
+    compressed(
+        folder / "NCBI-EL/medic_06Jul2012.txt.gz",
+        "D001||Retinal Tumor|Tumor of Retina\nD003|600001||Heart Attack\n"
+        "D004||Renal Failure\nD002||Pineal Tumor\n",
+    )
+    compressed(
+        folder / "BC5CDR-EL/medic_06Jul2012.txt.gz",
+        "D003|600001||Heart Attack|fever\nD004||Renal Failure\n",
+    )
+    compressed(
+        folder / "BC5CDR-EL/mesh_id_label_synonyms.tsv.gz",
+        "D003\tMyocardial Infarction\tHeart Attack|Infarction, Myocardial\n"
+        "D004\tRenal Failure\t\nD101\tAspirin\tASA\n",
+    )
     cometa(folder / "COMETA-EL/cometa/stratified_general")
     phrases(folder / "AAP-EL/askapatient", "AskAPatient")
     phrases(folder / "TwADR-L-EL/twadrl", "TwADR-L")

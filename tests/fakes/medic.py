@@ -7,16 +7,46 @@ import gzip
 import io
 from pathlib import Path
 
-HEADER = ("DiseaseName", "DiseaseID", "AltDiseaseIDs", "Definition", "ParentIDs", "TreeNumbers", "ParentTreeNumbers", "Synonyms",
-          "SlimMappings")  # fmt: skip
+HEADER = (
+    "DiseaseName",
+    "DiseaseID",
+    "AltDiseaseIDs",
+    "Definition",
+    "ParentIDs",
+    "TreeNumbers",
+    "ParentTreeNumbers",
+    "Synonyms",
+    "SlimMappings",
+)
 ROWS = (
     ("Diseases", "MESH:C", "", "", "", "C", "", "", ""),
-    ("Kidney Diseases", "MESH:D007674", "", "Diseases of the  kidney, or of its parts.", "MESH:C|MESH:C99", "C12", "C",
-     "Disease, Kidney|Nephropathy|Kidney Diseases", "Urogenital disease (female)"),
-    ("Renal tubular acidosis, \"distal\"", "OMIM:179800", "MESH:C537758|OMIM:611590", "", "MESH:D007674", "C12/179800", "C12",
-     "RTA|dRTA", ""),
-)  # fmt: skip
-BIOSYN = "C||Diseases\nD007674||Kidney Diseases|Disease, Kidney|Nephropathy\n179800|C537758|611590||Renal tubular acidosis|RTA\n"
+    (
+        "Kidney Diseases",
+        "MESH:D007674",
+        "",
+        "Diseases of the  kidney, or of its parts.",
+        "MESH:C|MESH:C99",
+        "C12",
+        "C",
+        "Disease, Kidney|Nephropathy|Kidney Diseases",
+        "Urogenital disease (female)",
+    ),
+    (
+        'Renal tubular acidosis, "distal"',
+        "OMIM:179800",
+        "MESH:C537758|OMIM:611590",
+        "",
+        "MESH:D007674",
+        "C12/179800",
+        "C12",
+        "RTA|dRTA",
+        "",
+    ),
+)
+BIOSYN = (
+    "C||Diseases\nD007674||Kidney Diseases|Disease,"
+    " Kidney|Nephropathy\n179800|C537758|611590||Renal tubular acidosis|RTA\n"
+)
 
 
 def write(folder: Path, form: str = "tsv", rows: tuple[tuple[str, ...], ...] = ROWS) -> Path:

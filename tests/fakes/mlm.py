@@ -1,4 +1,5 @@
-"""Writes what masked-LM pre-training reads: a CMeKG graph, its texts, a vocabulary, unlinked parts and the corpus."""
+"""Writes what masked-LM pre-training reads: a CMeKG graph, its texts, a vocabulary, unlinked parts
+and the corpus."""
 
 from __future__ import annotations
 
@@ -24,9 +25,21 @@ def write(folder: Path, drugs: int = 40, held_out: float = 0.2) -> Folders:
     cmekg.read(file).save(folder / "graph")
     with open(folder / "texts.jsonl", "w") as handle:
         for entity, kind, text in cmekg.texts(file):
-            handle.write(json.dumps({"id": f"{entity}/{kind}", "text": text}, ensure_ascii=False) + "\n")
-    graph, texts, words, out = (str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus"))
+            handle.write(
+                json.dumps({"id": f"{entity}/{kind}", "text": text}, ensure_ascii=False) + "\n"
+            )
+    graph, texts, words, out = (
+        str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus")
+    )
     vocabulary.build(graph, [texts], words)
     link_corpus(graph, [texts], folder / "linked", linker="given")
-    corpus.build(str(folder / "linked"), graph, words, out, max_length=128, held_out=held_out, long_texts="split")
+    corpus.build(
+        str(folder / "linked"),
+        graph,
+        words,
+        out,
+        max_length=128,
+        held_out=held_out,
+        long_texts="split",
+    )
     return Folders(graph, texts, words, out)

@@ -1,4 +1,5 @@
-"""A small ontology in OBO text and in OBO-graph JSON, with what the real ones contain: `write_text`, `write_json`."""
+"""A small ontology in OBO text and in OBO-graph JSON, with what the real ones contain:
+`write_text`, `write_json`."""
 
 from __future__ import annotations
 
@@ -72,28 +73,66 @@ def write_text(path: Path, text: str = TEXT) -> Path:
 
 def graphs() -> dict:
     """The JSON value; a test may break it before it is written."""
-    synonyms = [("hasExactSynonym", "minor thing", ""), ("hasExactSynonym", "little one", BASE + "x#layperson"),
-                ("hasRelatedSynonym", "ST", BASE + "OMO_0003000"), ("hasNarrowSynonym", "tiny thing", ""),
-                ("hasBroadSynonym", "thing", "")]  # fmt: skip
+    synonyms = [
+        ("hasExactSynonym", "minor thing", ""),
+        ("hasExactSynonym", "little one", BASE + "x#layperson"),
+        ("hasRelatedSynonym", "ST", BASE + "OMO_0003000"),
+        ("hasNarrowSynonym", "tiny thing", ""),
+        ("hasBroadSynonym", "thing", ""),
+    ]
     nodes = [
-        {"id": BASE + "X_0000001", "type": "CLASS", "lbl": "root {all}", "meta": {"comments": ["A comment."]}},
-        {"id": BASE + "X_0000002", "type": "CLASS", "lbl": "small thing", "meta": {
-            "definition": {"val": 'Called "small".', "xrefs": []}, "comments": ["First."],
-            "synonyms": [{"pred": p, "val": v} | ({"synonymType": t} if t else {}) for p, v, t in synonyms],
-            "basicPropertyValues": [{"pred": "http://www.geneontology.org/formats/oboInOwl#hasOBONamespace",
-                                     "val": "branch"}]}},
+        {
+            "id": BASE + "X_0000001",
+            "type": "CLASS",
+            "lbl": "root {all}",
+            "meta": {"comments": ["A comment."]},
+        },
+        {
+            "id": BASE + "X_0000002",
+            "type": "CLASS",
+            "lbl": "small thing",
+            "meta": {
+                "definition": {"val": 'Called "small".', "xrefs": []},
+                "comments": ["First."],
+                "synonyms": [
+                    {"pred": p, "val": v} | ({"synonymType": t} if t else {})
+                    for p, v, t in synonyms
+                ],
+                "basicPropertyValues": [
+                    {
+                        "pred": "http://www.geneontology.org/formats/oboInOwl#hasOBONamespace",
+                        "val": "branch",
+                    }
+                ],
+            },
+        },
         {"id": BASE + "X_0000003", "type": "CLASS", "lbl": "whole thing"},
-        {"id": BASE + "X_0000004", "type": "CLASS", "lbl": "obsolete thing", "meta": {"deprecated": True}},
+        {
+            "id": BASE + "X_0000004",
+            "type": "CLASS",
+            "lbl": "obsolete thing",
+            "meta": {"deprecated": True},
+        },
         {"id": BASE + "X_0000005", "type": "CLASS"},
         {"id": BASE + "BFO_0000050", "type": "PROPERTY", "lbl": "part of"},
-    ]  # fmt: skip
-    edges = [("X_0000002", "is_a", "X_0000001"), ("X_0000002", BASE + "BFO_0000050", "X_0000003"),
-             ("X_0000003", BASE + "RO_0000001", "X_0000001"), ("X_0000003", BASE + "x#near", "X_0000002"),
-             ("X_0000002", "is_a", "X_0000004"), ("X_0000002", "is_a", "Y_0000009")]  # fmt: skip
-    other = {"nodes": [{"id": BASE + "X_0000005", "type": "CLASS", "lbl": "named later"}], "edges": [
-        {"sub": BASE + "X_0000005", "pred": "is_a", "obj": BASE + "X_0000001"}]}  # fmt: skip
-    first = {"nodes": nodes, "edges": [{"sub": BASE + s, "pred": p, "obj": BASE + o} for s, p, o in edges],
-             "meta": {"version": "fake/2099", "basicPropertyValues": []}}  # fmt: skip
+    ]
+    edges = [
+        ("X_0000002", "is_a", "X_0000001"),
+        ("X_0000002", BASE + "BFO_0000050", "X_0000003"),
+        ("X_0000003", BASE + "RO_0000001", "X_0000001"),
+        ("X_0000003", BASE + "x#near", "X_0000002"),
+        ("X_0000002", "is_a", "X_0000004"),
+        ("X_0000002", "is_a", "Y_0000009"),
+    ]
+    other = {
+        "nodes": [{"id": BASE + "X_0000005", "type": "CLASS", "lbl": "named later"}],
+        "edges": [{"sub": BASE + "X_0000005", "pred": "is_a", "obj": BASE + "X_0000001"}],
+    }
+    first = {
+        "nodes": nodes,
+        "edges": [{"sub": BASE + s, "pred": p, "obj": BASE + o} for s, p, o in edges],
+        "meta": {"version": "fake/2099", "basicPropertyValues": []},
+    }
     return {"graphs": [first, other]}
 
 

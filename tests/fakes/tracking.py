@@ -24,15 +24,29 @@ class Server:
             self.port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
         self.log = folder / "server.log"
-        self.words = [INTERPRETER, "-m", "mlflow", "server", "--workers", "1", "--port", str(self.port), "--backend-store-uri", uri,
-                      "--default-artifact-root", str(folder / "artifacts")]  # fmt: skip
+        self.words = [
+            INTERPRETER,
+            "-m",
+            "mlflow",
+            "server",
+            "--workers",
+            "1",
+            "--port",
+            str(self.port),
+            "--backend-store-uri",
+            uri,
+            "--default-artifact-root",
+            str(folder / "artifacts"),
+        ]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
         environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with open(self.log, "ab") as output:
-            self.process = subprocess.Popen(self.words, env=environment, stdout=output, stderr=output, start_new_session=True)
+            self.process = subprocess.Popen(
+                self.words, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
         until = time.monotonic() + 120
         while time.monotonic() < until and self.process.poll() is None:
             with contextlib.suppress(OSError):

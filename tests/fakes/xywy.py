@@ -12,19 +12,36 @@ def record(disease: str, **changes: Any) -> dict[str, Any]:
     """A disease with one item in every list; `changes` replace what is in any part."""
     parts: dict[str, Any] = {
         "gaishu_info": {
-            "name": disease, "desc": f"{disease}是一种病。", "medical_insurance": "否", "disease_ratio": "0.5%",
-            "susceptible_people": "多见于小儿", "transmission_way": "无传染性", "has_complication": ["肺炎"],
-            "belongs_to_department": ["儿科"], "treat_way": ["药物治疗"], "treat_cycle": "1-2个月", "cure_prob": "98%",
-            "common_drug": ["糖浆"], "treat_cost": "不一致",
+            "name": disease,
+            "desc": f"{disease}是一种病。",
+            "medical_insurance": "否",
+            "disease_ratio": "0.5%",
+            "susceptible_people": "多见于小儿",
+            "transmission_way": "无传染性",
+            "has_complication": ["肺炎"],
+            "belongs_to_department": ["儿科"],
+            "treat_way": ["药物治疗"],
+            "treat_cycle": "1-2个月",
+            "cure_prob": "98%",
+            "common_drug": ["糖浆"],
+            "treat_cost": "不一致",
         },
         "cause_info": f"{disease}的原因一。\n{disease}的原因二。",
         "prevent_info": "",
-        "symptom_data": {"symptoms": ["咳嗽"], "symptom_detail": [f"{disease}时咳嗽。", "夜间重。"]},
+        "symptom_data": {
+            "symptoms": ["咳嗽"],
+            "symptom_detail": [f"{disease}时咳嗽。", "夜间重。"],
+        },
         "inspect_info": ["血常规"],
         "nursing_info": "注意休息。",
-        "food_info": {"good_diet_text": "1.宜吃清淡的食物；", "avoid_diet_text": "", "recommand_recipes": ["白粥"],
-                      "good_food": ["鸡蛋"], "avoid_food": ["海虾"]},
-    }  # fmt: skip
+        "food_info": {
+            "good_diet_text": "1.宜吃清淡的食物；",
+            "avoid_diet_text": "",
+            "recommand_recipes": ["白粥"],
+            "good_food": ["鸡蛋"],
+            "avoid_food": ["海虾"],
+        },
+    }
     for key, value in changes.items():
         holder = next((p for p in parts.values() if isinstance(p, dict) and key in p), parts)
         holder[key] = value
@@ -32,7 +49,11 @@ def record(disease: str, **changes: Any) -> dict[str, Any]:
 
 
 RECORDS = [
-    record("百日咳", symptoms=["咳嗽", "干咳", "冬春季的慢性咳...", "咳嗽", ""], has_complication=["肺炎", "咳嗽"]),
+    record(
+        "百日咳",
+        symptoms=["咳嗽", "干咳", "冬春季的慢性咳...", "咳嗽", ""],
+        has_complication=["肺炎", "咳嗽"],
+    ),
     record("肺炎", common_drug=[], symptoms=["咳嗽", "发热"]),
     record("百日咳", symptoms=["惊厥"], nursing_info="注意 休息。"),
 ]

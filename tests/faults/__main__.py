@@ -1,24 +1,32 @@
-"""Disturb every stage of every paper's pipeline, give the same command again, and compare what comes out.
+"""Disturb every stage of every paper's pipeline, give the same command again, and compare what
+comes out.
 
-    make faults [KILLS=20] [PAPERS="kebiolm zh"] [SEED=0] [JOBS=2]        python -m tests.faults [--kills 20] ...
+    make faults [KILLS=20] [PAPERS="kebiolm zh"] [SEED=0] [JOBS=2]        python -m tests.faults
+                                                                          [--kills 20] ...
 
-The pipelines are those of `make pretrain-<paper>` and a fine-tuning behind them, on fake sources with tiny models. Each stage
-is run undisturbed twice: what differs between these two (seconds, dates, ids) is left out of comparisons, and named when it is
+The pipelines are those of `make pretrain-<paper>` and a fine-tuning behind them, on fake sources
+with tiny models. Each stage
+is run undisturbed twice: what differs between these two (seconds, dates, ids) is left out of
+    comparisons, and named when it is
 no value of a JSON file or line of a page. Then, each time from what the stages before it have left:
 
     kill     kill -9 to the stage, or to it and all that it has started, at a random moment
     process  of two DDP processes one is killed (trainings of language models)
-    disk     a disk that fills up while the stage writes: a small tmpfs where mounting is allowed, else a limit of file sizes
-    server   the tracking server is killed at a random moment, comes back after the stage, and `kepl sync` delivers
+    disk     a disk that fills up while the stage writes: a small tmpfs where mounting is allowed,
+             else a limit of file sizes
+    server   the tracking server is killed at a random moment, comes back after the stage, and `kepl
+             sync` delivers
     two      the command is started a second time while the first one works (commands)
-    input    the input becomes another file of the same size and time at a random moment, and then what it was (commands)
+    input    the input becomes another file of the same size and time at a random moment, and then
+             what it was (commands)
 
-"verbs" among the papers are the commands link, predict, embed, evaluate, rerank, sweep and serve; of serve, a server is killed and
-started again.
+"verbs" among the papers are the commands link, predict, embed, evaluate, rerank, sweep and serve;
+of serve, a server is killed and started again.
 
-A fault is survived when the same command then ends with 0 (and, on a full disk, has first ended with one error instead of a
-traceback); it is identical when all that is left is what an undisturbed run leaves, the metrics in MLflow's store included.
-Exit status 1 when a fault is not survived or what comes out is another.
+A fault is survived when the same command then ends with 0 (and, on a full disk, has first ended
+with one error instead of a traceback); it is identical when all that is left is what an undisturbed
+run leaves, the metrics in MLflow's store included. Exit status 1 when a fault is not survived or
+what comes out is another.
 """
 
 from __future__ import annotations
@@ -57,7 +65,8 @@ KINDS = ("kill", "process", "disk", "server", "two", "input")
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 LIMIT = 300.0  # seconds; a stage that takes longer hangs
 Act = Callable[[preload.Process], Any]
-Left = tuple[dict[str, Any], set[str], float]  # what a stage leaves, which of it differs between any two runs, its seconds
+# what a stage leaves, which of it differs between any two runs, its seconds
+Left = tuple[dict[str, Any], set[str], float]
 
 
 class Trial(NamedTuple):
@@ -86,25 +95,47 @@ def mounting_is_allowed() -> bool:
 
 
 class Pipeline:
-    """One paper's stages in a folder of its own: `place`, whose state before and after a stage is kept beside it."""
+    """One paper's stages in a folder of its own: `place`, whose state before and after a stage is
+    kept beside it."""
 
-    def __init__(self, paper: str, folder: Path, sources: Path, store: Path, server: str, seed: int, tmpfs: bool) -> None:
-        self.paper, self.folder, self.server, self.tmpfs, self.store = paper, folder, server, tmpfs, store
+    def __init__(
+        self,
+        paper: str,
+        folder: Path,
+        sources: Path,
+        store: Path,
+        server: str,
+        seed: int,
+        tmpfs: bool,
+    ) -> None:
+        self.paper, self.folder, self.server, self.tmpfs, self.store = (
+            paper,
+            folder,
+            server,
+            tmpfs,
+            store,
+        )
         self.place, self.kept = folder / "place", folder / "kept"
         self.place.mkdir(parents=True)
         (self.place / "work").mkdir()
         shutil.copyfile(store, self.place / STORE)
         self.sources = sources
-        self.steps = (verb_steps if paper == VERBS else partial(steps, paper))(self.place / "work", sources)
+        self.steps = (verb_steps if paper == VERBS else partial(steps, paper))(
+            self.place / "work", sources
+        )
         self.random = random.Random(f"{seed} {paper}")
 
     def environment(self, tracking: str | None = None) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
         return clean | {
-            "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
-            "MLFLOW_DISABLE_TELEMETRY": "true", "KEPL_RUNS": str(self.place / "runs"),
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "KEPL_RUNS": str(self.place / "runs"),
             "MLFLOW_TRACKING_URI": tracking or f"sqlite:///{self.place / STORE}",
-        }  # fmt: skip
+        }
 
     def restored(self) -> None:
         """What the stages before have left, and nothing else."""
@@ -113,13 +144,24 @@ class Pipeline:
         shutil.copytree(self.kept, self.place, dirs_exist_ok=True)
 
     def begin(self, words: list[str], log: Any, tracking: str | None = None) -> preload.Process:
-        return preload.start(self.server, [sys.executable, "-m", *words], env=self.environment(tracking), stdout=log, stderr=log)
+        return preload.start(
+            self.server,
+            [sys.executable, "-m", *words],
+            env=self.environment(tracking),
+            stdout=log,
+            stderr=log,
+        )
 
     def run(
-        self, words: list[str], tracking: str | None = None, first: Act | None = None, after: float | None = None,
+        self,
+        words: list[str],
+        tracking: str | None = None,
+        first: Act | None = None,
+        after: float | None = None,
         then: Act = preload.Process.kill,
-    ) -> Ended:  # fmt: skip
-        """Run a stage to its end; first(process) is called at its start, then(process) `after` seconds, if it still runs."""
+    ) -> Ended:
+        """Run a stage to its end; first(process) is called at its start, then(process) `after`
+        seconds, if it still runs."""
         started = time.monotonic()
         with tempfile.TemporaryFile("w+") as log:
             process = self.begin(words, log, tracking)
@@ -158,7 +200,10 @@ class Pipeline:
     def needed(self, words: list[str], tracking: str | None = None) -> Ended:
         ended = self.run(words, tracking)
         if ended.code != 0:
-            raise RuntimeError(f"{self.paper}: python -m {' '.join(words)}\nfails undisturbed, {ended.code}:\n{ended.said[-3000:]}")
+            raise RuntimeError(
+                f"{self.paper}: python -m {' '.join(words)}\nfails undisturbed,"
+                f" {ended.code}:\n{ended.said[-3000:]}"
+            )
         return ended
 
     def run_stage(self, step: Step, kills: int, kinds: set[str]) -> list[Trial]:
@@ -180,12 +225,17 @@ class Pipeline:
         if isinstance(step, VerbStep) and step.input and "input" in kinds:
             found += [self.changed_input(step, words, plain) for _ in range(few)]
         told = Counter((t.kind, t.survived, not t.differs) for t in found)
-        print(f"{self.paper:<9}{step.title[:48]:<50}" + "; ".join(
-            f"{kind}: {sum(n for (k, s, _), n in told.items() if k == kind and s)} of "
-            f"{sum(n for (k, *_), n in told.items() if k == kind)} survived, "
-            f"{sum(n for (k, s, i), n in told.items() if k == kind and s and i)} identical"
-            for kind in KINDS if any(k == kind for k, *_ in told)
-        ), flush=True)  # fmt: skip
+        print(
+            f"{self.paper:<9}{step.title[:48]:<50}"
+            + "; ".join(
+                f"{kind}: {sum(n for (k, s, _), n in told.items() if k == kind and s)} of "
+                f"{sum(n for (k, *_), n in told.items() if k == kind)} survived, "
+                f"{sum(n for (k, s, i), n in told.items() if k == kind and s and i)} identical"
+                for kind in KINDS
+                if any(k == kind for k, *_ in told)
+            ),
+            flush=True,
+        )
         for trial in found:
             if not trial.survived or trial.differs:
                 print(f"    {trial.kind}: {trial.detail} {trial.differs[:6]}", flush=True)
@@ -204,15 +254,25 @@ class Pipeline:
 
     def compared(self, plain: Left) -> list[str]:
         names = [name for name in differing(plain[0], outcome(self.place)) if name not in plain[1]]
-        if self.paper == VERBS:  # a command that scores takes its time, and records each of its runs
+        # a command that scores takes its time, and records each of its runs
+        if self.paper == VERBS:
             names = [name for name in names if not name.endswith((" times more)", "seconds"))]
         return names
 
-    def again(self, step: Step, kind: str, words: list[str], plain: Left, detail: str, before: bool = True) -> Trial:
+    def again(
+        self, step: Step, kind: str, words: list[str], plain: Left, detail: str, before: bool = True
+    ) -> Trial:
         ended = self.run(words)
         survived = before and ended.code == 0
         said = "" if survived else ended.said[-600:]
-        return Trial(self.paper, step.title, kind, survived, self.compared(plain) if survived else [], f"{detail} {said}".strip())
+        return Trial(
+            self.paper,
+            step.title,
+            kind,
+            survived,
+            self.compared(plain) if survived else [],
+            f"{detail} {said}".strip(),
+        )
 
     def killed(self, step: Step, words: list[str], plain: Left, of_two: int = 0) -> Trial:
         """kill -9 at a random moment; of_two: to the first or second of two processes."""
@@ -224,7 +284,12 @@ class Pipeline:
 
         def end(process: preload.Process) -> None:
             with contextlib.suppress(OSError):  # it has just ended by itself
-                other.extend(int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+                other.extend(
+                    int(p)
+                    for p in (
+                        Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+                    )
+                )
             if with_children:
                 process.end_session()
             elif of_two == 2 and other:
@@ -235,10 +300,18 @@ class Pipeline:
         ended = self.run(words, after=moment, then=end)
         what = f"process {of_two}" if of_two else "with its children" if with_children else "alone"
         kind, hung = ("process" if of_two else "kill"), ended.code is None
-        return self.again(step, kind, words, plain, f"killed {what} at {moment:.2f} s{', then it hung' * hung}", not hung)
+        return self.again(
+            step,
+            kind,
+            words,
+            plain,
+            f"killed {what} at {moment:.2f} s{', then it hung' * hung}",
+            not hung,
+        )
 
     def full_disk(self, step: Step, words: list[str], plain: Left) -> Trial:
-        """A disk that holds a random share of what the stage writes; then there is room, and the command is given again."""
+        """A disk that holds a random share of what the stage writes; then there is room, and the
+        command is given again."""
         self.restored()
         share = self.random.random()
         if self.tmpfs:
@@ -249,7 +322,9 @@ class Pipeline:
             self.restored()
             self.place.rename(self.folder / "aside")
             self.place.mkdir()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.place)], check=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.place)], check=True
+            )
             try:
                 shutil.copytree(self.kept, self.place, dirs_exist_ok=True)
                 ended = self.run(words)
@@ -261,14 +336,22 @@ class Pipeline:
                 self.place.rmdir()
                 (self.folder / "aside").rename(self.place)
             return trial
-        largest = max(f.stat().st_size for f in self.place.rglob("*") if f.is_file() and f.name != STORE)
+        largest = max(
+            f.stat().st_size for f in self.place.rglob("*") if f.is_file() and f.name != STORE
+        )
         size = int(share * largest)
-        ended = self.run(words, first=lambda process: resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size)))
+        ended = self.run(
+            words,
+            first=lambda process: resource.prlimit(
+                process.pid, resource.RLIMIT_FSIZE, (size, size)
+            ),
+        )
         detail = f"files of {size} bytes: {ended.code} {_error_line(ended)}"
         return self.again(step, "disk", words, plain, detail, _one_error(ended))
 
     def server_away(self, step: Step, words: list[str], plain: Left) -> Trial:
-        """The tracking server is killed at a random moment and comes back when the stage has ended; `kepl sync` delivers."""
+        """The tracking server is killed at a random moment and comes back when the stage has ended;
+        `kepl sync` delivers."""
         self.restored()
         moment = self.random.uniform(0.05, plain[2])
         with Server(f"sqlite:///{self.place / STORE}", self.place) as server:
@@ -277,17 +360,35 @@ class Pipeline:
                 server.start()
             delivered = self.run(["app.cli", "sync"], server.address)
         survived = ended.code == 0 and delivered.code == 0
-        said = "" if survived else f"{ended.code} {ended.said[-600:]} {delivered.code} {delivered.said[-300:]}"
-        differs = [name for name in self.compared(plain) if not name.endswith(":.tracking_uri")] if survived else []  # its address
-        return Trial(self.paper, step.title, "server", survived, differs, f"killed at {moment:.2f} s {said}".strip())
-
+        said = (
+            ""
+            if survived
+            else f"{ended.code} {ended.said[-600:]} {delivered.code} {delivered.said[-300:]}"
+        )
+        # its address
+        differs = (
+            [name for name in self.compared(plain) if not name.endswith(":.tracking_uri")]
+            if survived
+            else []
+        )
+        return Trial(
+            self.paper,
+            step.title,
+            "server",
+            survived,
+            differs,
+            f"killed at {moment:.2f} s {said}".strip(),
+        )
 
     def two_at_once(self, step: Step, words: list[str], plain: Left) -> Trial:
-        """A second process of the same command: both end, none with more than one error, and what is left is whole."""
+        """A second process of the same command: both end, none with more than one error, and what
+        is left is whole."""
         self.restored()
         moment = self.random.uniform(0.0, plain[2])
         seconds: list[Ended] = []
-        second = threading.Thread(target=lambda: (time.sleep(moment), seconds.append(self.run(words))))
+        second = threading.Thread(
+            target=lambda: (time.sleep(moment), seconds.append(self.run(words)))
+        )
         second.start()
         first = self.run(words)
         second.join()
@@ -297,7 +398,8 @@ class Pipeline:
         return self.again(step, "two", words, plain, f"again at {moment:.2f} s: {said}", well)
 
     def changed_input(self, step: VerbStep, words: list[str], plain: Left) -> Trial:
-        """Another content at equal size and time; a result is only accepted of one of the two, and never of a mixture."""
+        """Another content at equal size and time; a result is only accepted of one of the two, and
+        never of a mixture."""
         self.restored()
         assert step.input is not None
         before, times = step.input.read_bytes(), os.stat(step.input)
@@ -313,17 +415,28 @@ class Pipeline:
         ended = self.run(words)
         timer.join()
         put(before)
-        detail = f"changed at {moment:.2f} s: {ended.code} {_error_line(ended) if ended.code else ''}"
+        detail = (
+            f"changed at {moment:.2f} s: {ended.code} {_error_line(ended) if ended.code else ''}"
+        )
         well = _one_error(ended)
-        if ended.code == 0:  # of what the input was before, or of what it was then, which the next command notices
+        # of what the input was before, or of what it was then, which the next command notices
+        if ended.code == 0:
             second = self.run(words)
             well = _one_error(second) and not (second.code == 0 and self.compared(plain))
         return self.again(step, "input", [*words, "--fresh"], plain, detail, well)
 
     def served(self, number: int) -> Trial:
-        """A server is killed under its requests and started again at the same port: it answers as before."""
+        """A server is killed under its requests and started again at the same port: it answers as
+        before."""
         self.restored()
-        words = ["app.cli", "serve", "--graph", str(self.sources / "graph"), "--port", str(free_port())]
+        words = [
+            "app.cli",
+            "serve",
+            "--graph",
+            str(self.sources / "graph"),
+            "--port",
+            str(free_port()),
+        ]
         answers: list[Any] = []
         survived = True
         for kill in (True, False):
@@ -331,13 +444,21 @@ class Pipeline:
                 process = self.begin(words, log)
                 try:
                     answers.append(_answer(int(words[-1])))
-                    survived &= _one_error(second := self.run(words)) and second.code != 0  # the port is taken
+                    # the port is taken
+                    survived &= _one_error(second := self.run(words)) and second.code != 0
                 except OSError as error:
                     survived, answers = False, [*answers, str(error)]
                 process.kill() if kill else process.end_session()
                 process.end_session()
         same = len(answers) == 2 and answers[0] == answers[1]
-        return Trial(self.paper, "serve", "kill", survived, [] if same else ["answer"], f"{number}: {answers}"[:300])
+        return Trial(
+            self.paper,
+            "serve",
+            "kill",
+            survived,
+            [] if same else ["answer"],
+            f"{number}: {answers}"[:300],
+        )
 
 
 def free_port() -> int:
@@ -349,7 +470,9 @@ def free_port() -> int:
 def _answer(port: int, seconds: float = 60.0) -> Any:
     """What a server answers, once it does."""
     body = json.dumps({"texts": ["a heart attack"]}).encode()
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/link", body, {"Content-Type": "application/json"})
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{port}/link", body, {"Content-Type": "application/json"}
+    )
     until = time.monotonic() + seconds
     while True:
         try:
@@ -368,7 +491,11 @@ def _error_line(ended: Ended) -> str:
 
 def _one_error(ended: Ended) -> bool:
     """It had room enough after all, or ended with one error."""
-    return ended.code == 0 or (ended.code is not None and "\nerror: " in f"\n{ended.said}" and "Traceback" not in ended.said)
+    return ended.code == 0 or (
+        ended.code is not None
+        and "\nerror: " in f"\n{ended.said}"
+        and "Traceback" not in ended.said
+    )
 
 
 def summary(trials: list[Trial]) -> str:
@@ -377,31 +504,45 @@ def summary(trials: list[Trial]) -> str:
         if own := [t for t in trials if t.kind == kind]:
             survived = [t for t in own if t.survived]
             same = sum(not t.differs for t in survived)
-            lines.append(f"{kind:<8} survived {len(survived)} of {len(own)}, identical {same} of {len(own)}")
+            lines.append(
+                f"{kind:<8} survived {len(survived)} of {len(own)}, identical {same} of {len(own)}"
+            )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.faults", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--kills", type=int, default=20, help="kills of each stage; a fifth of them of the other faults")
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=20,
+        help="kills of each stage; a fifth of them of the other faults",
+    )
     known = [*papers(), VERBS]
-    parser.add_argument("--papers", nargs="*", choices=known, default=known, metavar="PAPER", help=", ".join(known))
+    parser.add_argument(
+        "--papers", nargs="*", choices=known, default=known, metavar="PAPER", help=", ".join(known)
+    )
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="kinds of faults")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="pipelines at the same time")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="pipelines at the same time"
+    )
     given = parser.parse_args(argv)
     started, tmpfs = time.monotonic(), mounting_is_allowed()
     with tempfile.TemporaryDirectory(prefix="kepl-faults-") as name:
         folder = Path(name)
         mlflow.MlflowClient(f"sqlite:///{folder / 'first.db'}").search_experiments()
-        shutil.copyfile(folder / "first.db", folder / STORE)  # an empty store: making its tables takes seconds
+        # an empty store: making its tables takes seconds
+        shutil.copyfile(folder / "first.db", folder / STORE)
         write_sources(folder / "sources")
         write_verb_sources(folder / "sources" / VERBS)
         server = preload.serve(address=f"{folder}/server")
 
         def pipeline(paper: str) -> list[Trial]:
             sources = folder / "sources" / VERBS if paper == VERBS else folder / "sources"
-            made = Pipeline(paper, folder / paper, sources, folder / STORE, server, given.seed, tmpfs)
+            made = Pipeline(
+                paper, folder / paper, sources, folder / STORE, server, given.seed, tmpfs
+            )
             try:
                 return made.trials(given.kills, given.kinds)
             except Exception as error:  # noqa: BLE001  the other pipelines continue; it counts as a fault that is not survived
@@ -409,8 +550,13 @@ def main(argv: list[str] | None = None) -> int:
                 return [Trial(paper, "", "kill", False, [], str(error))]
 
         with ThreadPoolExecutor(given.jobs) as threads:
-            trials = [trial for own in threads.map(pipeline, given.papers or known) for trial in own]
-    print(f"disk: {'a small tmpfs' if tmpfs else 'a limit of file sizes'}; {time.monotonic() - started:.0f} s\n{summary(trials)}")
+            trials = [
+                trial for own in threads.map(pipeline, given.papers or known) for trial in own
+            ]
+    print(
+        f"disk: {'a small tmpfs' if tmpfs else 'a limit of file sizes'};"
+        f" {time.monotonic() - started:.0f} s\n{summary(trials)}"
+    )
     return 1 if any(not t.survived or t.differs for t in trials) else 0
 
 

@@ -11,9 +11,19 @@ from pathlib import Path
 from typing import Any
 
 STORE = "mlflow.db"
-#: no results: what MLflow's store is filled from, locks, logs, checkpoints (of which a resumed run keeps others), and the store
+# : no results: what MLflow's store is filled from, locks, logs, checkpoints (of which a resumed run
+# keeps others), and the store
 #: itself, whose metrics are read instead
-BY_PRODUCTS = (".lock", ".log", "journal.jsonl", "mlflow.json", STORE, f"{STORE}-journal", f"{STORE}-wal", f"{STORE}-shm")
+BY_PRODUCTS = (
+    ".lock",
+    ".log",
+    "journal.jsonl",
+    "mlflow.json",
+    STORE,
+    f"{STORE}-journal",
+    f"{STORE}-wal",
+    f"{STORE}-shm",
+)
 
 
 def _leaves(value: Any, above: str) -> Iterator[tuple[str, Any]]:
@@ -43,9 +53,15 @@ def names_of_runs(store: Path) -> dict[str, str]:
 
 
 def metrics(store: Path) -> dict[str, Any]:
-    """{"store: <metric> at <step>": value} of every run in MLflow's store, and how often each was written."""
-    joined = "metrics m join runs r on r.run_uuid = m.run_uuid join experiments e on e.experiment_id = r.experiment_id"
-    rows = _query_rows(store, f"select e.name, m.key, m.step, m.value from {joined} order by 1, 2, 3, 4")
+    """{"store: <metric> at <step>": value} of every run in MLflow's store, and how often each was
+    written."""
+    joined = (
+        "metrics m join runs r on r.run_uuid = m.run_uuid join experiments e on e.experiment_id ="
+        " r.experiment_id"
+    )
+    rows = _query_rows(
+        store, f"select e.name, m.key, m.step, m.value from {joined} order by 1, 2, 3, 4"
+    )
     found: dict[str, Any] = {}
     for experiment, key, step, value in rows:
         name, repeat = f"store: {experiment}: {key} at {step}", 0
@@ -56,12 +72,14 @@ def metrics(store: Path) -> dict[str, Any]:
 
 
 def outcome(place: Path) -> dict[str, Any]:
-    """{name: content} of all that is in `place`: a digest of a file, each value of a JSON file, each line of a page."""
+    """{name: content} of all that is in `place`: a digest of a file, each value of a JSON file,
+    each line of a page."""
     found: dict[str, Any] = metrics(place / STORE)
     runs = names_of_runs(place / STORE)
     for file in sorted(p for p in place.rglob("*") if p.is_file()):
         name = str(file.relative_to(place))
-        if artifact := re.search(r"artifacts/[^/]+/([0-9a-f]{32})/artifacts/(.*)", name):  # where depends on the kind of store
+        # where depends on the kind of store
+        if artifact := re.search(r"artifacts/[^/]+/([0-9a-f]{32})/artifacts/(.*)", name):
             name = f"artifact of {runs.get(artifact[1])}: {artifact[2]}"
         if name.endswith(BY_PRODUCTS) or "/checkpoints/" in f"/{name}":
             continue
@@ -70,7 +88,10 @@ def outcome(place: Path) -> dict[str, Any]:
         elif file.suffix == ".csv":  # without the ids of MLflow's runs
             found[name] = re.sub(r"\b[0-9a-f]{32}\b", "", file.read_text())
         elif file.suffix in (".md", ".yaml"):
-            found |= {f"{name}:{number}": line for number, line in enumerate(file.read_text().splitlines())}
+            found |= {
+                f"{name}:{number}": line
+                for number, line in enumerate(file.read_text().splitlines())
+            }
         else:
             found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
     return found
@@ -79,4 +100,8 @@ def outcome(place: Path) -> dict[str, Any]:
 def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Names whose content differs, or that one of them lacks."""
     nothing = object()
-    return sorted(name for name in one.keys() | other.keys() if one.get(name, nothing) != other.get(name, nothing))
+    return sorted(
+        name
+        for name in one.keys() | other.keys()
+        if one.get(name, nothing) != other.get(name, nothing)
+    )

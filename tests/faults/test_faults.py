@@ -1,4 +1,5 @@
-"""What finds a difference between a disturbed run and an undisturbed one finds it, and every pipeline has its stages."""
+"""What finds a difference between a disturbed run and an undisturbed one finds it, and every
+pipeline has its stages."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def test_every_pipeline_ends_in_a_fine_tuning(tmp_path: Path) -> None:
     assert len(papers()) >= 6
     for paper in papers():
         found = steps(paper, tmp_path / "work", tmp_path / "sources")
-        assert [step.training for step in found[-2:]] == [True, True] and not any(step.training for step in found[:-2])
+        assert [step.training for step in found[-2:]] == [True, True] and not any(
+            step.training for step in found[:-2]
+        )
         for step in found[:-1]:
             file = ROOT / step.words[0].replace(".", "/")
             assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file()
@@ -41,7 +44,10 @@ def test_a_difference_is_found(tmp_path: Path, runs: Path, monkeypatch: pytest.M
     assert before["store: paper: loss at 2"] == 2 / 7 and before["scores.json:.f1"] == 0.5
     for change, name in (
         (lambda: (place / "table.bin").write_bytes(b"12346"), "table.bin"),
-        (lambda: (place / "scores.json").write_text(json.dumps({"f1": 0.5, "rows": [1, 2, 2]})), "scores.json:.rows.2"),
+        (
+            lambda: (place / "scores.json").write_text(json.dumps({"f1": 0.5, "rows": [1, 2, 2]})),
+            "scores.json:.rows.2",
+        ),
         (lambda: (place / "x.vm-1-2.partial").write_text(""), "x.vm-1-2.partial"),
         (lambda: (place / "README.md").write_text("two\n"), "README.md:0"),
     ):
@@ -50,15 +56,29 @@ def test_a_difference_is_found(tmp_path: Path, runs: Path, monkeypatch: pytest.M
         assert name in differing(before, now)
         before = now
     with sqlite3.connect(place / STORE) as database:  # a step that arrives twice
-        database.execute("insert into metrics select key, value, timestamp + 1, run_uuid, step, is_nan from metrics where step = 1")
+        database.execute(
+            "insert into metrics select key, value, timestamp + 1, run_uuid, step, is_nan from"
+            " metrics where step = 1"
+        )
     assert differing(before, outcome(place)) == ["store: paper: loss at 1 (1 times more)"]
 
 
 def test_what_is_said_of_faults() -> None:
-    trials = [Trial("a", "s", "kill", True, []), Trial("a", "s", "kill", True, ["x"]), Trial("a", "s", "disk", False, [])]
-    assert summary(trials) == "kill     survived 2 of 2, identical 1 of 2\ndisk     survived 0 of 1, identical 0 of 1"
-    assert _one_error(Ended(2, "a\nerror: the disk is full\n", 1.0)) and _one_error(Ended(0, "", 1.0))
-    assert not _one_error(Ended(1, "Traceback\nerror: x", 1.0)) and not _one_error(Ended(None, "error: x", 1.0))
+    trials = [
+        Trial("a", "s", "kill", True, []),
+        Trial("a", "s", "kill", True, ["x"]),
+        Trial("a", "s", "disk", False, []),
+    ]
+    assert (
+        summary(trials)
+        == "kill     survived 2 of 2, identical 1 of 2\ndisk     survived 0 of 1, identical 0 of 1"
+    )
+    assert _one_error(Ended(2, "a\nerror: the disk is full\n", 1.0)) and _one_error(
+        Ended(0, "", 1.0)
+    )
+    assert not _one_error(Ended(1, "Traceback\nerror: x", 1.0)) and not _one_error(
+        Ended(None, "error: x", 1.0)
+    )
 
 
 @pytest.mark.slow
@@ -84,4 +104,7 @@ def test_every_command_that_reads_or_writes_files_is_disturbed(tmp_path: Path) -
 def test_the_commands_survive(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--papers", "verbs", "--kills", "1"]) == 0
     said = capsys.readouterr().out
-    assert "kill     survived 8 of 8, identical 8 of 8" in said and "input    survived 4 of 4, identical 4 of 4" in said
+    assert (
+        "kill     survived 8 of 8, identical 8 of 8" in said
+        and "input    survived 4 of 4, identical 4 of 4" in said
+    )

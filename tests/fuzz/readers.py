@@ -1,4 +1,5 @@
-"""Every reader with a valid file of its own: what is mutated, how it is read, and how many rows must be accounted for."""
+"""Every reader with a valid file of its own: what is mutated, how it is read, and how many rows
+must be accounted for."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Reader(NamedTuple):
     """A reader of files.
 
     seed   writes the valid files to a folder and returns those that are mutated
-    read   reads from that folder; returns the rows that were used or counted as left out, None where rows are not counted
+    read   reads from that folder; returns the rows that were used or counted as left out, None
+           where rows are not counted
     rows   the rows of a mutated file, counted without the reader
     fix   what is to be done after a mutation, so that it is not found by its checksum alone
     """
@@ -107,8 +109,12 @@ def full_lines(content: bytes) -> int:
 
 def json_annotations(content: bytes) -> int:
     value = json.loads(content.decode().removeprefix("\ufeff"))
-    given = value if isinstance(value, list) else value.get("documents") or value.get("PubTator3") or []
-    parts = (part for d in given for p in d["passages"] for part in (p, *(p.get("sentences") or ())))
+    given = (
+        value if isinstance(value, list) else value.get("documents") or value.get("PubTator3") or []
+    )
+    parts = (
+        part for d in given for p in d["passages"] for part in (p, *(p.get("sentences") or ()))
+    )
     return sum(len(part.get("annotations") or ()) for part in parts)
 
 
@@ -129,8 +135,11 @@ def document_rows(name: str, of: str = "documents") -> Callable[[Path], int | No
     return read
 
 
-def consumed(read: Callable[[Path], Iterable[Any]], name: str, more: int | None = None) -> Callable[[Path], int | None]:
-    """Reads `name` to the end; each of what is made is a row, and `more` are headers, where `more` is given."""
+def consumed(
+    read: Callable[[Path], Iterable[Any]], name: str, more: int | None = None
+) -> Callable[[Path], int | None]:
+    """Reads `name` to the end; each of what is made is a row, and `more` are headers, where `more`
+    is given."""
 
     def run(folder: Path) -> int | None:
         made = sum(1 for _ in read(folder / name))
@@ -147,7 +156,9 @@ def no_rows(read: Callable[[Path], Any], name: str = "") -> Callable[[Path], int
     return run
 
 
-def counted(read: Callable[[Path, Counter[str]], Iterable[Any]], name: str, *reasons: str) -> Callable[[Path], int | None]:
+def counted(
+    read: Callable[[Path, Counter[str]], Iterable[Any]], name: str, *reasons: str
+) -> Callable[[Path], int | None]:
     """Rows that `read` makes, and those that it counts under `reasons`."""
 
     def run(folder: Path) -> int | None:
@@ -159,11 +170,13 @@ def counted(read: Callable[[Path, Counter[str]], Iterable[Any]], name: str, *rea
 
 TABLES = {
     "entities.csv": 'id,name,type\nE1,"Aspirin, plain",drug\nE2,Headache,symptom\n',
-    "names.tsv": "id\tname\tkind\tlanguage\tsource\nE1\tASA\tabbreviation\ten\there\nE2\t头痛\t\tzh\t\n",
+    "names.tsv": (
+        "id\tname\tkind\tlanguage\tsource\nE1\tASA\tabbreviation\ten\there\nE2\t头痛\t\tzh\t\n"
+    ),
     "definitions.jsonl": '{"id": "E1", "text": "A drug."}\n',
     "triples.csv": "head,relation,tail,score\nE1,treats,E2,1\nE1,treats,E2,2\nE2,needs,E1,2\n",
     "equivalences.csv": "head,tail\nE1,E2\n",
-}  # fmt: skip
+}
 SPO = "糖尿病\t类别\t疾病\n发热\t类别\t症状\n糖尿病\t引起\t发热\n糖尿病\t引起\t发热\n"
 CSV = 'title,ask,answer\n"发热，怎么办",两天,"多喝水\n休息"\n头痛,一天,休息\n'
 VECTORS = "3 2\na 0.5 1\nb 1e-3 -2\nc 0 0\n"
@@ -171,17 +184,29 @@ VECTORS = "3 2\na 0.5 1\nb 1e-3 -2\nc 0 0\n"
 
 def _triple_file(folder: Path) -> int:
     made = tables.read(folder / "a.tsv", missing="add")
-    return len(made.triples) + made.manifest["left_out"].get("rows of triples that stand there twice", 0) + 1
+    return (
+        len(made.triples)
+        + made.manifest["left_out"].get("rows of triples that stand there twice", 0)
+        + 1
+    )
 
 
 def _spo(folder: Path) -> int:
     made = spo.read(folder / "a.spo")
-    return len(made.triples) + sum(made.manifest["left_out"].values()) + sum(bool(t) for t in made.entities["type"].to_pylist())
+    return (
+        len(made.triples)
+        + sum(made.manifest["left_out"].values())
+        + sum(bool(t) for t in made.entities["type"].to_pylist())
+    )
 
 
 def _terms(folder: Path) -> int:
     made = obo.read(folder / "a.obo")
-    return len(made.entities) + made.manifest["left_out"]["obsolete terms"] + made.manifest["left_out"]["terms without a label"]
+    return (
+        len(made.entities)
+        + made.manifest["left_out"]["obsolete terms"]
+        + made.manifest["left_out"]["terms without a label"]
+    )
 
 
 def _diseases(folder: Path) -> int:
@@ -202,7 +227,11 @@ def _reseal(folder: Path) -> None:
         try:
             manifest = json.loads(file.read_text())
             sums = manifest["sha256"]
-            manifest["sha256"] = {name: sha256(file.parent / name) for name in sums} if isinstance(sums, dict) else None
+            manifest["sha256"] = (
+                {name: sha256(file.parent / name) for name in sums}
+                if isinstance(sums, dict)
+                else None
+            )
             write_json(file, manifest)
         except (ValueError, KeyError, TypeError, OSError, RecursionError):
             pass
@@ -236,7 +265,9 @@ def _chemprot(folder: Path) -> list[Path]:
 
 
 def _typed(name: str) -> Callable[[Path], int | None]:
-    return no_rows(lambda path: list(stream.typed_documents([path], None, "skip", "utf-8", True)), name)
+    return no_rows(
+        lambda path: list(stream.typed_documents([path], None, "skip", "utf-8", True)), name
+    )
 
 
 def _numbers(folder: Path) -> list[Path]:
@@ -259,129 +290,231 @@ def _bio(tokens: bool) -> Callable[[Path], int | None]:
 READERS: dict[str, Reader] = {
     "jsonl": Reader(written("a.jsonl", fake_documents.jsonl), document_rows("a.jsonl"), text_lines),
     "jsonl.gz": Reader(written("a.jsonl.gz", fake_documents.jsonl), document_rows("a.jsonl.gz")),
-    "pubmedds": Reader(written("a.json", fake_documents.pubmedds), document_rows("a.json"), text_lines),
+    "pubmedds": Reader(
+        written("a.json", fake_documents.pubmedds), document_rows("a.json"), text_lines
+    ),
     "text": Reader(written("a.txt", fake_documents.plain), document_rows("a.txt"), text_lines),
-    "pubtator": Reader(written("a.pubtator", fake_documents.pubtator), document_rows("a.pubtator", "lines"), full_lines),
-    "pubmed": Reader(written("a.xml", fake_documents.pubmed_xml), document_rows("a.xml"), lambda c: c.count(b"<PubmedArticle>")),
+    "pubtator": Reader(
+        written("a.pubtator", fake_documents.pubtator),
+        document_rows("a.pubtator", "lines"),
+        full_lines,
+    ),
+    "pubmed": Reader(
+        written("a.xml", fake_documents.pubmed_xml),
+        document_rows("a.xml"),
+        lambda c: c.count(b"<PubmedArticle>"),
+    ),
     "pubmed.gz": Reader(written("a.xml.gz", fake_documents.pubmed_xml), document_rows("a.xml.gz")),
     "bioc": Reader(
-        written("a.bioc.xml", fake_documents.bioc_xml), document_rows("a.bioc.xml", "annotations"),
+        written("a.bioc.xml", fake_documents.bioc_xml),
+        document_rows("a.bioc.xml", "annotations"),
         lambda content: content.count(b"<annotation "),
     ),
     "biocjson": Reader(
-        written("a.bioc.json", fake_documents.bioc_json), document_rows("a.bioc.json", "annotations"), json_annotations
+        written("a.bioc.json", fake_documents.bioc_json),
+        document_rows("a.bioc.json", "annotations"),
+        json_annotations,
     ),
     "records": Reader(
         written("a.json", fake_documents.bioc_json),
         no_rows(lambda path: list(json_records(path, keys=("PubTator3",))), "a.json"),
     ),
     "standard input": Reader(
-        put("a", "one\ntwo\nthree\n"), no_rows(lambda path: list(lines_of(open(path, "rb"), "standard input")), "a")  # noqa: SIM115
+        put("a", "one\ntwo\nthree\n"),
+        no_rows(lambda path: list(lines_of(open(path, "rb"), "standard input")), "a"),  # noqa: SIM115
     ),
     "json": Reader(put("a.json", '{"a": [1, {"b": null}]}'), no_rows(read_json, "a.json")),
     "typed jsonl": Reader(
-        put("a.jsonl", '{"id": 1, "text": "a cat", "mentions": [{"start": 2, "end": 5, "type": "x", "score": 1.0}]}\n'),
+        put(
+            "a.jsonl",
+            '{"id": 1, "text": "a cat", "mentions": [{"start": 2, "end": 5, "type": "x", "score":'
+            " 1.0}]}\n",
+        ),
         _typed("a.jsonl"),
     ),
     "typed pubtator": Reader(written("a.pubtator", fake_documents.pubtator), _typed("a.pubtator")),
     "pairs and answers": Reader(
-        put("a.jsonl", '{"id": 7, "question": "what", "answers": ["a", "b"]}\n{"question": "why", "answers": ["c"]}\n'),
-        consumed(lambda path: stream._rows([path], "question", "answers", "utf-8"), "a.jsonl", 0), text_lines,
+        put(
+            "a.jsonl",
+            '{"id": 7, "question": "what", "answers": ["a", "b"]}\n{"question": "why", "answers":'
+            ' ["c"]}\n',
+        ),
+        consumed(lambda path: stream._rows([path], "question", "answers", "utf-8"), "a.jsonl", 0),
+        text_lines,
     ),
     "tables": Reader(
-        lambda folder: [put(name, text)(folder)[0] for name, text in TABLES.items()], no_rows(tables.read)
+        lambda folder: [put(name, text)(folder)[0] for name, text in TABLES.items()],
+        no_rows(tables.read),
     ),
-    "table of triples": Reader(put("a.tsv", TABLES["triples.csv"].replace(",", "\t")), _triple_file, text_lines),
+    "table of triples": Reader(
+        put("a.tsv", TABLES["triples.csv"].replace(",", "\t")), _triple_file, text_lines
+    ),
     "spo": Reader(put("a.spo", SPO), _spo, full_lines),
     "disease39": Reader(
-        everything(lambda folder: fake_disease39.write(folder)), no_rows(lambda f: disease39.read(next(f.iterdir())))
+        everything(lambda folder: fake_disease39.write(folder)),
+        no_rows(lambda f: disease39.read(next(f.iterdir()))),
     ),
     "xywy": Reader(everything(fake_xywy.write), no_rows(xywy.read)),
-    "xywy archive": Reader(everything(fake_xywy.write_archive), no_rows(lambda f: xywy.read(next(iter(sorted(f.glob("*.gz"))))))),
-    "obo": Reader(written("a.obo", fake_obo.write_text), _terms, lambda c: len(re.findall(rb"(?m)^\s*\[Term\]\s*$", c))),
+    "xywy archive": Reader(
+        everything(fake_xywy.write_archive),
+        no_rows(lambda f: xywy.read(next(iter(sorted(f.glob("*.gz")))))),
+    ),
+    "obo": Reader(
+        written("a.obo", fake_obo.write_text),
+        _terms,
+        lambda c: len(re.findall(rb"(?m)^\s*\[Term\]\s*$", c)),
+    ),
     "obo.json": Reader(written("a.json", fake_obo.write_json), no_rows(obo.read, "a.json")),
-    "medic": Reader(unpacked(fake_medic.write, "CTD_diseases.tsv"), no_rows(medic.read, "CTD_diseases.tsv")),
-    "medic biosyn": Reader(put("medic.txt", fake_medic.BIOSYN), consumed(medic.concepts, "medic.txt", 0), full_lines),
-    "mesh table": Reader(put("mesh.tsv", "D1\tA\tB|C\nD2\tB\t\n"), consumed(mesh.table_rows, "mesh.tsv", 0), full_lines),
+    "medic": Reader(
+        unpacked(fake_medic.write, "CTD_diseases.tsv"), no_rows(medic.read, "CTD_diseases.tsv")
+    ),
+    "medic biosyn": Reader(
+        put("medic.txt", fake_medic.BIOSYN), consumed(medic.concepts, "medic.txt", 0), full_lines
+    ),
+    "mesh table": Reader(
+        put("mesh.tsv", "D1\tA\tB|C\nD2\tB\t\n"),
+        consumed(mesh.table_rows, "mesh.tsv", 0),
+        full_lines,
+    ),
     "mesh xml": Reader(
-        put("desc.xml", "<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName>"
+        put(
+            "desc.xml",
+            "<DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName>"
             "<String>Acne</String></DescriptorName><TreeNumberList><TreeNumber>A1.2</TreeNumber></TreeNumberList><ConceptList>"
             "<Concept "
             'PreferredConceptYN="Y"><ConceptUI>M1</ConceptUI><TermList><Term><String>Acne</String></Term><Term><String>Pimples'
-            "</String></Term></TermList></Concept></ConceptList></DescriptorRecord></DescriptorRecordSet>"),
+            "</String></Term></TermList></Concept></ConceptList></DescriptorRecord></DescriptorRecordSet>",
+        ),
         no_rows(mesh.read, "desc.xml"),
     ),
-    "cmekg": Reader(everything(lambda folder: fake_cmekg.write(folder, 4)), no_rows(lambda f: cmekg.read(next(f.iterdir())))),
+    "cmekg": Reader(
+        everything(lambda folder: fake_cmekg.write(folder, 4)),
+        no_rows(lambda f: cmekg.read(next(f.iterdir()))),
+    ),
     "hpo": Reader(everything(lambda folder: fake_hpo.write(folder, 20)), no_rows(hpo.read)),
     "umls": Reader(everything(fake_umls.write), no_rows(umls.read)),
     "graph": Reader(_graph, no_rows(graph.KnowledgeGraph.load, "g"), fix=_reseal),
-    "thesaurus pairs": Reader(put("a.tsv", "a\tb\nc\td##e\n"), consumed(thesaurus.read_pairs, "a.tsv", 0), full_lines),
-    "thesaurus json": Reader(
-        put("a.json", '[{"text": "a", "normalized_result": "b##c"}]'), consumed(thesaurus.read_pairs, "a.json")
+    "thesaurus pairs": Reader(
+        put("a.tsv", "a\tb\nc\td##e\n"), consumed(thesaurus.read_pairs, "a.tsv", 0), full_lines
     ),
-    "cleaning": Reader(put("a.csv", CSV), no_rows(lambda path: list(cleaning.texts([path], columns=("title", "ask"))), "a.csv")),
+    "thesaurus json": Reader(
+        put("a.json", '[{"text": "a", "normalized_result": "b##c"}]'),
+        consumed(thesaurus.read_pairs, "a.json"),
+    ),
+    "cleaning": Reader(
+        put("a.csv", CSV),
+        no_rows(lambda path: list(cleaning.texts([path], columns=("title", "ask"))), "a.csv"),
+    ),
     "vectors": Reader(put("a.txt", VECTORS), no_rows(embeddings.read_text_vectors, "a.txt")),
     "cut points": Reader(
-        put("a.tsv", "\t".join(cuts.COLUMNS) + "\n炎\t3\t4\t肺炎\tyes\tbehind\n"), no_rows(cuts.read_cut_points, "a.tsv")
+        put("a.tsv", "\t".join(cuts.COLUMNS) + "\n炎\t3\t4\t肺炎\tyes\tbehind\n"),
+        no_rows(cuts.read_cut_points, "a.tsv"),
     ),
     "phrases": Reader(
-        put("a.tsv", "phrase\tcount\tquality\n肺炎\t3\t0.5\n"), consumed(phrases.read_phrases, "a.tsv", 1), text_lines
+        put("a.tsv", "phrase\tcount\tquality\n肺炎\t3\t0.5\n"),
+        consumed(phrases.read_phrases, "a.tsv", 1),
+        text_lines,
     ),
-    "reviewed": Reader(put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(score.read_reviewed, "a.tsv")),
+    "reviewed": Reader(
+        put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(score.read_reviewed, "a.tsv")
+    ),
     "dictionary": Reader(
-        put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"), consumed(segmenter.read_dictionary, "a.txt", 0), full_lines
+        put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"),
+        consumed(segmenter.read_dictionary, "a.txt", 0),
+        full_lines,
     ),
-    "frequencies": Reader(_numbers, no_rows(lambda f: frequencies(f / "counts.tsv", graph.KnowledgeGraph.load(f / "g")))),
+    "frequencies": Reader(
+        _numbers,
+        no_rows(lambda f: frequencies(f / "counts.tsv", graph.KnowledgeGraph.load(f / "g"))),
+    ),
     "linked corpus": Reader(_linked, no_rows(lambda f: list(linked(f / "out")))),
-    "task": Reader(everything(lambda folder: fake_tasks.write(folder, "ner", {"train": 2, "test": 2})), no_rows(load_task)),
+    "task": Reader(
+        everything(lambda folder: fake_tasks.write(folder, "ner", {"train": 2, "test": 2})),
+        no_rows(load_task),
+    ),
     "linking task": Reader(_linking_task, no_rows(load_linking, "t"), fix=_reseal),
     "bio of tokens": Reader(
-        written("a.txt", fake_blurb.iob), no_rows(lambda path: formats.bio(path, tokens=True), "a.txt")
+        written("a.txt", fake_blurb.iob),
+        no_rows(lambda path: formats.bio(path, tokens=True), "a.txt"),
     ),
     "bio of characters": Reader(written("a.txt", fake_chinese.bio), _bio(False), _bio_rows),
-    "tagged pubtator": Reader(written("a.txt", fake_documents.pubtator), no_rows(formats.pubtator, "a.txt")),
+    "tagged pubtator": Reader(
+        written("a.txt", fake_documents.pubtator), no_rows(formats.pubtator, "a.txt")
+    ),
     "brat": Reader(
-        lambda f: [*put("a.txt", "a cat sat")(f), *put("a.ann", "T1\tX 2 5\tcat\nT2\tX 0 1;6 9\ta sat\nR1\tr Arg1:T1\n#1\tn\n")(f)],
+        lambda f: [
+            *put("a.txt", "a cat sat")(f),
+            *put("a.ann", "T1\tX 2 5\tcat\nT2\tX 0 1;6 9\ta sat\nR1\tr Arg1:T1\n#1\tn\n")(f),
+        ],
         no_rows(formats.brat),
     ),
     "pairs": Reader(
-        written("a.txt", fake_chinese.pairs), counted(lambda p, found: formats.pairs(p, found=found), "a.txt"), text_lines
+        written("a.txt", fake_chinese.pairs),
+        counted(lambda p, found: formats.pairs(p, found=found), "a.txt"),
+        text_lines,
     ),
-    "gad": Reader(written("a.tsv", fake_blurb.gad), counted(lambda p, found: blurb.gad(p, found=found), "a.tsv"), text_lines),
+    "gad": Reader(
+        written("a.tsv", fake_blurb.gad),
+        counted(lambda p, found: blurb.gad(p, found=found), "a.tsv"),
+        text_lines,
+    ),
     "chemprot": Reader(
         _chemprot,
-        no_rows(lambda f: blurb.chemprot(*(f / f"x_{n}.tsv" for n in ("abstracts", "entities", "gold_standard")))),
+        no_rows(
+            lambda f: blurb.chemprot(
+                *(f / f"x_{n}.tsv" for n in ("abstracts", "entities", "gold_standard"))
+            )
+        ),
     ),
     "ddi": Reader(_ddi, no_rows(lambda folder: blurb.ddi(folder, "Train"))),
-    "ddi archive": Reader(written("a.zip", fake_blurb.ddi), no_rows(lambda path: blurb.ddi(path, "DDICorpus/Train"), "a.zip")),
+    "ddi archive": Reader(
+        written("a.zip", fake_blurb.ddi),
+        no_rows(lambda path: blurb.ddi(path, "DDICorpus/Train"), "a.zip"),
+    ),
     "cMedQANER": Reader(
-        written("a.json", fake_chinese.mentions), counted(lambda p, found: chineseblue.mentions(p, found=found), "a.json")
+        written("a.json", fake_chinese.mentions),
+        counted(lambda p, found: chineseblue.mentions(p, found=found), "a.json"),
     ),
     "CMeEE": Reader(written("a.json", fake_chinese.nested), no_rows(chineseblue.nested, "a.json")),
-    "CMeIE": Reader(written("a.json", fake_chinese.triples), no_rows(chineseblue.triples, "a.json")),
-    "CMeIE schema": Reader(written("a.json", fake_chinese.schema), no_rows(chineseblue.schema, "a.json")),
+    "CMeIE": Reader(
+        written("a.json", fake_chinese.triples), no_rows(chineseblue.triples, "a.json")
+    ),
+    "CMeIE schema": Reader(
+        written("a.json", fake_chinese.schema), no_rows(chineseblue.schema, "a.json")
+    ),
     "KUAKE": Reader(
         written("a.json", fake_chinese.queries, "query1", "query2"),
         no_rows(lambda path: chineseblue.queries(path, "query1", "query2"), "a.json"),
     ),
     "questions": Reader(
-        written("a.csv", fake_chinese.write_dialogues, [("内科", "发热", "两天", "多喝水"), ("外科", "头痛", "一天", "休息")]),
+        written(
+            "a.csv",
+            fake_chinese.write_dialogues,
+            [("内科", "发热", "两天", "多喝水"), ("外科", "头痛", "一天", "休息")],
+        ),
         no_rows(ranking.questions, "a.csv"),
     ),
-    "biosyn dictionary": Reader(_biosyn, no_rows(lambda folder: linking.biosyn_dictionary(folder, "test_dictionary.txt"))),
-    "biosyn mentions": Reader(_biosyn, no_rows(lambda folder: linking.biosyn_mentions(folder, "processed_test", {}))),
+    "biosyn dictionary": Reader(
+        _biosyn, no_rows(lambda folder: linking.biosyn_dictionary(folder, "test_dictionary.txt"))
+    ),
+    "biosyn mentions": Reader(
+        _biosyn, no_rows(lambda folder: linking.biosyn_mentions(folder, "processed_test", {}))
+    ),
     "biosyn archive": Reader(
         lambda f: [fake_linking.tar(f / "a.tar.gz", fake_linking.biosyn_files("x"))],
         no_rows(lambda path: linking.biosyn_dictionary(path, "test_dictionary.txt"), "a.tar.gz"),
     ),
     "linking pubtator": Reader(
-        written("a.txt", fake_linking.pubtator, fake_linking.TEST), no_rows(linking.pubtator_mentions, "a.txt")
+        written("a.txt", fake_linking.pubtator, fake_linking.TEST),
+        no_rows(linking.pubtator_mentions, "a.txt"),
     ),
     "cometa": Reader(
-        everything(fake_linking.cometa), consumed(lambda path: linking.cometa(path, {}), "train.csv", 1)
+        everything(fake_linking.cometa),
+        consumed(lambda path: linking.cometa(path, {}), "train.csv", 1),
     ),
     "phrases of drugs": Reader(
-        put("a.txt", "\n".join(fake_linking.PHRASES["train"]) + "\n"), consumed(linking.phrases, "a.txt", 0),
+        put("a.txt", "\n".join(fake_linking.PHRASES["train"]) + "\n"),
+        consumed(linking.phrases, "a.txt", 0),
         lambda content: sum(bool(line.decode("latin-1").strip()) for line in split(content)),
     ),
-}  # fmt: skip
+}

@@ -1,4 +1,5 @@
-"""The fuzzer itself: the same seed makes the same inputs, every reader is read, and a crash is reported."""
+"""The fuzzer itself: the same seed makes the same inputs, every reader is read, and a crash is
+reported."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ def test_no_reader_crashes_or_loses_rows(fast_python: str) -> None:
     words = [fast_python, "-m", "tests.fuzz", "--inputs", "12", "--seed", "suite"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines() if line[20:].split()[4:]}
+    rows = {
+        line[:20].strip(): line[20:].split()
+        for line in done.stdout.splitlines()
+        if line[20:].split()[4:]
+    }
     assert set(rows) == {*READERS, "reader", "all"}
     assert rows["all"][0] == f"{12 * len(READERS):,}" and rows["all"][3:] == ["0", "0"]
 

@@ -20,7 +20,13 @@ from tests.fakes import bert, tasks
 
 HEADS = {
     "ner": ("NCBI", "--model.init_args.lr", "0.003"),
-    "crf": ("NCBI", "--model.init_args.lr", "0.003", "--model.init_args.head.init_args.crf", "true"),
+    "crf": (
+        "NCBI",
+        "--model.init_args.lr",
+        "0.003",
+        "--model.init_args.head.init_args.crf",
+        "true",
+    ),
     "nested": ("CMeEE", "--model.init_args.lr", "0.003"),
     "relation": ("ChemProt",),
     "pair": ("cMedQQ",),
@@ -36,13 +42,35 @@ class Trained(NamedTuple):
 
 
 def fine_tune(place: Path, source: Path, task: Path, config: str, *extra: str) -> Trained:
-    """A run of `config` on `task` from the encoder in `source`, whose folder is then moved, and the encoder removed."""
-    words = ["--config", f"experiments/finetune/{config}.yaml", "--config", "experiments/common/cpu.yaml",
-             "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "4", "--task_name", config, "--model_name", "fake",
-             "--run_folder", str(place / "run"), "--model.init_args.encoder", str(source),
-             "--data.init_args.tokenizer", str(source),
-             "--data.init_args.task", str(task), "--data.init_args.max_length", "16",
-             "--request", '{"args": "--x 1", "options": {}, "profile": "small"}', *extra]  # fmt: skip
+    """A run of `config` on `task` from the encoder in `source`, whose folder is then moved, and the
+    encoder removed."""
+    words = [
+        "--config",
+        f"experiments/finetune/{config}.yaml",
+        "--config",
+        "experiments/common/cpu.yaml",
+        "--trainer.enable_progress_bar",
+        "false",
+        "--trainer.max_epochs",
+        "4",
+        "--task_name",
+        config,
+        "--model_name",
+        "fake",
+        "--run_folder",
+        str(place / "run"),
+        "--model.init_args.encoder",
+        str(source),
+        "--data.init_args.tokenizer",
+        str(source),
+        "--data.init_args.task",
+        str(task),
+        "--data.init_args.max_length",
+        "16",
+        "--request",
+        '{"args": "--x 1", "options": {}, "profile": "small"}',
+        *extra,
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         patch.setattr(sys, "argv", ["finetune", *words])
@@ -68,8 +96,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
             if not (place / "scores.json").exists():
                 source = bert.write(place / "bert", tasks.WORDS, layers=2, length=64)
                 kind = "ner" if name == "crf" else name
-                task = tasks.write(place / "task", kind, {"train": 60, "dev": 20, "test": 40}, suite="fakes")
-                write_json(place / "scores.json", fine_tune(place, source, task, *HEADS[name]).scores)
-        return Trained(place / "moved", place / "task", read_json(place / "scores.json"), place / "bert")
+                task = tasks.write(
+                    place / "task", kind, {"train": 60, "dev": 20, "test": 40}, suite="fakes"
+                )
+                write_json(
+                    place / "scores.json", fine_tune(place, source, task, *HEADS[name]).scores
+                )
+        return Trained(
+            place / "moved", place / "task", read_json(place / "scores.json"), place / "bert"
+        )
 
     return train_or_load

@@ -13,7 +13,10 @@ from inference.attributes import PHRASES, PSEUDO, describe_in_words, find_attrib
 from inference.chain import Pipeline, as_record
 from tests.fakes.graphs import graph
 
-TEXT = "No sign of nephritis, but arachnodactyly is seen. The patient denies chest pain. Marfan syndrome was ruled out. Pain."
+TEXT = (
+    "No sign of nephritis, but arachnodactyly is seen. The patient denies chest pain. Marfan"
+    " syndrome was ruled out. Pain."
+)
 
 
 def attribute_initials(text: str, *words: str) -> list[str]:
@@ -28,8 +31,17 @@ def test_examples() -> None:
 
 
 def test_phrases_before_and_behind_and_the_ends_of_their_reach() -> None:
-    """A phrase before, one behind, "but" between; overlapping places; a sentence's end; part of a word."""
-    asked = ("nephritis", "arachnodactyly", "chest pain", "pain", "Marfan syndrome", "Pain", "rachno")
+    """A phrase before, one behind, "but" between; overlapping places; a sentence's end; part of a
+    word."""
+    asked = (
+        "nephritis",
+        "arachnodactyly",
+        "chest pain",
+        "pain",
+        "Marfan syndrome",
+        "Pain",
+        "rachno",
+    )
     assert attribute_initials(TEXT, *asked) == ["ne", "", "ne", "ne", "ne", "", ""]
     assert find_attributes("", []) == []
     with pytest.raises(ValueError, match="expected one inside a text of 3 characters"):
@@ -85,17 +97,30 @@ def test_phrases(text: str, expected: str) -> None:
 
 def test_one_phrase_has_one_meaning_at_a_side() -> None:
     """No phrase that means nothing is among those that mean something."""
-    every = [phrase for places in PHRASES.values() for phrases in places.values() for phrase in phrases]
-    assert not {*PSEUDO} & {*every} and all(phrase == phrase.lower() for phrase in (*every, *PSEUDO))
+    every = [
+        phrase for places in PHRASES.values() for phrases in places.values() for phrase in phrases
+    ]
+    assert not {*PSEUDO} & {*every} and all(
+        phrase == phrase.lower() for phrase in (*every, *PSEUDO)
+    )
 
 
 def test_a_chain_says_what_the_text_says_of_a_mention(tmp_path: Path) -> None:
     names = [("D1", "nephritis", "exact", "en"), ("D2", "arachnodactyly", "exact", "en")]
-    folder = str(graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    folder = str(
+        graph({"D1": "disease", "D2": "disease"}, [("D1", "near", "D2")], names).save(
+            tmp_path / "graph"
+        )
+    )
     pipeline = Pipeline(folder, negation=True)
-    assert [(m.entity, m.negated) for m in pipeline.link([TEXT])[0]] == [("D1", True), ("D2", False)]
+    assert [(m.entity, m.negated) for m in pipeline.link([TEXT])[0]] == [
+        ("D1", True),
+        ("D2", False),
+    ]
     (family,) = pipeline.link(["Her father’s nephritis"])[0]
-    assert family.family and not family.negated and describe_in_words(as_record(family)) == ["family"]
+    assert (
+        family.family and not family.negated and describe_in_words(as_record(family)) == ["family"]
+    )
     assert pipeline.settings["negation"] and "negation" not in Pipeline(folder).settings
     function, arguments = pipeline.__reduce__()
     assert [m.negated for m in function(*arguments).link([TEXT])[0]] == [True, False]
@@ -105,16 +130,54 @@ def test_a_chain_says_what_the_text_says_of_a_mention(tmp_path: Path) -> None:
 
 def test_every_output_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Print, PubTator, BioC in both forms and JSON lines; PubTator's file can be read again."""
-    names = [("D1", "breast cancer", "exact", "en"), ("D2", "ovarian cancer", "exact", "en"), ("D3", "cyst", "exact", "en")]
-    folder = str(graph(dict.fromkeys(("D1", "D2", "D3"), "x"), [("D1", "near", "D2")], names).save(tmp_path / "graph"))
-    (tmp_path / "in.jsonl").write_text('{"id": "1", "text": "No cysts. History of breast and ovarian cancer (BOC)."}\n')
-    files = [tmp_path / name for name in ("out.jsonl", "out.pubtator", "out.bioc.xml", "out.bioc.json")]
+    names = [
+        ("D1", "breast cancer", "exact", "en"),
+        ("D2", "ovarian cancer", "exact", "en"),
+        ("D3", "cyst", "exact", "en"),
+    ]
+    folder = str(
+        graph(dict.fromkeys(("D1", "D2", "D3"), "x"), [("D1", "near", "D2")], names).save(
+            tmp_path / "graph"
+        )
+    )
+    (tmp_path / "in.jsonl").write_text(
+        '{"id": "1", "text": "No cysts. History of breast and ovarian cancer (BOC)."}\n'
+    )
+    files = [
+        tmp_path / name for name in ("out.jsonl", "out.pubtator", "out.bioc.xml", "out.bioc.json")
+    ]
     for file in files:
-        command = ["link", "--graph", folder, "--input", str(tmp_path / "in.jsonl"), "--output", str(file), "--negation", "true"]
+        command = [
+            "link",
+            "--graph",
+            folder,
+            "--input",
+            str(tmp_path / "in.jsonl"),
+            "--output",
+            str(file),
+            "--negation",
+            "true",
+        ]
         assert main(command) == 0
         text = file.read_text()
-        assert all(word in text for word in ("negated", "historical", "part", "ovarian cancer", "matched", "plural")), file
-    assert main(["link", "--graph", folder, "--input", str(files[1]), "--output", str(tmp_path / "again.jsonl")]) == 0
+        assert all(
+            word in text
+            for word in ("negated", "historical", "part", "ovarian cancer", "matched", "plural")
+        ), file
+    assert (
+        main(
+            [
+                "link",
+                "--graph",
+                folder,
+                "--input",
+                str(files[1]),
+                "--output",
+                str(tmp_path / "again.jsonl"),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     assert main(["link", "--graph", folder, "--text", "No cysts", "--negation", "true"]) == 0
     assert "not D3" in (said := capsys.readouterr().out) and "[by plural]" in said

@@ -1,4 +1,5 @@
-"""Names of a dictionary into an index: in parts, by one process or several, stopped and resumed, to the same bytes."""
+"""Names of a dictionary into an index: in parts, by one process or several, stopped and resumed, to
+the same bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_any_number_of_workers_makes_the_same_index(tiny: Path, names: Names, tmp_path: Path, workers: int) -> None:
+def test_any_number_of_workers_makes_the_same_index(
+    tiny: Path, names: Names, tmp_path: Path, workers: int
+) -> None:
     embed = embedder(tiny)
     linker = encoded(names, embed, "torch", tmp_path / "i", Work(workers=workers))
     own = [embed(names.strings[at : at + 50]) for at in range(0, len(names.strings), 50)]
@@ -72,11 +75,15 @@ def test_any_number_of_workers_makes_the_same_index(tiny: Path, names: Names, tm
     assert sorted(p.name for p in tmp_path.iterdir()) == ["i"]
     again = encoded(names, embedder(tiny, Stops, index=None), "torch", tmp_path / "i")
     found = linker.link(["heart attack", "renal"], [None, None])
-    assert again.link(["heart attack", "renal"], [None, None]) == found and found[0][0].name.startswith("heart attack")
+    assert again.link(["heart attack", "renal"], [None, None]) == found and found[0][
+        0
+    ].name.startswith("heart attack")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_stopped_run_resumes_to_the_same_bytes(tiny: Path, names: Names, tmp_path: Path, workers: int) -> None:
+def test_a_stopped_run_resumes_to_the_same_bytes(
+    tiny: Path, names: Names, tmp_path: Path, workers: int
+) -> None:
     encoded(names, embedder(tiny), "torch", tmp_path / "whole")
     stopped = embedder(tiny, Stops)
     stopped.after = 2
@@ -92,19 +99,29 @@ def test_a_stopped_run_resumes_to_the_same_bytes(tiny: Path, names: Names, tmp_p
     assert files(tmp_path / "i") == files(tmp_path / "whole") and not place.exists()
 
 
-def test_a_damaged_part_is_one_error(tiny: Path, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "write", lambda *given: pytest.fail("an index of damaged parts") if given[0] else None)
+def test_a_damaged_part_is_one_error(
+    tiny: Path, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        encoders,
+        "write",
+        lambda *given: pytest.fail("an index of damaged parts") if given[0] else None,
+    )
     stopped = embedder(tiny, Stops)
     stopped.after = 3
     with pytest.raises(KeyboardInterrupt):
         encoded(names, stopped, "torch", tmp_path / "i")
     part = tmp_path / "i.parts" / "part-00001.npy"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match=r"part-00001\.npy: missing, or not the file.*rm -r .*i\.parts"):
+    with pytest.raises(
+        InputError, match=r"part-00001\.npy: missing, or not the file.*rm -r .*i\.parts"
+    ):
         encoded(names, embedder(tiny), "torch", tmp_path / "i")
 
 
-def test_a_small_dictionary_is_encoded_at_once(tiny: Path, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_dictionary_is_encoded_at_once(
+    tiny: Path, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(encoders, "PART", 500)
     linker = encoded(names, embedder(tiny), "torch", tmp_path / "i")
     assert torch.equal(linker.index.vectors, embedder(tiny)(names.strings))
@@ -112,7 +129,9 @@ def test_a_small_dictionary_is_encoded_at_once(tiny: Path, names: Names, tmp_pat
     assert fresh.link(["renal fever"], [None]) == linker.link(["renal fever"], [None])
 
 
-def test_another_backend_is_added_without_encoding_again(tiny: Path, names: Names, tmp_path: Path) -> None:
+def test_another_backend_is_added_without_encoding_again(
+    tiny: Path, names: Names, tmp_path: Path
+) -> None:
     pytest.importorskip("faiss")
     encoded(names, embedder(tiny), "auto", tmp_path / "i")
     assert read_json(tmp_path / "i/manifest.json")["backends"] == {}
@@ -134,15 +153,29 @@ def test_an_embedder_goes_to_other_machines_as_what_it_is_read_from(tiny: Path) 
     assert np.allclose(made(WORDS), embedder(tiny, pooling="mean")(WORDS))
 
 
-def test_what_works_is_checked(monkeypatch: pytest.MonkeyPatch, tiny: Path, names: Names, tmp_path: Path) -> None:
+def test_what_works_is_checked(
+    monkeypatch: pytest.MonkeyPatch, tiny: Path, names: Names, tmp_path: Path
+) -> None:
     monkeypatch.delenv("ENGINE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(InputError, match="workers 0: expected at least 1"):
         Work(workers=0)
-    with pytest.raises(InputError, match=r"--workers 2: a GPU is used by one process\. Leave --workers out, or use --engine ray"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"--workers 2: a GPU is used by one process\. Leave --workers out, or use --engine ray"
+        ),
+    ):
         Work(workers=2).settings("cuda:1")
-    assert Work(workers=2, engine="ray").settings("cuda") == {"workers": 2, "engine": "ray", "gpus": 1}
-    assert Work(workers=2).settings("cpu") == {"workers": 2, "engine": None, "gpus": 0} and Work().settings("cuda")["gpus"] == 1
+    assert Work(workers=2, engine="ray").settings("cuda") == {
+        "workers": 2,
+        "engine": "ray",
+        "gpus": 1,
+    }
+    assert (
+        Work(workers=2).settings("cpu") == {"workers": 2, "engine": None, "gpus": 0}
+        and Work().settings("cuda")["gpus"] == 1
+    )
     asked: dict[str, Any] = {}
 
     def fake(self: Any, *given: Any, **more: Any) -> None:

@@ -1,4 +1,5 @@
-"""KeBioLM as a linker: the nearest entities by brute force, the concepts that they represent, windows around mentions."""
+"""KeBioLM as a linker: the nearest entities by brute force, the concepts that they represent,
+windows around mentions."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
 
 TEXT = "the patient shows renal failure and a rare cardiac lesion under onset"
-NAMES = {"E1": ["renal failure"], "E2": ["cardiac lesion", "heart lesion"], "E3": ["nasal spasm"], "E4": []}
+NAMES = {
+    "E1": ["renal failure"],
+    "E2": ["cardiac lesion", "heart lesion"],
+    "E3": ["nasal spasm"],
+    "E4": [],
+}
 
 
 class Words:
@@ -42,7 +48,10 @@ class Words:
         if isinstance(texts, str):
             return {"input_ids": [10 + int(w[1:]) for w in texts.split()]}
         offsets = [[m.span() for m in re.finditer(r"\S+", text)] for text in texts]
-        return {"input_ids": [[10 + int(w[1:]) for w in text.split()] for text in texts], "offset_mapping": offsets}
+        return {
+            "input_ids": [[10 + int(w[1:]) for w in text.split()] for text in texts],
+            "offset_mapping": offsets,
+        }
 
 
 WORDS = Words()
@@ -55,7 +64,9 @@ def model(fake_kebiolm: Folders) -> KeBioLMEncoder:
 
 
 def reader(model: KeBioLMEncoder, fake_kebiolm: Folders, **more: int) -> EntityReader:
-    return EntityReader(model, load_tokenizer(fake_kebiolm.bert), list(NAMES), NAMES, "fake", **more)
+    return EntityReader(
+        model, load_tokenizer(fake_kebiolm.bert), list(NAMES), NAMES, "fake", **more
+    )
 
 
 def context(mention: str) -> str:
@@ -67,10 +78,15 @@ def context(mention: str) -> str:
 def test_scores_are_eq_3_by_hand(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
     tokenizer = load_tokenizer(fake_kebiolm.bert)
     (found,) = reader(model, fake_kebiolm).nearest(["cardiac lesion"], [context("cardiac lesion")])
-    ids = [tokenizer.cls_token_id, *tokenizer(TEXT, add_special_tokens=False)["input_ids"], tokenizer.sep_token_id]
+    ids = [
+        tokenizer.cls_token_id,
+        *tokenizer(TEXT, add_special_tokens=False)["input_ids"],
+        tokenizer.sep_token_id,
+    ]
     words = tokenizer.convert_ids_to_tokens(ids)
     first = words.index("cardiac")
-    states = model.bert(torch.tensor([ids]), output_hidden_states=True).hidden_states[2][0]  # after two layers
+    # after two layers
+    states = model.bert(torch.tensor([ids]), output_hidden_states=True).hidden_states[2][0]
     query = model.mention_projection(torch.cat([states[first], states[first + 1]]))
     by_hand = (model.entity @ query).tolist()
     assert [row for row, _ in found] == sorted(range(4), key=lambda i: -by_hand[i])
@@ -87,7 +103,9 @@ def test_the_same_whatever_the_batch(model: KeBioLMEncoder, fake_kebiolm: Folder
         assert np.allclose([s for _, s in one], [s for _, s in other], atol=1e-4)
 
 
-def test_one_reading_serves_all_mentions_of_a_text(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+def test_one_reading_serves_all_mentions_of_a_text(
+    model: KeBioLMEncoder, fake_kebiolm: Folders
+) -> None:
     """And each is found as in a window of its own, where the text fits."""
     one = reader(model, fake_kebiolm)
     mentions = ["renal failure", "cardiac lesion", "onset"]
@@ -97,15 +115,21 @@ def test_one_reading_serves_all_mentions_of_a_text(model: KeBioLMEncoder, fake_k
         assert reading.ids == ids and (first, last) == (start, end)
     assert [number for number, *_ in reading.spans] == [0, 1, 2]
     part = TEXT.replace("renal failure", "START renal failur ENDe")
-    alone = one.readings(["renal failur", "renal failure", "\x00"], [part, context("renal failure"), None])
-    assert sorted(len(r.spans) for r in alone) == [1, 1, 1]  # a part of a word, and what has no token, is read by itself
+    alone = one.readings(
+        ["renal failur", "renal failure", "\x00"], [part, context("renal failure"), None]
+    )
+    # a part of a word, and what has no token, is read by itself
+    assert sorted(len(r.spans) for r in alone) == [1, 1, 1]
     assert one.readings([], []) == []
 
 
 @settings(max_examples=60, deadline=None)
 @given(words=st.integers(1, 60), room=st.integers(8, 40), at=st.data())
-def test_windows_hold_every_mention_with_something_beside_it(words: int, room: int, at: st.DataObject) -> None:
-    """Each mention is in one reading, whole; windows are no longer than allowed, and as few as share a quarter."""
+def test_windows_hold_every_mention_with_something_beside_it(
+    words: int, room: int, at: st.DataObject
+) -> None:
+    """Each mention is in one reading, whole; windows are no longer than allowed, and as few as
+    share a quarter."""
     one = SimpleNamespace(tokenizer=WORDS, max_length=room + 2)
     one.inputs = lambda m, c: EntityReader.inputs(one, m, c)  # type: ignore[arg-type]
     text = " ".join(f"w{i}" for i in range(words))
@@ -120,12 +144,17 @@ def test_windows_hold_every_mention_with_something_beside_it(words: int, room: i
             seen[number] = reading.ids[first:last]
             sides_ = first - 1, len(reading.ids) - 1 - last
             whole = (chosen[number], words - 1 - chosen[number])
-            assert all(side >= min(own, room // 4 // 2 - 1) for side, own in zip(sides_, whole, strict=True))
+            assert all(
+                side >= min(own, room // 4 // 2 - 1)
+                for side, own in zip(sides_, whole, strict=True)
+            )
     assert seen == {n: [10 + i] for n, i in enumerate(chosen)}
     assert len(found) <= 1 + max(0, math.ceil((words - room) / (room - room // 4)))
 
 
-def test_inputs_are_cut_around_the_mention_and_never_lose_it(model: KeBioLMEncoder, fake_kebiolm: Folders) -> None:
+def test_inputs_are_cut_around_the_mention_and_never_lose_it(
+    model: KeBioLMEncoder, fake_kebiolm: Folders
+) -> None:
     one = reader(model, fake_kebiolm, max_length=8)
     tokens = one.tokenizer.convert_ids_to_tokens
     ids, start, end = one.inputs("cardiac lesion", context("cardiac lesion"))
@@ -140,14 +169,21 @@ def test_inputs_are_cut_around_the_mention_and_never_lose_it(model: KeBioLMEncod
 def test_an_entity_represents_the_concept_of_its_id_or_else_of_its_names(
     model: KeBioLMEncoder, fake_kebiolm: Folders, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [("E1", "kidney failing"), ("D2", "heart lesion"), ("D3", "Heart Lesion"), ("D9", "unknown")]
+    rows = [
+        ("E1", "kidney failing"),
+        ("D2", "heart lesion"),
+        ("D3", "Heart Lesion"),
+        ("D9", "unknown"),
+    ]
     dictionary = Names(Dictionary([i for i, _ in rows], [n for _, n in rows]), "lower")
     linker = reader(model, fake_kebiolm).on(dictionary)
     assert linker.means == ["E1", None, None, None]
     assert linker.names_of == [["kidney failing"], ["heart lesion"], [], []]
     assert "3 of the dictionary's 4 concepts are entities of the model" in capsys.readouterr().err
     (ranking,) = linker.link(["cardiac lesion"], [context("cardiac lesion")])
-    order = [row for row, _ in linker.reader.nearest(["cardiac lesion"], [context("cardiac lesion")])[0]]
+    order = [
+        row for row, _ in linker.reader.nearest(["cardiac lesion"], [context("cardiac lesion")])[0]
+    ]
     by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
     assert [c.concept for c in ranking] == by_hand
     assert {c.concept: c.tied for c in ranking} == {"E1": False, "D2": True, "D3": True}
@@ -160,7 +196,9 @@ def export_of(folders: Folders, folder: Path) -> Path:
     module.configure_model()
     folder.mkdir(parents=True)
     module.export(folder)
-    data = KeBioLMData(folders.corpus, folders.bert, folders.entities, batch_size=16, graph=folders.graph)
+    data = KeBioLMData(
+        folders.corpus, folders.bert, folders.entities, batch_size=16, graph=folders.graph
+    )
     data.setup()
     data.export(folder)
     write_json(folder / "manifest.json", {"paper": "kebiolm", "checksums": {}})
@@ -168,7 +206,10 @@ def export_of(folders: Folders, folder: Path) -> Path:
 
 
 def test_evaluate_links_with_the_table_and_by_names(
-    fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake_kebiolm: Folders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from tests.fakes import linking as fakes
 
@@ -184,7 +225,11 @@ def test_evaluate_links_with_the_table_and_by_names(
     assert main(words) == 0
     told = capsys.readouterr()
     # of the fake dictionary only "renal failure" (D004) is a name of an entity of the model
-    assert "1 of the dictionary's" in told.err and "export-" in told.out and "against tfidf" in told.out
+    assert (
+        "1 of the dictionary's" in told.err
+        and "export-" in told.out
+        and "against tfidf" in told.out
+    )
     (file,) = (tmp_path / "runs" / "linking" / "NCBI-EL").glob("*/*entities*/predictions.jsonl")
     found = [json.loads(line)["first5"] for line in file.read_text().splitlines()]
     assert {c for rankings in found for ranking in rankings for c in ranking} == {"D004"}

@@ -1,4 +1,5 @@
-"""A generator as a linker: what it finds is a name of the dictionary, the best by brute force, however it is asked."""
+"""A generator as a linker: what it finds is a name of the dictionary, the best by brute force,
+however it is asked."""
 
 from __future__ import annotations
 
@@ -30,16 +31,30 @@ pytestmark = pytest.mark.usefixtures("preloaded")
 
 ROOT = Path(__file__).parents[2]
 WORDS = [
-    ("D1", "renal failure"), ("D1", "kidney failure"), ("D2", "cardiac failure"), ("D2", "heart failure"),
-    ("D3", "renal lesion"), ("D4", "lesion"), ("D4", "renal lesion"), ("D5", "nasal spasm of the region"),
-]  # fmt: skip
+    ("D1", "renal failure"),
+    ("D1", "kidney failure"),
+    ("D2", "cardiac failure"),
+    ("D2", "heart failure"),
+    ("D3", "renal lesion"),
+    ("D4", "lesion"),
+    ("D4", "renal lesion"),
+    ("D5", "nasal spasm of the region"),
+]
 MENTIONS = ["failing kidneys", "a lesion that is renal", "START of END", "nasal spasm", "x"]
-CONTEXTS = ["the START failing kidneys END of him", None, "so START START of END END it is", None, "START x END"]
+CONTEXTS = [
+    "the START failing kidneys END of him",
+    None,
+    "so START START of END END it is",
+    None,
+    "START x END",
+]
 
 
 @pytest.fixture(scope="module")
 def bart(fake_genbioel: fake.Folders, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(fake.bart(tmp_path_factory.mktemp("generator") / "bart", fake_genbioel.tokenizer, seed=3))
+    return str(
+        fake.bart(tmp_path_factory.mktemp("generator") / "bart", fake_genbioel.tokenizer, seed=3)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +67,21 @@ def names() -> Names:
 
 
 def generator(bart: str, prompt: bool = True, **more: object) -> Generator:
-    inputs = Inputs(load_tokenizer(bart), max_length=96, max_mention=24, max_name=32, max_words=24, prompt=prompt)
+    inputs = Inputs(
+        load_tokenizer(bart),
+        max_length=96,
+        max_mention=24,
+        max_name=32,
+        max_words=24,
+        prompt=prompt,
+    )
     return Generator(SimpleNamespace(bart=load_bart(bart)), inputs, "fake", **more)  # type: ignore[arg-type]
 
 
 @torch.no_grad()
-def every_score(one: Generator, mention: str, context: str | None, strings: list[str]) -> dict[str, float]:
+def every_score(
+    one: Generator, mention: str, context: str | None, strings: list[str]
+) -> dict[str, float]:
     """{name: mean log-probability of its tokens and </s>}, each name read by itself."""
     inputs, scores = one.inputs, {}
     ids = torch.tensor([inputs.encoder_input(mention, context)])
@@ -65,8 +89,12 @@ def every_score(one: Generator, mention: str, context: str | None, strings: list
     for string in strings:
         own = inputs.name(string)
         decoder = torch.tensor([[*prompt, *own[:-1]]])
-        logits = one.bart(ids, torch.ones_like(ids), decoder_input_ids=decoder).logits[0].log_softmax(-1)
-        scores[string] = float(logits[len(prompt) - 1 :].gather(1, torch.tensor(own)[:, None]).mean())
+        logits = (
+            one.bart(ids, torch.ones_like(ids), decoder_input_ids=decoder).logits[0].log_softmax(-1)
+        )
+        scores[string] = float(
+            logits[len(prompt) - 1 :].gather(1, torch.tensor(own)[:, None]).mean()
+        )
     return scores
 
 
@@ -87,7 +115,9 @@ def test_rankings_are_those_of_brute_force_and_concepts_are_whole(bart: str, pro
 def test_the_same_whatever_the_batch(bart: str) -> None:
     dictionary = names()
     whole = generator(bart, beams=3).on(dictionary).link(MENTIONS, CONTEXTS)
-    single = generator(bart, beams=3, tokens=1).on(dictionary).link(MENTIONS[::-1], CONTEXTS[::-1])[::-1]
+    single = (
+        generator(bart, beams=3, tokens=1).on(dictionary).link(MENTIONS[::-1], CONTEXTS[::-1])[::-1]
+    )
     for one, other in zip(whole, single, strict=True):
         assert [c.concept for c in one] == [c.concept for c in other]
         assert np.allclose([c.score for c in one], [c.score for c in other], atol=1e-4)
@@ -96,7 +126,9 @@ def test_the_same_whatever_the_batch(bart: str) -> None:
 def test_candidates_restrict_each_mention(bart: str) -> None:
     dictionary = names()
     mentions, contexts = ["renal failure now", "nasal region", "qqq"], [None, None, None]
-    found = generator(bart, beams=5, candidates=("tfidf", 2)).on(dictionary).link(mentions, contexts)
+    found = (
+        generator(bart, beams=5, candidates=("tfidf", 2)).on(dictionary).link(mentions, contexts)
+    )
     nearest = NearestByTfIdf(dictionary).tfidf
     for mention, ranking in zip(mentions, found, strict=True):
         scores, rows = nearest.search([mention], 2)
@@ -105,11 +137,16 @@ def test_candidates_restrict_each_mention(bart: str) -> None:
     assert found[2] == []  # like no name: no candidate, and no ranking
 
 
-def test_a_name_that_cannot_be_written_is_counted(bart: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_cannot_be_written_is_counted(
+    bart: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     long = " ".join(["renal"] * 60)
     dictionary = Names(Dictionary(["A", "B"], ["renal failure", long]), "lower+punctuation")
     linker = generator(bart).on(dictionary)
-    assert linker.skipped == 1 and "1 names of the dictionary cannot be written" in capsys.readouterr().err
+    assert (
+        linker.skipped == 1
+        and "1 names of the dictionary cannot be written" in capsys.readouterr().err
+    )
     assert [c.concept for c in linker.link(["b"], [None])[0]] == ["A"]
 
 
@@ -118,15 +155,30 @@ def test_one_name_a_concept() -> None:
     short = with_one_name(dictionary, "shortest")
     assert list(zip(short.ids, short.names, strict=True)) == [("A", "mane"), ("B", "b")]
     drawn = with_one_name(dictionary, "sample")
-    assert drawn.ids == ["A", "B"] and drawn.names[0] in dictionary.names and short.alternatives == {"A": ["A2"]}
-    assert with_one_name(Dictionary(dictionary.ids[::-1], dictionary.names[::-1]), "sample").names[0] == drawn.names[0]
-    many = Dictionary([f"C{i}" for i in range(60) for _ in range(3)], [f"{n} {i}" for i in range(60) for n in "abc"])
-    for rule in ("shortest", "sample"):  # what a fine-tuning with the same target is trained to write
+    assert (
+        drawn.ids == ["A", "B"]
+        and drawn.names[0] in dictionary.names
+        and short.alternatives == {"A": ["A2"]}
+    )
+    assert (
+        with_one_name(Dictionary(dictionary.ids[::-1], dictionary.names[::-1]), "sample").names[0]
+        == drawn.names[0]
+    )
+    many = Dictionary(
+        [f"C{i}" for i in range(60) for _ in range(3)],
+        [f"{n} {i}" for i in range(60) for n in "abc"],
+    )
+    # what a fine-tuning with the same target is trained to write
+    for rule in ("shortest", "sample"):
         names = name_set(many)
-        wanted = {names.concepts[i]: names.names[n] for i, n in enumerate(representative_names(names, rule))}
+        wanted = {
+            names.concepts[i]: names.names[n]
+            for i, n in enumerate(representative_names(names, rule))
+        }
         one = with_one_name(many, rule)
         assert dict(zip(one.ids, one.names, strict=True)) == wanted
-    assert len({name[0] for name in with_one_name(many, "sample").names}) == 3  # drawn, not the first of each
+    # drawn, not the first of each
+    assert len({name[0] for name in with_one_name(many, "sample").names}) == 3
 
 
 def test_fine_tuning_and_evaluation_by_command(
@@ -136,29 +188,54 @@ def test_fine_tuning_and_evaluation_by_command(
     file = own / "askapatient" / "AskAPatient.fold-0.train.txt"
     first = file.read_text(encoding="latin-1").splitlines()[0].split("\t")
     with file.open("a", encoding="latin-1") as handle:
-        handle.writelines("\t".join([*first[:2], f"renal words {number}"]) + "\n" for number in range(40))
+        handle.writelines(
+            "\t".join([*first[:2], f"renal words {number}"]) + "\n" for number in range(40)
+        )
     place = [f"DATA={own}", "FOLDS=0"]
     more = ["EPOCHS=1", "ARGS=--data.init_args.batch_size 2 --data.init_args.max_length 96"]
-    assert main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=shortest", "PROMPT=no", *more]) == 0, (
-        capsys.readouterr().err
-    )
+    assert (
+        main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=shortest", "PROMPT=no", *more])
+        == 0
+    ), capsys.readouterr().err
     found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
     labels = {r.label.partition(" fine-tuned")[2] for r in found}
     assert labels == {", target shortest, prompt no", ", target shortest, prompt no + back-off"}
     assert {r.details["linker"]["prompt"] for r in found} == {False}
     export = next((runs / "genbioel" / "finetune").glob("*/seed0/export"))
     words = ["MODEL=genbioel/finetune", f"CKPT={export}", *place]
-    assert main(["evaluate", "AAP-EL", *words, "NAMES=shortest", "BEAMS=2", "SCORE=sum", "CANDIDATES=tfidf:3"]) == 0
-    (one,) = (r for r in stored("linking") if r.protocol.get("names") and r.model.name not in BASELINES)
+    assert (
+        main(
+            [
+                "evaluate",
+                "AAP-EL",
+                *words,
+                "NAMES=shortest",
+                "BEAMS=2",
+                "SCORE=sum",
+                "CANDIDATES=tfidf:3",
+            ]
+        )
+        == 0
+    )
+    (one,) = (
+        r for r in stored("linking") if r.protocol.get("names") and r.model.name not in BASELINES
+    )
     assert one.label == "genbioel-finetune, sum, tfidf 3, names shortest"
     assert one.protocol["names"] == "one a concept: shortest"
     assert one.protocol["dictionary_names"] == one.protocol["dictionary_concepts"]
     assert one.details["linker"]["candidates"] == {"by": "tfidf", "names": 3}
     capsys.readouterr()
-    for setting, message in (("FINISH=soon", "FINISH=soon: expected one of"), ("CANDIDATES=tfidf", "expected all, tfidf:50"),
-                             ("BEAMS=0", "beams 0: expected a number"), ("NAMES=best", "NAMES=best: expected one of"),
-                             ("SCORE=most", "SCORE=most: expected one of")):  # fmt: skip
-        assert main(["evaluate", "AAP-EL", *words, setting]) == 2 and message in capsys.readouterr().err
+    for setting, message in (
+        ("FINISH=soon", "FINISH=soon: expected one of"),
+        ("CANDIDATES=tfidf", "expected all, tfidf:50"),
+        ("BEAMS=0", "beams 0: expected a number"),
+        ("NAMES=best", "NAMES=best: expected one of"),
+        ("SCORE=most", "SCORE=most: expected one of"),
+    ):
+        assert (
+            main(["evaluate", "AAP-EL", *words, setting]) == 2
+            and message in capsys.readouterr().err
+        )
     assert main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=longest"]) == 2
     assert "TARGET=longest: expected one of tfidf, shortest, sample" in capsys.readouterr().err
 
@@ -168,7 +245,11 @@ def test_candidates_of_an_encoder(bart: str, fake_sapbert: sapbert.Folders, runs
     dictionary = names()
     by, nearest = restriction(f"{fake_sapbert.bert}:2")
     assert nearest is not None and by == (fake_sapbert.bert, 2)
-    found = generator(bart, beams=8, candidates=by, nearest=nearest).on(dictionary).link(["renal"], [None])
+    found = (
+        generator(bart, beams=8, candidates=by, nearest=nearest)
+        .on(dictionary)
+        .link(["renal"], [None])
+    )
     vectors = nearest(dictionary.strings) @ nearest(["renal"])[0]
     best = {dictionary.strings[i] for i in vectors.argsort(descending=True)[:2]}
     assert {c.name for c in found[0]} <= best and {c.concept for c in found[0]} == {

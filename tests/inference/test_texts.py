@@ -18,7 +18,15 @@ TEXTS = ["a cat", "", "dogs"]
 
 
 @pytest.mark.parametrize(
-    "given", [TEXTS, tuple(TEXTS), iter(TEXTS), (text for text in TEXTS), pd.Series(TEXTS, index=[7, 8, 9]), np.array(TEXTS)]
+    "given",
+    [
+        TEXTS,
+        tuple(TEXTS),
+        iter(TEXTS),
+        (text for text in TEXTS),
+        pd.Series(TEXTS, index=[7, 8, 9]),
+        np.array(TEXTS),
+    ],
 )
 def test_any_iterable_of_texts(given: Any) -> None:
     found = checked_texts(given)
@@ -29,12 +37,17 @@ def test_any_iterable_of_texts(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "got NoneType"), (b"bytes", "got bytes"), (3, "got int"), ({"a": 1}, "got dict"),
-        (pd.DataFrame({"text": TEXTS}), "got DataFrame"), (["a", None], r"position 1, got NoneType"),
-        (pd.Series(["a", "b", float("nan")]), r"position 2, got float \(nan\)"), ([b"a"], "position 0, got bytes"),
+        (None, "got NoneType"),
+        (b"bytes", "got bytes"),
+        (3, "got int"),
+        ({"a": 1}, "got dict"),
+        (pd.DataFrame({"text": TEXTS}), "got DataFrame"),
+        (["a", None], r"position 1, got NoneType"),
+        (pd.Series(["a", "b", float("nan")]), r"position 2, got float \(nan\)"),
+        ([b"a"], "position 0, got bytes"),
         ([["nested"]], "position 0, got list"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_text_is_refused_with_its_position(given: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         checked_texts(given)
@@ -42,7 +55,9 @@ def test_what_is_no_text_is_refused_with_its_position(given: Any, message: str) 
 
 def test_a_chain_over_a_graph_in_memory(tmp_path: Path) -> None:
     names = [("D1", "renal failure", "exact", "en")]
-    folder = fake_graph({"D1": "disease", "foozin": "drug"}, [("D1", "near", "foozin")], names).save(tmp_path / "graph")
+    folder = fake_graph(
+        {"D1": "disease", "foozin": "drug"}, [("D1", "near", "foozin")], names
+    ).save(tmp_path / "graph")
     graph = KnowledgeGraph.load(folder)
     inside, saved = Pipeline(graph), Pipeline(folder)
     text = "renal failure"

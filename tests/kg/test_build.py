@@ -48,19 +48,40 @@ def test_command(tmp_path):
         "ENG,SPA",
         "--include-rel",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     assert "4 entities, 9 names, 3 definitions, 5 triples, 4 relations" in done.stdout
     assert "left out: 1 MRREL self loops" in done.stdout
     graph = KnowledgeGraph.load(out)
     assert graph.counts() == {
-        "entities": 4, "names": 9, "definitions": 3, "triples": 5, "relations": 4, "equivalences": 0,
-    }  # fmt: skip
+        "entities": 4,
+        "names": 9,
+        "definitions": 3,
+        "triples": 5,
+        "relations": 4,
+        "equivalences": 0,
+    }
     manifest = read_json(out / "manifest.json")
-    assert manifest["reader"] == "umls" and manifest["version"] == "2099AA" and "UMLS" in manifest["licence"]
-    assert manifest["options"]["languages"] == ["ENG", "SPA"] and manifest["options"]["include_rel"] is True
+    assert (
+        manifest["reader"] == "umls"
+        and manifest["version"] == "2099AA"
+        and "UMLS" in manifest["licence"]
+    )
+    assert (
+        manifest["options"]["languages"] == ["ENG", "SPA"]
+        and manifest["options"]["include_rel"] is True
+    )
     conso = source / "MRCONSO.RRF"
-    assert manifest["inputs"]["MRCONSO.RRF"] == {"bytes": conso.stat().st_size, "sha256": sha256(conso)}
+    assert manifest["inputs"]["MRCONSO.RRF"] == {
+        "bytes": conso.stat().st_size,
+        "sha256": sha256(conso),
+    }
     assert set(manifest["inputs"]) == {"MRCONSO.RRF", "MRSTY.RRF", "MRREL.RRF", "MRDEF.RRF"}
 
 
@@ -86,19 +107,27 @@ def test_same_inputs_are_kept(tmp_path, capsys):
 
 
 def test_other_options_build_again(tmp_path, capsys):
-    arguments = ["obo", str(fake_obo.write_text(tmp_path / "x.obo")), "--out", str(tmp_path / "graph")]
+    arguments = [
+        "obo",
+        str(fake_obo.write_text(tmp_path / "x.obo")),
+        "--out",
+        str(tmp_path / "graph"),
+    ]
     assert build.main(arguments) == 0
     assert build.main([*arguments, "--type", "thing"]) == 0
     assert "kept" not in capsys.readouterr().out
     assert set(KnowledgeGraph.load(tmp_path / "graph").entities["type"].to_pylist()) == {"thing"}
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["hp0"], r"no source 'hp0'; did you mean hpo. Choose from: .*hpo, .*umls"),
-    (["../build"], "no source '../build'; Choose from"),
-    (["obo", "none.obo", "--out", "graph"], "none.obo: no such file"),
-    (["umls", "nowhere", "--out", "graph"], "nowhere/MRCONSO.RRF: missing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hp0"], r"no source 'hp0'; did you mean hpo. Choose from: .*hpo, .*umls"),
+        (["../build"], "no source '../build'; Choose from"),
+        (["obo", "none.obo", "--out", "graph"], "none.obo: no such file"),
+        (["umls", "nowhere", "--out", "graph"], "nowhere/MRCONSO.RRF: missing"),
+    ],
+)
 def test_input_errors_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     assert build.main(arguments) == 2

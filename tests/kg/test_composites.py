@@ -6,8 +6,21 @@ import pytest
 
 from kg.linking.composites import expansions, parts_of
 
-KNOWN = {"breast cancer", "ovarian cancer", "breast", "head", "nausea", "vomiting", "head and neck cancer", "neck cancer",
-         "cancer of breast", "cancer of ovary", "type 1 diabetes", "type 2 diabetes", "lung cancer"}  # fmt: skip
+KNOWN = {
+    "breast cancer",
+    "ovarian cancer",
+    "breast",
+    "head",
+    "nausea",
+    "vomiting",
+    "head and neck cancer",
+    "neck cancer",
+    "cancer of breast",
+    "cancer of ovary",
+    "type 1 diabetes",
+    "type 2 diabetes",
+    "lung cancer",
+}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +32,8 @@ KNOWN = {"breast cancer", "ovarian cancer", "breast", "head", "nausea", "vomitin
         ("breast and/or ovarian cancer", ["breast cancer", "ovarian cancer"]),
         ("nausea and vomiting", ["nausea", "vomiting"]),
         ("cancer of breast and ovary", ["cancer of breast", "cancer of ovary"]),
-        ("type 1 and 2 diabetes", ["type 1 diabetes", "type 2 diabetes"]),  # beginning and end are shared
+        # beginning and end are shared
+        ("type 1 and 2 diabetes", ["type 1 diabetes", "type 2 diabetes"]),
         ("head and neck cancer", ["head and neck cancer"]),  # a name itself
         ("breast and nasal cancer", ["breast and nasal cancer"]),  # one part is no name
         ("breast cancer", ["breast cancer"]),
@@ -33,5 +47,10 @@ def test_parts(mention: str, parts: list[str]) -> None:
 
 
 def test_readings_in_order() -> None:
-    assert list(expansions("a b and c d")) == [["a b d", "c d"], ["a b d", "a c d"], ["a b", "a c d"], ["a b", "c d"]]
+    assert list(expansions("a b and c d")) == [
+        ["a b d", "c d"],
+        ["a b d", "a c d"],
+        ["a b", "a c d"],
+        ["a b", "c d"],
+    ]
     assert list(expansions("/".join("abcdefghi"))) == []  # longer than any coordination

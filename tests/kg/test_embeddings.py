@@ -12,7 +12,12 @@ from kg.embeddings import EmbeddingTable, read_text_vectors
 
 def small() -> EmbeddingTable:
     return EmbeddingTable(
-        torch.arange(6.0).view(3, 2), ["a", "b c", "d"], torch.ones(1, 2), ["is_a"], torch.eye(2)[None], {"graph": "g"}
+        torch.arange(6.0).view(3, 2),
+        ["a", "b c", "d"],
+        torch.ones(1, 2),
+        ["is_a"],
+        torch.eye(2)[None],
+        {"graph": "g"},
     )
 
 
@@ -67,4 +72,6 @@ def test_broken_text_vectors(tmp_path: Path, text: str, message: str) -> None:
 def test_text_vectors(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("2 3\nC1 1 2 3\nC2 -1 0.5 1e-3\n")
     table = read_text_vectors(tmp_path / "v.txt")
-    assert table.entity_ids == ["C1", "C2"] and table.entity[1].tolist() == pytest.approx([-1, 0.5, 1e-3])
+    assert table.entity_ids == ["C1", "C2"] and table.entity[1].tolist() == pytest.approx(
+        [-1, 0.5, 1e-3]
+    )

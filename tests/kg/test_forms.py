@@ -21,7 +21,8 @@ def built(sequences: list[list[int]]) -> Forms:
     assert [end >= 0 for end in ends] == [bool(own) for own in sequences]
     for end, own in zip(ends, sequences, strict=True):
         if own:
-            assert made.values[end] in (NONE, sequences.index(own))  # equal sequences end in one place, others in others
+            # equal sequences end in one place, others in others
+            assert made.values[end] in (NONE, sequences.index(own))
             made.values[end] = sequences.index(own)
     return made
 
@@ -52,7 +53,9 @@ def test_full_buckets_lead_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken.sum() == 400 and (taken & ~own).sum() > 20
     words = [word for number in [*numbers, 10**6 + 2] for word in (1, number)]
     for found in (made._at_once(np.array(words, np.int32)), made._one_by_one(words)):
-        assert found.first.tolist() == list(range(0, 798, 2)) and found.last.tolist() == list(range(1, 798, 2))
+        assert found.first.tolist() == list(range(0, 798, 2)) and found.last.tolist() == list(
+            range(1, 798, 2)
+        )
         assert found.value.tolist() == list(range(399))
 
 
@@ -60,4 +63,7 @@ def test_a_name_needs_little_memory() -> None:
     random = np.random.default_rng(0)
     lengths = random.integers(1, 6, 50_000)
     made, ends = Forms.build(random.integers(1, 20_000, lengths.sum()).astype(np.int32), lengths)
-    assert made.keys.nbytes + made.values.nbytes + made.roots.nbytes < 1.5 * 12 * lengths.sum() and (ends >= 0).all()
+    assert (
+        made.keys.nbytes + made.values.nbytes + made.roots.nbytes < 1.5 * 12 * lengths.sum()
+        and (ends >= 0).all()
+    )

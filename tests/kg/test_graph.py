@@ -14,21 +14,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import core.files
-from core.files import InputError, digest, lines, opened, read_json, sha256, write_json, written, written_folder
+from core.files import (
+    InputError,
+    digest,
+    lines,
+    opened,
+    read_json,
+    sha256,
+    write_json,
+    written,
+    written_folder,
+)
 from kg.graph import SCHEMAS, KnowledgeGraph, Numbers, fingerprint, table
 
 PARTS = {
     "entities": {"id": ["a", "b", "c"], "name": ["A", "B", "C"], "type": ["t", "t", "u"]},
-    "names": {"id": ["a", "b"], "name": ["A", "B"], "kind": ["preferred"] * 2, "language": ["en"] * 2,
-              "source": ["x"] * 2},
+    "names": {
+        "id": ["a", "b"],
+        "name": ["A", "B"],
+        "kind": ["preferred"] * 2,
+        "language": ["en"] * 2,
+        "source": ["x"] * 2,
+    },
     "definitions": {"id": ["a"], "text": ["The first."]},
     "triples": {"head": ["a", "c", "b"], "relation": ["s", "r", "s"], "tail": ["b", "a", "c"]},
-}  # fmt: skip
+}
 
 
 def graph(**changes):
-    return KnowledgeGraph(**{part: table(part, rows) for part, rows in (PARTS | changes).items()},
-                          manifest={"source": "test", "version": "1", "licence": "none"})  # fmt: skip
+    return KnowledgeGraph(
+        **{part: table(part, rows) for part, rows in (PARTS | changes).items()},
+        manifest={"source": "test", "version": "1", "licence": "none"},
+    )
 
 
 def test_indices():
@@ -37,13 +54,20 @@ def test_indices():
     assert one.triple_indices().tolist() == [[0, 1, 1], [2, 0, 0], [1, 1, 2]]
     assert one.index_of(pa.array(["c", "a"])).tolist() == [2, 0]
     assert one.counts() == {
-        "entities": 3, "names": 2, "definitions": 1, "triples": 3, "relations": 2, "equivalences": 0,
-    }  # fmt: skip
+        "entities": 3,
+        "names": 2,
+        "definitions": 1,
+        "triples": 3,
+        "relations": 2,
+        "equivalences": 0,
+    }
 
 
 def test_empty_graph(tmp_path):
     empty = KnowledgeGraph(**{part: schema.empty_table() for part, schema in SCHEMAS.items()})
-    assert KnowledgeGraph.load(empty.save(tmp_path / "g")).counts() == dict.fromkeys([*SCHEMAS, "relations"], 0)
+    assert KnowledgeGraph.load(empty.save(tmp_path / "g")).counts() == dict.fromkeys(
+        [*SCHEMAS, "relations"], 0
+    )
 
 
 def test_save_and_load(tmp_path):
@@ -52,7 +76,9 @@ def test_save_and_load(tmp_path):
     for part in SCHEMAS:
         assert getattr(loaded, part).equals(getattr(graph(), part))
     assert loaded.manifest["source"] == "test" and loaded.manifest["counts"] == graph().counts()
-    assert sorted(p.name for p in folder.iterdir()) == sorted([f"{part}.parquet" for part in PARTS] + ["manifest.json"])
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        [f"{part}.parquet" for part in PARTS] + ["manifest.json"]
+    )
     assert [p.name for p in folder.parent.iterdir()] == ["g"]  # nothing temporary stays
 
 
@@ -65,17 +91,51 @@ def test_save_replaces_an_older_graph(tmp_path):
     assert fingerprint(graph().save(tmp_path / "h")) == first
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}}, "id 'b' occurs more"),
-    ({"names": {"id": ["a", "z"], "name": ["A", "Z"], "kind": ["x"] * 2, "language": ["en"] * 2, "source": ["x"] * 2}},
-     "names: row 1: unknown entity id 'z' in id"),
-    ({"definitions": {"id": ["z"], "text": ["x"]}}, "definitions: row 0: unknown entity id 'z'"),
-    ({"triples": {"head": ["a", "a"], "relation": ["r", "r"], "tail": ["b", "y"]}}, "triples: row 1: .*'y' in tail"),
-    ({"triples": {"head": ["x"], "relation": ["r"], "tail": ["b"]}}, "triples: row 0: .*'x' in head"),
-    ({"equivalences": {"head": ["a"], "relation": ["r"], "tail": ["q"]}}, "equivalences: row 0: .*'q' in tail"),
-    ({"equivalences": {"head": ["q"], "relation": ["r"], "tail": ["a"]}}, "equivalences: row 0: .*'q' in head"),
-    ({"definitions": {"id": ["a"], "text": [None]}}, "definitions: column text has empty values"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"entities": {"id": ["a", "b", "b"], "name": ["A", "B", "C"], "type": ["t"] * 3}},
+            "id 'b' occurs more",
+        ),
+        (
+            {
+                "names": {
+                    "id": ["a", "z"],
+                    "name": ["A", "Z"],
+                    "kind": ["x"] * 2,
+                    "language": ["en"] * 2,
+                    "source": ["x"] * 2,
+                }
+            },
+            "names: row 1: unknown entity id 'z' in id",
+        ),
+        (
+            {"definitions": {"id": ["z"], "text": ["x"]}},
+            "definitions: row 0: unknown entity id 'z'",
+        ),
+        (
+            {"triples": {"head": ["a", "a"], "relation": ["r", "r"], "tail": ["b", "y"]}},
+            "triples: row 1: .*'y' in tail",
+        ),
+        (
+            {"triples": {"head": ["x"], "relation": ["r"], "tail": ["b"]}},
+            "triples: row 0: .*'x' in head",
+        ),
+        (
+            {"equivalences": {"head": ["a"], "relation": ["r"], "tail": ["q"]}},
+            "equivalences: row 0: .*'q' in tail",
+        ),
+        (
+            {"equivalences": {"head": ["q"], "relation": ["r"], "tail": ["a"]}},
+            "equivalences: row 0: .*'q' in head",
+        ),
+        (
+            {"definitions": {"id": ["a"], "text": [None]}},
+            "definitions: column text has empty values",
+        ),
+    ],
+)
 def test_bad_tables(changes, message):
     with pytest.raises(InputError, match=message):
         graph(**changes)
@@ -83,8 +143,15 @@ def test_bad_tables(changes, message):
 
 def test_wrong_columns():
     one = graph()
-    with pytest.raises(InputError, match=r"triples: expected the columns \['head', 'relation', 'tail'\], got"):
-        KnowledgeGraph(one.entities, one.names, one.definitions, one.triples.select(["head", "tail", "relation"]))
+    with pytest.raises(
+        InputError, match=r"triples: expected the columns \['head', 'relation', 'tail'\], got"
+    ):
+        KnowledgeGraph(
+            one.entities,
+            one.names,
+            one.definitions,
+            one.triples.select(["head", "tail", "relation"]),
+        )
 
 
 SAME = {"head": ["a", "c"], "relation": ["same", "same"], "tail": ["b", "a"]}
@@ -101,8 +168,12 @@ def test_equivalences_are_saved_apart(tmp_path):
 def test_equivalences_change_the_fingerprint_and_their_absence_does_not(tmp_path):
     """A graph that has none is on disk what it was before there were any."""
     without = fingerprint(graph().save(tmp_path / "g"))
-    assert sorted(read_json(tmp_path / "g" / "manifest.json")["sha256"]) == sorted(f"{p}.parquet" for p in PARTS)
-    assert without == digest({f"{p}.parquet": sha256(tmp_path / "g" / f"{p}.parquet") for p in PARTS})
+    assert sorted(read_json(tmp_path / "g" / "manifest.json")["sha256"]) == sorted(
+        f"{p}.parquet" for p in PARTS
+    )
+    assert without == digest(
+        {f"{p}.parquet": sha256(tmp_path / "g" / f"{p}.parquet") for p in PARTS}
+    )
     assert fingerprint(graph(equivalences=SAME).save(tmp_path / "h")) != without
     pq.write_table(graph(equivalences=SAME).equivalences, tmp_path / "g" / "equivalences.parquet")
     with pytest.raises(InputError, match=r"equivalences\.parquet: missing, or not the file"):
@@ -113,7 +184,8 @@ def test_equivalences_change_the_fingerprint_and_their_absence_does_not(tmp_path
 def test_load_refuses_what_the_manifest_does_not_describe(tmp_path, part):
     folder = graph(equivalences=SAME).save(tmp_path / "g")
     file = folder / f"{part}.parquet"
-    pq.write_table(getattr(graph(equivalences=SAME), part).slice(1), file)  # a sound file, but another one
+    # a sound file, but another one
+    pq.write_table(getattr(graph(equivalences=SAME), part).slice(1), file)
     with pytest.raises(InputError, match=rf"{part}\.parquet: missing, or not the file"):
         KnowledgeGraph.load(folder)
     file.unlink()
@@ -167,10 +239,15 @@ def test_full_disk_while_writing_a_file(tmp_path, monkeypatch):
     with written(tmp_path / "x.txt") as handle:
         handle.write("old")
     monkeypatch.setattr(core.files, "open", lambda *_, **__: FullDisk(), raising=False)
-    with pytest.raises(InputError, match=r"x\.txt: the disk is full"), written(tmp_path / "x.txt") as handle:
+    with (
+        pytest.raises(InputError, match=r"x\.txt: the disk is full"),
+        written(tmp_path / "x.txt") as handle,
+    ):
         handle.write("new")
     monkeypatch.undo()
-    assert (tmp_path / "x.txt").read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+    assert (tmp_path / "x.txt").read_text() == "old" and [p.name for p in tmp_path.iterdir()] == [
+        "x.txt"
+    ]
 
 
 def test_no_permission(tmp_path, monkeypatch):
@@ -214,13 +291,15 @@ def test_written_folder_failing_in_the_middle_keeps_the_old_folder(tmp_path):
     with pytest.raises(ZeroDivisionError), written_folder(tmp_path / "d") as folder:
         (folder / "a").write_text("2")
         raise ZeroDivisionError
-    assert (tmp_path / "d" / "a").read_text() == "1" and [p.name for p in tmp_path.iterdir()] == ["d"]
+    assert (tmp_path / "d" / "a").read_text() == "1" and [p.name for p in tmp_path.iterdir()] == [
+        "d"
+    ]
 
 
 def test_killed_while_writing_leaves_no_file_under_the_real_name(tmp_path):
     script = (
-        "import os, sys; from core.files import written\n"
-        "with written(sys.argv[1]) as handle:\n    handle.write('half'); handle.flush(); os._exit(9)"
+        "import os, sys; from core.files import written\nwith written(sys.argv[1]) as handle:\n   "
+        " handle.write('half'); handle.flush(); os._exit(9)"
     )
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "x.txt")], cwd=root)
@@ -247,9 +326,15 @@ def test_broken_gz(tmp_path):
     whole = gzip.compress(b"".join(os.urandom(40).hex().encode() + b"\n" for _ in range(2000)))
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 0xFF
-    for name, data in [("cut", whole[: len(whole) // 2]), ("flipped", bytes(flipped)), ("plain", b"not compressed\n")]:
+    for name, data in [
+        ("cut", whole[: len(whole) // 2]),
+        ("flipped", bytes(flipped)),
+        ("plain", b"not compressed\n"),
+    ]:
         (tmp_path / f"{name}.gz").write_bytes(data)
-        with pytest.raises(InputError, match=rf"{name}\.gz:\d+: the compressed file is cut or broken"):
+        with pytest.raises(
+            InputError, match=rf"{name}\.gz:\d+: the compressed file is cut or broken"
+        ):
             list(lines(tmp_path / f"{name}.gz"))
 
 
@@ -257,7 +342,8 @@ def test_digests(tmp_path):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a").write_text("x")
     assert (
-        sha256(tmp_path / "d" / "a") == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+        sha256(tmp_path / "d" / "a")
+        == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
     )  # sha256sum
     before = sha256(tmp_path / "d")
     (tmp_path / "d" / "a").rename(tmp_path / "d" / "b")
@@ -265,7 +351,9 @@ def test_digests(tmp_path):
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1}) != digest({"a": 1, "b": [3]})
 
 
-@pytest.mark.parametrize("manifest", ["[]", '{"format": 1, "counts": {}, "sha256": null}', '{"format": 1', "[" * 100_000])
+@pytest.mark.parametrize(
+    "manifest", ["[]", '{"format": 1, "counts": {}, "sha256": null}', '{"format": 1', "[" * 100_000]
+)
 def test_a_manifest_that_is_none_is_one_error(tmp_path, manifest):
     folder = graph().save(tmp_path / "g")
     (folder / "manifest.json").write_text(manifest)
@@ -289,8 +377,13 @@ def test_a_bad_parquet_file_with_a_right_checksum_is_one_error(tmp_path, content
         KnowledgeGraph.load(folder)
 
 
-@given(st.lists(st.text("ab病\u00e9 :", min_size=1, max_size=6), unique=True), st.lists(st.text("ab病\u00e9 :", max_size=9)))
+@given(
+    st.lists(st.text("ab病\u00e9 :", min_size=1, max_size=6), unique=True),
+    st.lists(st.text("ab病\u00e9 :", max_size=9)),
+)
 def test_numbers_are_those_of_a_dictionary(ids, asked):
     known = {one: place for place, one in enumerate(ids)}
     found = Numbers(pa.array(ids, pa.string())).positions([*asked, *ids])
-    assert found.dtype == np.int64 and found.tolist() == [known.get(one, -1) for one in [*asked, *ids]]
+    assert found.dtype == np.int64 and found.tolist() == [
+        known.get(one, -1) for one in [*asked, *ids]
+    ]

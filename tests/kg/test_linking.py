@@ -25,9 +25,15 @@ from kg.linking.tokens import folded, word_starts, words
 from tests.fakes.documents import NAMES, graph
 
 
-def linker(*names: tuple[str, str, str], degree: dict[str, int] | None = None, **options: Any) -> DictionaryLinker:
+def linker(
+    *names: tuple[str, str, str], degree: dict[str, int] | None = None, **options: Any
+) -> DictionaryLinker:
     ids = sorted({n[0] for n in names})
-    columns = {"id": [n[0] for n in names], "name": [n[1] for n in names], "kind": [n[2] for n in names]}
+    columns = {
+        "id": [n[0] for n in names],
+        "name": [n[1] for n in names],
+        "kind": [n[2] for n in names],
+    }
     rows = table("names", columns | {"language": [""] * len(names), "source": [""] * len(names)})
     triples = np.array([(degree or {}).get(i, 0) for i in ids], np.int64)
     return DictionaryLinker(rows, pa.array(ids, pa.string()), triples, **options)
@@ -48,7 +54,11 @@ def slow_words(text: str) -> list[tuple[str, int]]:
         j = i + 1
         ideograph = "\u4e00" <= text[i] <= "\u9fff"
         if (text[i].isalnum() or text[i] == "_") and not ideograph:
-            while j < len(text) and (text[j].isalnum() or text[j] == "_") and not "\u4e00" <= text[j] <= "\u9fff":
+            while (
+                j < len(text)
+                and (text[j].isalnum() or text[j] == "_")
+                and not "\u4e00" <= text[j] <= "\u9fff"
+            ):
                 j += 1
         if not text[i].isspace():
             pieces.append((text[i:j], i))
@@ -59,7 +69,10 @@ def slow_words(text: str) -> list[tuple[str, int]]:
 def skipped(pieces: list[str]) -> list[bool]:
     """Which words a weaker form leaves out."""
     after = [False, *(word == "'" for word in pieces)]
-    return [w in (",", "-", "'") or (w.lower() == "s" and mark) for w, mark in zip(pieces, after, strict=False)]
+    return [
+        w in (",", "-", "'") or (w.lower() == "s" and mark)
+        for w, mark in zip(pieces, after, strict=False)
+    ]
 
 
 def slow_difference(own: list[str], here: list[str], level: str) -> tuple[bool, bool, bool] | None:
@@ -67,7 +80,8 @@ def slow_difference(own: list[str], here: list[str], level: str) -> tuple[bool, 
         return (False, False, False)
     if level == "exact" or not own or not here or not any(c.isalnum() for w in own for c in w):
         return None
-    found = difference(" ".join(own), " ".join(here), level)  # tests/kg/test_linking_normal.py has it by hand
+    # tests/kg/test_linking_normal.py has it by hand
+    found = difference(" ".join(own), " ".join(here), level)
     if found is None:
         return None
     words = [w for w, out in zip(here, skipped(here), strict=True) if not out]
@@ -100,10 +114,21 @@ def slow_link(
                     continue
                 if name.strip().lower() in FUNCTION_WORDS and not name.isupper():
                     continue
-                if kind in ("related", "broad") and name.isalpha() and name.isascii() and name[1:].islower():
+                if (
+                    kind in ("related", "broad")
+                    and name.isalpha()
+                    and name.isascii()
+                    and name[1:].islower()
+                ):
                     continue
-                kept = own if level == "exact" else [w for w, out in zip(own, skipped(own), strict=True) if not out]
-                short = len(kept) == 1 and (len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6))
+                kept = (
+                    own
+                    if level == "exact"
+                    else [w for w, out in zip(own, skipped(own), strict=True) if not out]
+                )
+                short = len(kept) == 1 and (
+                    len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6)
+                )
                 if short and own != here:
                     continue
                 if short and here[0] in ("AL", "WAS") and passage.is_capitals(pieces[i][1]):
@@ -143,13 +168,18 @@ PIECES = [
     "a_b",
 ]
 NAME = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map(" ".join)
-ROWS = st.lists(st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "related", "other"])), max_size=12)
+ROWS = st.lists(
+    st.tuples(st.sampled_from("ABC"), NAME, st.sampled_from([*KINDS[:3], "related", "other"])),
+    max_size=12,
+)
 SPACE = st.sampled_from(["", " ", "  ", "\n"])
 TEXT = st.lists(st.tuples(st.sampled_from([*PIECES, "unknown", "("]), SPACE), max_size=14)
 
 
 @settings(max_examples=300, deadline=None)
-@given(ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)), st.sampled_from(LEVELS))
+@given(
+    ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)), st.sampled_from(LEVELS)
+)
 def test_equals_slow_linker(rows, text, degree, level):
     rows = [*rows, ("A", "anchor word", "preferred")]  # at least one name that can match
     text = "".join(itertools.chain.from_iterable(text))
@@ -157,12 +187,20 @@ def test_equals_slow_linker(rows, text, degree, level):
     expected = slow_link(rows, degree, text, level)
     assert [(m.start, m.end, m.entity) for m in ours.link(text)] == expected
     ids = sorted({r[0] for r in rows})
-    columns = {"id": [r[0] for r in rows], "name": [r[1] for r in rows], "kind": [r[2] for r in rows]}
+    columns = {
+        "id": [r[0] for r in rows],
+        "name": [r[1] for r in rows],
+        "kind": [r[2] for r in rows],
+    }
     names = table("names", columns | {"language": [""] * len(rows), "source": [""] * len(rows)})
-    reference = NgramLinker(names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids]))
-    if level == "exact" and "\n" not in text and not text.isupper():  # the reference knows neither lines nor capitals
+    reference = NgramLinker(
+        names, pa.array(ids, pa.string()), np.array([degree.get(i, 0) for i in ids])
+    )
+    # the reference knows neither lines nor capitals
+    if level == "exact" and "\n" not in text and not text.isupper():
         assert reference.link(text) == ours.link(text)
-    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]  # together as one by one, whatever is beside
+    # together as one by one, whatever is beside
+    texts = [text, "", text[: len(text) // 2], "anchor", "word", text]
     with pytest.MonkeyPatch.context() as patch:
         for few in (0, 10_000):
             patch.setattr(forms, "FEW", few)
@@ -183,7 +221,9 @@ def test_words_are_where_they_begin(text):
 
 
 def test_folding_keeps_the_length_of_every_character():
-    assert all(len(folded(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000)
+    assert all(
+        len(folded(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000
+    )
     assert folded("\u0130ΟΔΟΣ") == folded("iοδος") == "iοδοσ"
 
 
@@ -195,7 +235,10 @@ def test_longest_adjacent_overlapping():
         ("4", "diabetes", "preferred"),
         ("5", "2", "preferred"),
     )
-    assert linked_names(link, "Type 2 diabetes mellitus") == [("Type 2 diabetes", "1"), ("mellitus", "3")]
+    assert linked_names(link, "Type 2 diabetes mellitus") == [
+        ("Type 2 diabetes", "1"),
+        ("mellitus", "3"),
+    ]
     assert linked_names(link, "diabetes diabetes  mellitus,diabetes") == [
         ("diabetes", "4"),
         ("diabetes  mellitus", "2"),
@@ -207,7 +250,9 @@ def test_longest_adjacent_overlapping():
 def test_case_rules():
     names = ["CAT", "BRCA12", "FEVERISH", "p53", "ALL", "was", "IL-6", "7"]
     link = linker(*((str(i), name, "preferred") for i, name in enumerate(names, 1)))
-    assert linked_names(link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7") == [
+    assert linked_names(
+        link, "cat CAT brca12 BRCA12 feverish P53 p53 all ALL was WAS il - 6 7"
+    ) == [
         ("CAT", "1"),
         ("BRCA12", "2"),
         ("feverish", "3"),
@@ -220,36 +265,82 @@ def test_case_rules():
 def test_rejected_case_leaves_the_next_name():
     rows = ("1", "RA", "preferred"), ("2", "ra factor", "preferred"), ("3", "factor", "preferred")
     link = linker(*rows)
-    assert linked_names(link, "ra ra factor Ra Factor RA factors") == [("ra factor", "2"), ("Ra Factor", "2"), ("RA factors", "2")]
+    assert linked_names(link, "ra ra factor Ra Factor RA factors") == [
+        ("ra factor", "2"),
+        ("Ra Factor", "2"),
+        ("RA factors", "2"),
+    ]
     plain = linker(*rows, forms="normal")
     assert linked_names(plain, "RA factors") == [("RA", "1")]
 
 
 def test_ambiguity_kind_then_case_then_degree_then_id():
-    same = [("3", "Cold", "preferred"), ("2", "cold", "preferred"), ("1", "COLDS", "broad"), ("0", "cold", "synonym")]
-    assert linked_names(linker(*same), "cold Cold COLD") == [("cold", "2"), ("Cold", "3"), ("COLD", "2")]
-    assert linked_names(linker(*same, degree={"3": 5}), "COLD cold") == [("COLD", "3"), ("cold", "2")]
-    assert linked_names(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [("flu bug", "a")]
+    same = [
+        ("3", "Cold", "preferred"),
+        ("2", "cold", "preferred"),
+        ("1", "COLDS", "broad"),
+        ("0", "cold", "synonym"),
+    ]
+    assert linked_names(linker(*same), "cold Cold COLD") == [
+        ("cold", "2"),
+        ("Cold", "3"),
+        ("COLD", "2"),
+    ]
+    assert linked_names(linker(*same, degree={"3": 5}), "COLD cold") == [
+        ("COLD", "3"),
+        ("cold", "2"),
+    ]
+    assert linked_names(linker(("b", "flu bug", "x"), ("a", "flu bug", "y")), "flu bug") == [
+        ("flu bug", "a")
+    ]
 
 
 def test_plurals_are_of_english_names_alone():
-    columns = {"id": ["1", "2", "3"], "name": ["cyst", "Kind", "CAR cell"], "kind": ["preferred"] * 3}
+    columns = {
+        "id": ["1", "2", "3"],
+        "name": ["cyst", "Kind", "CAR cell"],
+        "kind": ["preferred"] * 3,
+    }
     names = table("names", columns | {"language": ["en", "de", ""], "source": [""] * 3})
     link = DictionaryLinker(names, pa.array(["1", "2", "3"]))
-    assert linked_names(link, "cysts Kinds CARS cells cars cell CAR cells") == [("cysts", "1"), ("CAR cells", "3")]
+    assert linked_names(link, "cysts Kinds CARS cells cars cell CAR cells") == [
+        ("cysts", "1"),
+        ("CAR cells", "3"),
+    ]
 
 
 def test_names_are_not_over_the_ends_of_statements():
-    link = linker(("1", "heart failure", "preferred"), ("2", "heart", "preferred"), ("3", "lung cancer", "preferred"))
-    text = "Site: heart\n\nfailure to thrive. - heart\n- failure\nOrgan: lung\nCancer: none. heart\nfailure of the lung\n cancer"
-    assert linked_names(link, text) == [("heart", "2"), ("heart", "2"), ("heart\nfailure", "1"), ("lung\n cancer", "3")]
+    link = linker(
+        ("1", "heart failure", "preferred"),
+        ("2", "heart", "preferred"),
+        ("3", "lung cancer", "preferred"),
+    )
+    text = (
+        "Site: heart\n\nfailure to thrive. - heart\n- failure\nOrgan: lung\nCancer: none."
+        " heart\nfailure of the lung\n cancer"
+    )
+    assert linked_names(link, text) == [
+        ("heart", "2"),
+        ("heart", "2"),
+        ("heart\nfailure", "1"),
+        ("lung\n cancer", "3"),
+    ]
 
 
 def test_a_linker_of_a_few_texts_knows_other_forms():
-    whole = graph([("a", "Feet", "preferred"), ("b", "big\u2010cysts", "preferred"), ("c", "Ménière", "preferred")], [])
+    whole = graph(
+        [
+            ("a", "Feet", "preferred"),
+            ("b", "big\u2010cysts", "preferred"),
+            ("c", "Ménière", "preferred"),
+        ],
+        [],
+    )
     text = "foot, Meniere, big cyst"
     few = DictionaryLinker.from_graph(whole, texts=[text])
-    assert few.link(text) == DictionaryLinker.from_graph(whole).link(text) and len(few.link(text)) == 3
+    assert (
+        few.link(text) == DictionaryLinker.from_graph(whole).link(text) and len(few.link(text)) == 3
+    )
 
 
 def test_capitals_are_weak_evidence_in_a_sentence_in_capitals():
@@ -257,17 +348,29 @@ def test_capitals_are_weak_evidence_in_a_sentence_in_capitals():
     text = "REST NOW AND TREAT FEVER OF TP53. The gene REST. FEVER, REST, TP53"
     assert [e for _, e in linked_names(link, text)] == ["3", "2", "1", "3", "1", "2"]
     others = linker(("1", "COPD", "symbol"), ("2", "HIV", "symbol"), ("3", "SET", "symbol"))
-    assert [e for _, e in linked_names(others, "THE PATIENT HAS COPD, HIV AND A SET BONE")] == ["1", "2"]  # no English words
+    # no English words
+    assert [e for _, e in linked_names(others, "THE PATIENT HAS COPD, HIV AND A SET BONE")] == [
+        "1",
+        "2",
+    ]
 
 
 def test_chinese_names_without_spaces():
-    link = linker(("1", "糖尿病", "preferred"), ("2", "2型糖尿病", "preferred"), ("3", "肾病", "preferred"))
-    assert linked_names(link, "患者有2型糖尿病和糖尿病肾病。") == [("2型糖尿病", "2"), ("糖尿病", "1"), ("肾病", "3")]
+    link = linker(
+        ("1", "糖尿病", "preferred"), ("2", "2型糖尿病", "preferred"), ("3", "肾病", "preferred")
+    )
+    assert linked_names(link, "患者有2型糖尿病和糖尿病肾病。") == [
+        ("2型糖尿病", "2"),
+        ("糖尿病", "1"),
+        ("肾病", "3"),
+    ]
 
 
 def test_from_graph_uses_degree_and_rejects_unusable_names():
     rows = [("b", "cold sore", "preferred"), ("a", "cold sore", "preferred")]
-    assert linked_names(DictionaryLinker.from_graph(graph(rows, [("b", "is_a", "b")])), "cold sore") == [("cold sore", "b")]
+    assert linked_names(
+        DictionaryLinker.from_graph(graph(rows, [("b", "is_a", "b")])), "cold sore"
+    ) == [("cold sore", "b")]
     with pytest.raises(InputError, match="none of them can be matched"):
         DictionaryLinker.from_graph(graph([("a", "7", "preferred")]))
     with pytest.raises(InputError, match="row 1: unknown entity id 'z'"):
@@ -277,8 +380,14 @@ def test_from_graph_uses_degree_and_rejects_unusable_names():
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [
-        ("severe combined immunodeficiency (SCID) was", [("SCID", "severe combined immunodeficiency")]),
-        ("We saw SCID (severe combined immunodeficiency).", [("SCID", "severe combined immunodeficiency")]),
+        (
+            "severe combined immunodeficiency (SCID) was",
+            [("SCID", "severe combined immunodeficiency")],
+        ),
+        (
+            "We saw SCID (severe combined immunodeficiency).",
+            [("SCID", "severe combined immunodeficiency")],
+        ),
         ("the heat shock protein (HSP; 70 kDa)", [("HSP", "heat shock protein")]),
         ("tumor necrosis factor-alpha (TNF-alpha)", [("TNF-alpha", "tumor necrosis factor-alpha")]),
         ("Alanine (Ala) and heart rate (HR) rose", [("Ala", "Alanine"), ("HR", "heart rate")]),
@@ -288,11 +397,15 @@ def test_from_graph_uses_degree_and_rejects_unusable_names():
         ("an AB test (AB) is", []),  # the long form would hold the short form
         ("It ended with heart. Rate (HR) was", []),  # another sentence
         ("ear (external acoustic region)", []),  # D1: no capital
-        ("We used TNF (a tumor necrosis factor)", []),  # D1: more than the long form in the parentheses
-        ("far ever so very near there (fever) is", []),  # D2: neither capitals nor initials of all words
+        # D1: more than the long form in the parentheses
+        ("We used TNF (a tumor necrosis factor)", []),
+        # D2: neither capitals nor initials of all words
+        ("far ever so very near there (fever) is", []),
         ("wild type (wt) mice", [("wt", "wild type")]),
-        ("heart\nrate (HR) of\n- heart\n- rate (HR)", [("HR", "heart\nrate")]),  # D3: a wrapped line, no list
-        ("colon cancer (CC) and", [("CC", "colon cancer")]),  # D4: initials, where the paper has "cancer"
+        # D3: a wrapped line, no list
+        ("heart\nrate (HR) of\n- heart\n- rate (HR)", [("HR", "heart\nrate")]),
+        # D4: initials, where the paper has "cancer"
+        ("colon cancer (CC) and", [("CC", "colon cancer")]),
         ("(HR)", []),
         ("()", []),
         ("x (", []),
@@ -310,7 +423,9 @@ def test_defined_abbreviation_means_its_long_form():
         ("C11", "SCID mouse", "preferred"),
         ("C12", "X-linked severe combined immunodeficiency", "preferred"),
     )
-    text = "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
+    text = (
+        "SCID. Severe combined immunodeficiency (SCID) is SCID, not scid; a SCID mouse has SCIDs."
+    )
     assert linked_names(link, text) == [
         ("SCID", "C10"),  # a use before the only definition
         ("Severe combined immunodeficiency", "C10"),
@@ -320,7 +435,10 @@ def test_defined_abbreviation_means_its_long_form():
         ("SCIDs", "C10"),
     ]
     # A mention that covers the long form counts, and a short form that is in no name is linked too.
-    assert linked_names(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:] == [("SCI", "C12")] * 2
+    assert (
+        linked_names(link, "X-linked severe combined immunodeficiency (SCI). SCI (2).")[1:]
+        == [("SCI", "C12")] * 2
+    )
     # The long form has no entity: the short form has none either, whatever the dictionary says.
     assert linked_names(link, "seizure; small cat in distress (SCID) SCID") == [("seizure", "C01")]
     # A second definition takes over from its place.

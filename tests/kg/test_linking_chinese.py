@@ -1,4 +1,5 @@
-"""Chinese text has no blanks between words: exact longest matching on characters, GB18030 files, folders of text."""
+"""Chinese text has no blanks between words: exact longest matching on characters, GB18030 files,
+folders of text."""
 
 from __future__ import annotations
 
@@ -21,17 +22,41 @@ def mentions(linker, text):
 
 
 def test_names_inside_longer_names():
-    linker = DictionaryLinker.from_graph(graph(dict.fromkeys(
-        ["糖尿病", "2型糖尿病", "糖尿病肾病", "肾病", "肾", "维生素B", "维生素B12", "B超", "病"], ""), []))  # fmt: skip
+    linker = DictionaryLinker.from_graph(
+        graph(
+            dict.fromkeys(
+                [
+                    "糖尿病",
+                    "2型糖尿病",
+                    "糖尿病肾病",
+                    "肾病",
+                    "肾",
+                    "维生素B",
+                    "维生素B12",
+                    "B超",
+                    "病",
+                ],
+                "",
+            ),
+            [],
+        )
+    )
     assert mentions(linker, "患者有2型糖尿病及糖尿病肾病，肾病已两年，肾亏。") == [
-        ("2型糖尿病", "2型糖尿病"), ("糖尿病肾病", "糖尿病肾病"), ("肾病", "肾病"),
-    ]  # fmt: skip
-    assert mentions(linker, "糖尿病肾") == [("糖尿病", "糖尿病")]  # one character is never a mention
+        ("2型糖尿病", "2型糖尿病"),
+        ("糖尿病肾病", "糖尿病肾病"),
+        ("肾病", "肾病"),
+    ]
+    assert mentions(linker, "糖尿病肾") == [
+        ("糖尿病", "糖尿病")
+    ]  # one character is never a mention
     assert mentions(linker, "服维生素B12，做B超") == [("维生素B12", "维生素B12"), ("B超", "B超")]
     assert mentions(linker, "肾，病，糖尿 病") == [("糖尿 病", "糖尿病")]
 
 
-@given(st.sets(st.text("甲乙丙", min_size=1, max_size=4), min_size=1, max_size=8), st.text("甲乙丙丁", max_size=30))
+@given(
+    st.sets(st.text("甲乙丙", min_size=1, max_size=4), min_size=1, max_size=8),
+    st.text("甲乙丙丁", max_size=30),
+)
 def test_longest_matches_against_the_definition(names, text):
     if all(len(name) == 1 for name in names):
         names = names | {"甲乙"}
@@ -46,16 +71,24 @@ def test_longest_matches_against_the_definition(names, text):
 
 
 def test_a_refined_graph_links_each_name_to_its_own_entity():
-    """An alias that is an entity is linked to itself, whatever names its equivalent has in the source."""
+    """An alias that is an entity is linked to itself, whatever names its equivalent has in the
+    source."""
     given_names = [
         ("癫痫", "羊癫疯", "synonym", "zh"),
         ("羊癫疯", "癫痫", "synonym", "zh"),
         ("癫痫", "痫症", "synonym", "zh"),
     ]
-    source = graph({"癫痫": "disease", "羊癫疯": "", "药": "drug", "药片": "drug"},
-                   [("药", "治", "癫痫"), ("药片", "治", "癫痫"), ("癫痫", "别称", "羊癫疯")], given_names)  # fmt: skip
+    source = graph(
+        {"癫痫": "disease", "羊癫疯": "", "药": "drug", "药片": "drug"},
+        [("药", "治", "癫痫"), ("药片", "治", "癫痫"), ("癫痫", "别称", "羊癫疯")],
+        given_names,
+    )
     linker = DictionaryLinker.from_graph(refine.refined(source))
-    assert mentions(linker, "癫痫俗称羊癫疯，古称痫症。") == [("癫痫", "癫痫"), ("羊癫疯", "羊癫疯"), ("痫症", "癫痫")]
+    assert mentions(linker, "癫痫俗称羊癫疯，古称痫症。") == [
+        ("癫痫", "癫痫"),
+        ("羊癫疯", "羊癫疯"),
+        ("痫症", "癫痫"),
+    ]
 
 
 def test_encoding_and_folders(tmp_path, capsys):
@@ -80,7 +113,11 @@ def test_encoding_and_folders(tmp_path, capsys):
     assert "a.txt:1: not utf-8 text" in capsys.readouterr().err
     assert command.main([*words, "--encoding", "gb18030", "--fresh"]) == 0
     found = [(d.id, d.text, [m.entity for m in d.mentions]) for d in linked(tmp_path / "out")]
-    assert found == [("a:1", "患者有糖尿病史", ["C05"]), ("a:2", "无", []), ("x", "糖尿病", ["C05"])]
+    assert found == [
+        ("a:1", "患者有糖尿病史", ["C05"]),
+        ("a:2", "无", []),
+        ("x", "糖尿病", ["C05"]),
+    ]
     assert read_json(tmp_path / "out" / "manifest.json")["settings"]["encoding"] == "gb18030"
     with pytest.raises(InputError, match="--encoding gb99: no such encoding"):
         link_corpus(tmp_path / "graph", [folder], tmp_path / "other", encoding="gb99")

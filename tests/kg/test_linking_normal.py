@@ -27,7 +27,10 @@ def test_examples(module) -> None:
         ("Crohn\u2019s", "Crohn's"),
         ("Crohn\u02bcs", "Crohn's"),
         ("5\u2032-end", "5'-end"),
-        ("IL\u20112 IL\u20132 IL\u22122 IL\u20102 IL\u20142 IL\u20152 IL\u20122", "IL-2 " * 6 + "IL-2"),
+        (
+            "IL\u20112 IL\u20132 IL\u22122 IL\u20102 IL\u20142 IL\u20152 IL\u20122",
+            "IL-2 " * 6 + "IL-2",
+        ),
         ("\uff11\u578b\uff08\uff2d\uff32\uff09", "1\u578b(MR)"),
         ("H\u2082O, Ca\u00b2\u207a, Cl\u207b", "H2O, Ca2+, Cl-"),
         ("o\ufb03ce \u216b \u33a5", "office XII m3"),
@@ -58,9 +61,9 @@ def test_every_character_of_the_normal_form_has_a_place(text: str) -> None:
     places = [found.place(i, i + 1) for i in range(len(found.text))]
     assert all(0 <= a < b <= len(text) for a, b in places)
     assert places == sorted(places)
-    assert normalize(unicodedata.normalize("NFC", text)).text == normalize(unicodedata.normalize("NFD", text)).text or not (
-        text.isprintable()
-    )
+    assert normalize(unicodedata.normalize("NFC", text)).text == normalize(
+        unicodedata.normalize("NFD", text)
+    ).text or not (text.isprintable())
 
 
 PLURALS = """
@@ -69,15 +72,22 @@ stimuli|villus villi|ovum ova|septum septa|cranium crania|stroma stromata|pelvis
 thesis theses|varix varices|vertex vertices|pharynx pharynges|meninx meninges|criterion criteria|spermatozoon spermatozoa|foot
 feet|tooth teeth|louse lice|woman women|calf calves|wolf wolves|valve valves|potato potatoes|toe toes|axis axes|crisis crises|
 synapse synapses|dose doses|syringe syringes|gene genes|sheath sheaths|pouch pouches|torax toraces|lumen lumina|neurosis neuroses
-"""
-DIFFERENT = "test testis|colon cola|virus viral|pus puss|news new|pneumonia pneumoniae|fungus fungal|ray rye"
+"""  # noqa: E501
+DIFFERENT = (
+    "test testis|colon cola|virus viral|pus puss|news new|pneumonia pneumoniae|fungus"
+    " fungal|ray rye"
+)
 
 
 @pytest.mark.parametrize("pair", PLURALS.replace("\n", " ").split("|"))
 def test_plural_and_singular_have_one_stem(pair: str) -> None:
     singular, plural = pair.split()
     assert stem(singular) == stem(plural)
-    assert difference(f"big {singular}", f"big {plural}") == difference(f"big {plural}", f"big {singular}") == "plural"
+    assert (
+        difference(f"big {singular}", f"big {plural}")
+        == difference(f"big {plural}", f"big {singular}")
+        == "plural"
+    )
 
 
 @pytest.mark.parametrize("pair", DIFFERENT.split("|"))
@@ -121,13 +131,23 @@ def test_levels_and_languages() -> None:
     assert compare_words(name, text, english=False) is None
     assert str(compare_words(name, cased_words("cafe spots"), "normal")) == "accents"
     assert compare_words(name, cased_words("cafe spots"), "exact") is None
-    assert difference("dog", "dog") == "" and comparable(" Crohn\u2019s  DISEASE") == "crohn ' s disease"
+    assert (
+        difference("dog", "dog") == ""
+        and comparable(" Crohn\u2019s  DISEASE") == "crohn ' s disease"
+    )
 
 
 def test_a_text_and_the_places_of_its_words() -> None:
     passage = Passage("\u2167-a dia\u00adbetes. \uff21lso")
     assert passage.text == "VIII-a diabetes. Also"
-    assert [passage.place(i, i) for i in range(len(passage.words))] == [(0, 1), (1, 2), (2, 3), (4, 13), (13, 14), (15, 19)]
+    assert [passage.place(i, i) for i in range(len(passage.words))] == [
+        (0, 1),
+        (1, 2),
+        (2, 3),
+        (4, 13),
+        (13, 14),
+        (15, 19),
+    ]
     assert passage.sentence_starts == [0, 17] and passage.normal_offset(4) == 7
     assert Passage("\uff21", "exact").text == "\uff21"
 
@@ -153,7 +173,17 @@ def test_capitals_of_a_sentence() -> None:
     ],
 )
 def test_phrases_around_a_name(text: str, mention: str, parts: list[str]) -> None:
-    names = {"pox a", "pox b", "pox c", "type a pest", "type b pest", "lung pest", "eye pest", "skin pest", "pest"}
+    names = {
+        "pox a",
+        "pox b",
+        "pox c",
+        "type a pest",
+        "type b pest",
+        "lung pest",
+        "eye pest",
+        "skin pest",
+        "pest",
+    }
 
     def is_name(phrase: str) -> bool:
         return phrase.replace("- ", " ") in names

@@ -1,4 +1,5 @@
-"""python -m kg.linking: parts, workers, resuming; the linkers for given mentions and for scispaCy."""
+"""python -m kg.linking: parts, workers, resuming; the linkers for given mentions and for
+scispaCy."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ from tests.fakes.leftovers import left_by
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
-TEXTS = [(f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.") for i in range(23)]
+TEXTS = [
+    (f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.")
+    for i in range(23)
+]
 
 
 @pytest.fixture
@@ -34,13 +38,24 @@ def graph(tmp_path) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Files of a linked corpus; but that of its inputs, which holds their times."""
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "inputs.json"}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != "inputs.json"
+    }
 
 
 def test_parts_manifest_and_reading_back(graph, tmp_path):
-    made = link_corpus(graph, [fakes.pubmedds(tmp_path / "a.json")], tmp_path / "out", part_size=800)
+    made = link_corpus(
+        graph, [fakes.pubmedds(tmp_path / "a.json")], tmp_path / "out", part_size=800
+    )
     names = ["part-00000.jsonl", "part-00001.jsonl"]
-    assert sorted(contents(tmp_path / "out")) == [".lock", "manifest.json", *(f"markers/{name}.json" for name in names), *names]
+    assert sorted(contents(tmp_path / "out")) == [
+        ".lock",
+        "manifest.json",
+        *(f"markers/{name}.json" for name in names),
+        *names,
+    ]
     record = json.loads((tmp_path / "out/part-00000.jsonl").read_text().splitlines()[0])
     assert record["mentions"][0] == {"start": 0, "end": 7, "entity": "C01", "score": 1.0}
     read = list(linked(tmp_path / "out"))
@@ -62,7 +77,9 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
 
 def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_path, monkeypatch):
     for workers in (1, 2):
-        link_corpus(graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers)
+        link_corpus(
+            graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers
+        )
     expected = contents(tmp_path / "w1/out")
     assert contents(tmp_path / "w2/out") == expected and len(expected) == 14
 
@@ -81,7 +98,12 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
             link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
     kept = contents(tmp_path / "w3/out")
     done = [part_name(number) for number in range(4)]
-    assert sorted(kept) == [".lock", *(f"markers/{name}.json" for name in done), *done, "state.json"]
+    assert sorted(kept) == [
+        ".lock",
+        *(f"markers/{name}.json" for name in done),
+        *done,
+        "state.json",
+    ]
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "w3/out").glob("part-*")}
     link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
     assert contents(tmp_path / "w3/out") == expected
@@ -118,7 +140,10 @@ def test_killed_run_resumes(graph, tmp_path):
     assert not (tmp_path / "out" / "manifest.json").exists()
     with pytest.raises(InputError, match="no finished linked text"):
         next(linked(tmp_path / "out"))
-    assert subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode == 0
+    assert (
+        subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode
+        == 0
+    )
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     deadline = time.monotonic() + 20
     while True:  # the killed run's workers end by themselves
@@ -133,7 +158,9 @@ def test_killed_run_resumes(graph, tmp_path):
 def test_other_settings_need_fresh(graph, tmp_path):
     source, out = fakes.jsonl(tmp_path / "a.jsonl"), tmp_path / "out"
     link_corpus(graph, [source], out)
-    with pytest.raises(InputError, match=r"out: was begun with other settings \(part_size\)\. Add --fresh"):
+    with pytest.raises(
+        InputError, match=r"out: was begun with other settings \(part_size\)\. Add --fresh"
+    ):
         link_corpus(graph, [source], out, part_size=1)
     fakes.jsonl(source, fakes.ARTICLES[:1])
     with pytest.raises(InputError, match=r"other settings \(inputs\)"):
@@ -167,7 +194,9 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
     ]
     assert main(command) == 2
     errors = capsys.readouterr().err.strip().splitlines()
-    assert errors[-1].startswith(f"error: {source}:24: not valid JSON") and "Traceback" not in "".join(errors)
+    assert errors[-1].startswith(
+        f"error: {source}:24: not valid JSON"
+    ) and "Traceback" not in "".join(errors)
     assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 3
     source.write_text(good)
     assert main([*command, "--fresh"]) == 0 and main(command) == 0
@@ -175,7 +204,8 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
 
 
 def test_parts_are_of_about_the_same_size(graph, tmp_path):
-    """Of small files several make a part, a large one makes several; ids and places in errors are those of the whole file."""
+    """Of small files several make a part, a large one makes several; ids and places in errors are
+    those of the whole file."""
     for number in range(6):
         (tmp_path / f"small{number}.txt").write_text("a seizure\n")
     large = tmp_path / "large.txt"
@@ -195,19 +225,33 @@ def test_parts_are_of_about_the_same_size(graph, tmp_path):
 
 def test_a_resumed_run_reads_only_what_is_missing(graph, tmp_path, monkeypatch):
     """39 of 40 files are done: the documents of one are read again."""
-    inputs = [runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])]) for n in range(40)]
+    inputs = [
+        runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])])
+        for n in range(40)
+    ]
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)
     expected = contents(tmp_path / "out")
     (tmp_path / "out" / part_name(17)).unlink()
     read, real = [], runs.documents
-    monkeypatch.setattr(runs, "documents", lambda spans, *rest: read.extend(spans) or real(spans, *rest))
+    monkeypatch.setattr(
+        runs, "documents", lambda spans, *rest: read.extend(spans) or real(spans, *rest)
+    )
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)
     assert [span.path for span in read] == [inputs[17]] and contents(tmp_path / "out") == expected
 
 
 def test_command_line_errors(graph, tmp_path, capsys):
     source = fakes.jsonl(tmp_path / "a.jsonl")
-    basis = ["--graph", str(graph), "--input", str(source), "--out", str(tmp_path / "out"), "--workers", "1"]
+    basis = [
+        "--graph",
+        str(graph),
+        "--input",
+        str(source),
+        "--out",
+        str(tmp_path / "out"),
+        "--workers",
+        "1",
+    ]
     for more, message in [
         (["--linker", "magic"], "no linker 'magic'; choose from: dictionary, scispacy, given"),
         (["--part-size", "0"], "expected at least one"),
@@ -236,9 +280,16 @@ def test_damaged_parts_are_found(graph, tmp_path):
     link_corpus(graph, [source], out)
     part = out / "part-00000.jsonl"
     whole = part.read_text()
-    for content in (whole[:-40], whole.splitlines()[0] + "\n", whole.replace('"end": 7', '"end": 8')):
+    for content in (
+        whole[:-40],
+        whole.splitlines()[0] + "\n",
+        whole.replace('"end": 7', '"end": 8'),
+    ):
         part.write_text(content)
-        with pytest.raises(InputError, match=r"part-00000\.jsonl: missing, or not the file its .*\. Delete this part"):
+        with pytest.raises(
+            InputError,
+            match=r"part-00000\.jsonl: missing, or not the file its .*\. Delete this part",
+        ):
             list(linked(out))
     part.unlink()
     with pytest.raises(InputError, match="missing, or not the file"):
@@ -250,9 +301,18 @@ def test_damaged_parts_are_found(graph, tmp_path):
 def test_given_linker(graph, tmp_path):
     source = fakes.pubtator(tmp_path / "a.pubtator")
     made = link_corpus(graph, [source], tmp_path / "out", linker="given")
-    assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made["left_out"] == 0
-    where = Document("7", "a cat sat", (Mention(2, 5, "C04"), Mention(2, 9, "C01"), Mention(0, 1, "X9")), "f.jsonl:7")
-    with pytest.raises(InputError, match=r"f\.jsonl:7: document '7', mention \[0, 1\): entity id 'X9' is not in"):
+    assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made[
+        "left_out"
+    ] == 0
+    where = Document(
+        "7",
+        "a cat sat",
+        (Mention(2, 5, "C04"), Mention(2, 9, "C01"), Mention(0, 1, "X9")),
+        "f.jsonl:7",
+    )
+    with pytest.raises(
+        InputError, match=r"f\.jsonl:7: document '7', mention \[0, 1\): entity id 'X9' is not in"
+    ):
         GivenLinker(Ids(["C01", "C04"])).link_document(where)
     dropping = GivenLinker(Ids(["C01", "C04"]), unknown="drop")
     assert dropping.link_document(where) == [Mention(2, 9, "C01")]
@@ -262,7 +322,8 @@ def test_given_linker(graph, tmp_path):
 
 
 scispacy = pytest.mark.skipif(
-    any(find_spec(m) is None for m in ("spacy", "scispacy", "nmslib")), reason="the extra `scispacy` is not installed"
+    any(find_spec(m) is None for m in ("spacy", "scispacy", "nmslib")),
+    reason="the extra `scispacy` is not installed",
 )
 
 
@@ -286,8 +347,13 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
     found = [(text[m.start : m.end], m.entity) for m in link.link(text)]
     assert found == [("epileptic seizures", "C01"), ("insulin", "C04")]
     assert [m.score for m in link.link(text)][1] == pytest.approx(1.0, abs=1e-4)
-    assert ScispacyLinker.from_graph(fakes.graph(), pipeline, threshold=0.999).link(text) == link.link(text)[1:]
-    same = fakes.graph([("b", "insulin", "synonym"), ("a", "insulin", "synonym"), ("c", "insulin", "related")])
+    assert (
+        ScispacyLinker.from_graph(fakes.graph(), pipeline, threshold=0.999).link(text)
+        == link.link(text)[1:]
+    )
+    same = fakes.graph(
+        [("b", "insulin", "synonym"), ("a", "insulin", "synonym"), ("c", "insulin", "related")]
+    )
     assert [m.entity for m in ScispacyLinker.from_graph(same, pipeline).link("insulin")] == ["a"]
     made = link_corpus(
         graph,
@@ -326,7 +392,16 @@ def test_scispacy_extra_missing(monkeypatch):
 
 def test_what_is_not_used_is_counted_in_the_manifest(graph, tmp_path, capsys):
     fakes.pubtator(tmp_path / "in.pubtator")
-    words = ["--graph", str(graph), "--input", str(tmp_path / "in.pubtator"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    words = [
+        "--graph",
+        str(graph),
+        "--input",
+        str(tmp_path / "in.pubtator"),
+        "--out",
+        str(tmp_path / "out"),
+        "--workers",
+        "1",
+    ]
     assert main(words) == 0
     assert "left out: 3 relation lines" in capsys.readouterr().out
     assert main(words) == 0  # the same when everything is there already

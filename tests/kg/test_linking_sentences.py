@@ -39,10 +39,16 @@ def test_marks(text: str, ends: int) -> None:
         ("No rash\ncough\nWheeze", ["No rash\n", "cough\n", "Wheeze"]),
         ("1. Rash\n2) Wheeze\n- none\n* pox", ["1. Rash\n", "2) Wheeze\n", "- none\n", "* pox"]),
         ("Plan:\n\n\nRest\r\n", ["Plan:\n\n\n", "Rest\r\n"]),
-        ("The child had a long history of\nasthma. Well.", ["The child had a long history of\nasthma. ", "Well."]),
+        (
+            "The child had a long history of\nasthma. Well.",
+            ["The child had a long history of\nasthma. ", "Well."],
+        ),
         (
             "This line of a wrapped note is long enough to be one that\nwas wrapped here. End",
-            ["This line of a wrapped note is long enough to be one that\nwas wrapped here. ", "End"],
+            [
+                "This line of a wrapped note is long enough to be one that\nwas wrapped here. ",
+                "End",
+            ],
         ),
         (
             "This line of a note is long enough to be wrapped, but is\nAnother statement",

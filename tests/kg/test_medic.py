@@ -25,14 +25,26 @@ def test_ctds_table(tmp_path: Path, form: str) -> None:
         for i, n in (("C", "Diseases"), ("D007674", "Kidney Diseases"), ("179800", acidosis))
     ]
     assert [(row["id"], row["name"], row["kind"]) for row in graph.names.to_pylist()] == [
-        ("C", "Diseases", "preferred"), ("D007674", "Kidney Diseases", "preferred"), ("D007674", "Disease, Kidney", "synonym"),
-        ("D007674", "Nephropathy", "synonym"), ("179800", acidosis, "preferred"), ("179800", "RTA", "synonym"),
+        ("C", "Diseases", "preferred"),
+        ("D007674", "Kidney Diseases", "preferred"),
+        ("D007674", "Disease, Kidney", "synonym"),
+        ("D007674", "Nephropathy", "synonym"),
+        ("179800", acidosis, "preferred"),
+        ("179800", "RTA", "synonym"),
         ("179800", "dRTA", "synonym"),
-    ]  # fmt: skip
-    assert [tuple(row.values()) for row in graph.triples.to_pylist()] == [("D007674", "is_a", "C"), ("179800", "is_a", "D007674")]
-    assert graph.definitions.to_pylist() == [{"id": "D007674", "text": "Diseases of the kidney, or of its parts."}]
+    ]
+    assert [tuple(row.values()) for row in graph.triples.to_pylist()] == [
+        ("D007674", "is_a", "C"),
+        ("179800", "is_a", "D007674"),
+    ]
+    assert graph.definitions.to_pylist() == [
+        {"id": "D007674", "text": "Diseases of the kidney, or of its parts."}
+    ]
     assert graph.manifest["alternatives"] == {"179800": ["C537758", "611590"]}
-    assert graph.manifest["left_out"] == {"further lines of a concept (merged)": 0, "parents that are not in the file": 1}
+    assert graph.manifest["left_out"] == {
+        "further lines of a concept (merged)": 0,
+        "parents that are not in the file": 1,
+    }
     assert KnowledgeGraph.load(tmp_path / "graph").counts()["names"] == 7
     assert build.build("medic", tmp_path / f"CTD_diseases.{form}.gz", tmp_path / "graph")[1]
 
@@ -42,9 +54,9 @@ def test_the_graph_has_the_dictionarys_concepts(tmp_path: Path) -> None:
     medic.read(path).save(tmp_path / "graph")
     own, graphs = formats.medic(path), formats.graph_dictionary(tmp_path / "graph")
     assert (own.ids, own.names, own.alternatives) == (graphs.ids, graphs.names, graphs.alternatives)
-    assert graphs.concepts_of(["611590"]) == {"179800"} and formats.medic(fake.write(tmp_path)).ids == [
-        "C", "D007674", "D007674", "D007674", "179800", "179800", "179800"
-    ]  # fmt: skip
+    assert graphs.concepts_of(["611590"]) == {"179800"} and formats.medic(
+        fake.write(tmp_path)
+    ).ids == ["C", "D007674", "D007674", "D007674", "179800", "179800", "179800"]
 
 
 @pytest.mark.parametrize(
@@ -68,4 +80,6 @@ def test_broken_files_are_named(tmp_path: Path, name: str, text: str, message: s
 @pytest.mark.skipif(not REAL.is_file(), reason="shared/data is not here")
 def test_medic_of_july_2012() -> None:
     graph = medic.read(REAL)
-    assert graph.counts()["entities"] == 11_915 and len(graph.names) == len(formats.medic(REAL).names)
+    assert graph.counts()["entities"] == 11_915 and len(graph.names) == len(
+        formats.medic(REAL).names
+    )

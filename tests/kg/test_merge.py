@@ -19,28 +19,49 @@ def alias(entity, *names, kind="synonym"):
 
 
 def test_by_name():
-    one = graph({"癫痫": "disease", "Ⅱ型 糖尿病": "", "B超": "examination"}, [("癫痫", "检查", "B超")])
-    two = graph({"癫痫": "symptom", "ii型糖尿病": "disease", "b 超": "examination", "头痛": "symptom"},
-                [("癫痫", "检查", "b 超"), ("ii型糖尿病", "常见症状", "头痛")])  # fmt: skip
+    one = graph(
+        {"癫痫": "disease", "Ⅱ型 糖尿病": "", "B超": "examination"}, [("癫痫", "检查", "B超")]
+    )
+    two = graph(
+        {"癫痫": "symptom", "ii型糖尿病": "disease", "b 超": "examination", "头痛": "symptom"},
+        [("癫痫", "检查", "b 超"), ("ii型糖尿病", "常见症状", "头痛")],
+    )
     whole = merge.merged([("one", one), ("two", two)])
-    assert rows(whole, "entities") == [("癫痫", "癫痫", "disease"), ("Ⅱ型 糖尿病", "Ⅱ型 糖尿病", "disease"),
-                                       ("B超", "B超", "examination"), ("头痛", "头痛", "symptom")]  # fmt: skip
+    assert rows(whole, "entities") == [
+        ("癫痫", "癫痫", "disease"),
+        ("Ⅱ型 糖尿病", "Ⅱ型 糖尿病", "disease"),
+        ("B超", "B超", "examination"),
+        ("头痛", "头痛", "symptom"),
+    ]
     assert rows(whole) == [("癫痫", "检查", "B超"), ("Ⅱ型 糖尿病", "常见症状", "头痛")]
     assert ("Ⅱ型 糖尿病", "ii型糖尿病", "synonym", "zh", "fake") in rows(whole, "names")
     report = whole.manifest["merged"]
     assert report[0] == {"graph": "one", "given": one.counts()}
     assert report[1] | {"graph": "two"} == {
-        "graph": "two", "given": two.counts(), "joined by name": 3, "joined by alias": 0,
-        "ambiguous names, left apart": 0, "entities with ambiguous aliases, left apart": 0, "new entities": 1,
-        "new ids": 0, "types given": 1, "conflicts of type (the first is kept)": 1, "names added": 3,
-        "definitions added": 0, "definitions that stand there already, dropped": 0, "triples added": 1,
-        "triples that stand there already, dropped": 1, "equivalences added": 0,
+        "graph": "two",
+        "given": two.counts(),
+        "joined by name": 3,
+        "joined by alias": 0,
+        "ambiguous names, left apart": 0,
+        "entities with ambiguous aliases, left apart": 0,
+        "new entities": 1,
+        "new ids": 0,
+        "types given": 1,
+        "conflicts of type (the first is kept)": 1,
+        "names added": 3,
+        "definitions added": 0,
+        "definitions that stand there already, dropped": 0,
+        "triples added": 1,
+        "triples that stand there already, dropped": 1,
+        "equivalences added": 0,
         "equivalences that stand there already, dropped": 0,
-    }  # fmt: skip
+    }
 
 
 def test_by_alias():
-    one = graph({"癫痫": "", "感冒": ""}, [], alias("癫痫", "羊癫疯", "羊角风") + alias("感冒", "伤风"))
+    one = graph(
+        {"癫痫": "", "感冒": ""}, [], alias("癫痫", "羊癫疯", "羊角风") + alias("感冒", "伤风")
+    )
     two = graph({"羊癫疯": "", "伤风感冒": ""}, [], alias("伤风感冒", "伤风"))
     same, counts = merge.joined(one, two)
     assert same == {"羊癫疯": "癫痫", "伤风感冒": "感冒"} and counts["joined by alias"] == 2
@@ -59,7 +80,11 @@ def test_other_kinds_of_names_join_nothing(kind):
 
 def test_a_short_form_joins_nothing():
     """DM is dermatomyositis and diabetes mellitus; a longer alias, typographic or not, joins."""
-    one = graph({"A": "disease"}, [], [("A", "DM", "synonym", "en"), ("A", "Crohn\u2019s pox", "synonym", "en")])
+    one = graph(
+        {"A": "disease"},
+        [],
+        [("A", "DM", "synonym", "en"), ("A", "Crohn\u2019s pox", "synonym", "en")],
+    )
     other = graph({"B": "disease"}, [], [("B", "DM", "exact", "en")])
     third = graph({"C": "disease"}, [], [("C", "crohn's pox", "exact", "en")])
     assert merge.joined(one, other)[0] == {}
@@ -67,12 +92,19 @@ def test_a_short_form_joins_nothing():
 
 
 def test_ambiguous_aliases_stay_apart():
-    # an alias of two; two aliases that lead to two; one that two of the other have; one of an entity that is joined
+    # an alias of two; two aliases that lead to two; one that two of the other have; one of an
+    # entity that is joined
     one = graph(dict.fromkeys("甲乙丙", ""), [], alias("甲", "共") + alias("乙", "共"))
     assert merge.joined(one, graph({"共": ""}, []))[0] == {}
-    assert merge.joined(one, graph({"共": ""}, []))[1]["entities with ambiguous aliases, left apart"] == 1
+    assert (
+        merge.joined(one, graph({"共": ""}, []))[1]["entities with ambiguous aliases, left apart"]
+        == 1
+    )
     assert merge.joined(one, graph({"戊": ""}, [], alias("戊", "甲", "乙")))[0] == {}
-    assert merge.joined(one, graph({"戊": "", "己": ""}, [], alias("戊", "甲") + alias("己", "甲")))[0] == {}
+    assert (
+        merge.joined(one, graph({"戊": "", "己": ""}, [], alias("戊", "甲") + alias("己", "甲")))[0]
+        == {}
+    )
     joined, counts = merge.joined(one, graph({"甲": "", "戊": ""}, [], alias("戊", "甲")))
     assert joined == {"甲": "甲"} and counts["entities with ambiguous aliases, left apart"] == 1
     both = graph({"戊": "", "己": ""}, [], alias("戊", "子") + alias("己", "丑"))
@@ -83,7 +115,9 @@ def test_ambiguous_aliases_stay_apart():
 
 def same_name(name, *ids):
     one = graph(dict.fromkeys(ids, ""), [])
-    one.entities = table("entities", {"id": list(ids), "name": [name] * len(ids), "type": [""] * len(ids)})
+    one.entities = table(
+        "entities", {"id": list(ids), "name": [name] * len(ids), "type": [""] * len(ids)}
+    )
     one.names = one.names.slice(0, 0)
     return one
 
@@ -109,14 +143,20 @@ def test_a_taken_id_gets_a_number():
 
 def test_unknown_types_give_way():
     first = graph({"甲": "未知", "乙": "x", "丙": "value"}, [])
-    whole = merge.merged([("a", first), ("b", graph({"甲": "drug", "乙": "未知", "丙": "symptom"}, []))])
+    whole = merge.merged(
+        [("a", first), ("b", graph({"甲": "drug", "乙": "未知", "丙": "symptom"}, []))]
+    )
     assert whole.entities["type"].to_pylist() == ["drug", "x", "symptom"]
     assert whole.manifest["merged"][1]["conflicts of type (the first is kept)"] == 0
 
 
 def test_equivalences_and_definitions_are_united():
     one = graph({"甲": "", "乙": ""}, [], equivalences=[("甲", "别称", "乙")])
-    two = graph({"甲": "", "乙": "", "丙": ""}, [], equivalences=[("乙", "又称", "甲"), ("丙", "别称", "甲")])
+    two = graph(
+        {"甲": "", "乙": "", "丙": ""},
+        [],
+        equivalences=[("乙", "又称", "甲"), ("丙", "别称", "甲")],
+    )
     one.definitions = table("definitions", {"id": ["甲"], "text": ["一"]})
     two.definitions = table("definitions", {"id": ["甲", "甲"], "text": ["一", "二"]})
     whole = merge.merged([("one", one), ("two", two)])
@@ -126,39 +166,59 @@ def test_equivalences_and_definitions_are_united():
 
 @given(st.integers(0, 2**32))
 def test_no_row_is_lost(seed):
-    """Every triple and name of either graph is there under the joined ids; each graph's entities stay distinct."""
+    """Every triple and name of either graph is there under the joined ids; each graph's entities
+    stay distinct."""
     draw = random.Random(seed)
 
     def drawn():
         ids = draw.sample("甲乙丙丁戊己", draw.randint(2, 5))
-        triples = [(draw.choice(ids), draw.choice("rs"), draw.choice(ids)) for _ in range(draw.randint(0, 6))]
-        return graph(dict.fromkeys(ids, ""), list(dict.fromkeys(triples)),
-                     [(draw.choice(ids), draw.choice("甲乙子丑"), "synonym", "zh") for _ in range(4)])  # fmt: skip
+        triples = [
+            (draw.choice(ids), draw.choice("rs"), draw.choice(ids))
+            for _ in range(draw.randint(0, 6))
+        ]
+        return graph(
+            dict.fromkeys(ids, ""),
+            list(dict.fromkeys(triples)),
+            [(draw.choice(ids), draw.choice("甲乙子丑"), "synonym", "zh") for _ in range(4)],
+        )
 
     one, two = drawn(), drawn()
     same, _ = merge.joined(one, two)
     assert len(set(same.values())) == len(same)
     whole, counts = merge.united(one, two)
     assert len(whole.entities) == len(one.entities) + len(two.entities) - len(same)
-    ids = {e: same.get(e) or (e if e not in one.ids.to_pylist() else f"{e}#2") for e in two.ids.to_pylist()}
+    ids = {
+        e: same.get(e) or (e if e not in one.ids.to_pylist() else f"{e}#2")
+        for e in two.ids.to_pylist()
+    }
     assert set(rows(whole)) == set(rows(one)) | {(ids[h], r, ids[t]) for h, r, t in rows(two)}
     assert {r[:2] for r in rows(whole, "names")} == {r[:2] for r in rows(one, "names")} | {
         (ids[r[0]], r[1]) for r in rows(two, "names")
     }
-    assert counts["triples added"] + counts["triples that stand there already, dropped"] == len(two.triples)
+    assert counts["triples added"] + counts["triples that stand there already, dropped"] == len(
+        two.triples
+    )
 
 
 def test_the_command(tmp_path, capsys):
     graph({"甲": "a"}, [("甲", "r", "甲")]).save(tmp_path / "one")
     graph({"甲": "a", "乙": "b"}, [("甲", "r", "乙")]).save(tmp_path / "two")
     graph({"乙": "c"}, []).save(tmp_path / "three")
-    command = [*(str(tmp_path / name) for name in ("one", "two", "three")), "--out", str(tmp_path / "whole")]
+    command = [
+        *(str(tmp_path / name) for name in ("one", "two", "three")),
+        "--out",
+        str(tmp_path / "whole"),
+    ]
     assert merge.main(command) == 0
     said = capsys.readouterr().out
     assert "  1 joined by name" in said and "1 conflicts of type" in said
     whole = KnowledgeGraph.load(tmp_path / "whole")
-    assert rows(whole) == [("甲", "r", "甲"), ("甲", "r", "乙")] and whole.entities["type"].to_pylist() == ["a", "b"]
-    assert [part["graph"] for part in read_json(tmp_path / "whole" / "manifest.json")["merged"]] == [
+    assert rows(whole) == [("甲", "r", "甲"), ("甲", "r", "乙")] and whole.entities[
+        "type"
+    ].to_pylist() == ["a", "b"]
+    assert [
+        part["graph"] for part in read_json(tmp_path / "whole" / "manifest.json")["merged"]
+    ] == [
         "one",
         "two",
         "three",

@@ -35,13 +35,13 @@ DESCRIPTORS = """<?xml version="1.0"?>
     <TermList><Term><String>Arrhythmia</String></Term></TermList></Concept></ConceptList>
 </DescriptorRecord>
 </DescriptorRecordSet>
-"""
+"""  # noqa: E501
 SUPPLEMENT = """<SupplementalRecordSet><SupplementalRecord SCRClass="3">
 <SupplementalRecordUI>C500001</SupplementalRecordUI><SupplementalRecordName><String>Rare beat</String></SupplementalRecordName>
 <HeadingMappedToList><HeadingMappedTo><DescriptorReferredTo><DescriptorUI>*D000002</DescriptorUI></DescriptorReferredTo>
 </HeadingMappedTo><HeadingMappedTo><DescriptorReferredTo><DescriptorUI>D9</DescriptorUI></DescriptorReferredTo></HeadingMappedTo>
 </HeadingMappedToList></SupplementalRecord></SupplementalRecordSet>
-"""
+"""  # noqa: E501
 
 
 def rows(graph: KnowledgeGraph, part: str) -> set[tuple[str, ...]]:
@@ -55,10 +55,16 @@ def test_xml(tmp_path: Path) -> None:
     (tmp_path / "supp2026.xml").write_text(SUPPLEMENT)
     graph = mesh.read(tmp_path)
     assert rows(graph, "names") == {
-        ("D000001", "Heart Diseases", "preferred"), ("D000001", "Cardiac Diseases", "exact"),
-        ("D000001", "Pump Failure", "narrow"), ("D000002", "Arrhythmia", "preferred"), ("C500001", "Rare beat", "preferred"),
-    }  # fmt: skip
-    assert rows(graph, "triples") == {("D000002", "is_a", "D000001"), ("C500001", "mapped_to", "D000002")}
+        ("D000001", "Heart Diseases", "preferred"),
+        ("D000001", "Cardiac Diseases", "exact"),
+        ("D000001", "Pump Failure", "narrow"),
+        ("D000002", "Arrhythmia", "preferred"),
+        ("C500001", "Rare beat", "preferred"),
+    }
+    assert rows(graph, "triples") == {
+        ("D000002", "is_a", "D000001"),
+        ("C500001", "mapped_to", "D000002"),
+    }
     assert graph.definitions.to_pylist() == [{"id": "D000001", "text": "Diseases of the heart."}]
     assert graph.entities["type"].to_pylist() == ["descriptor", "descriptor", "supplementary"]
     assert graph.manifest["left_out"] == {"headings mapped to that are not in the files": 1}
@@ -70,8 +76,11 @@ def test_table(tmp_path: Path) -> None:
     file.write_text("D1\tHeart\tHearts|Cor |\n\nD2\tLung\t\n")
     graph = mesh.read(file)
     assert rows(graph, "names") == {
-        ("D1", "Heart", "preferred"), ("D1", "Hearts", "synonym"), ("D1", "Cor", "synonym"), ("D2", "Lung", "preferred")
-    }  # fmt: skip
+        ("D1", "Heart", "preferred"),
+        ("D1", "Hearts", "synonym"),
+        ("D1", "Cor", "synonym"),
+        ("D2", "Lung", "preferred"),
+    }
     assert build.source_module("mesh") is mesh
     graph.save(tmp_path / "g")
     assert KnowledgeGraph.load(tmp_path / "g").counts()["names"] == 4

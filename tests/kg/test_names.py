@@ -15,15 +15,26 @@ from kg.names import BIOSYN, TfIdf, normaliser, top_k
 
 
 def test_normalisation_rules():
-    assert normaliser(BIOSYN)("Tooth Agenesis, Selective,  6 (STHAG6)") == "tooth agenesis selective 6 sthag6"
+    assert (
+        normaliser(BIOSYN)("Tooth Agenesis, Selective,  6 (STHAG6)")
+        == "tooth agenesis selective 6 sthag6"
+    )
     assert normaliser("lower")("Type-2  Diabetes") == "type-2  diabetes"
     assert normaliser("whitespace")(" Type-2 \t Diabetes ") == "Type-2 Diabetes"
-    assert normaliser("whitespace+lower")(" A  B") == "a b"  # the order of RULES, not of what is given
-    assert normaliser("symbols")("5'-A, (B) #1:2/3") == "5 A B #1:2 3" and normaliser("symbols")("+-") == "+-"
+    # the order of RULES, not of what is given
+    assert normaliser("whitespace+lower")(" A  B") == "a b"
+    assert (
+        normaliser("symbols")("5'-A, (B) #1:2/3") == "5 A B #1:2 3"
+        and normaliser("symbols")("+-") == "+-"
+    )
     assert normaliser("none")(" A, B ") == " A, B "
     assert normaliser(BIOSYN)("+/-") == "+/-"  # nothing would be left of it
     with pytest.raises(
-        InputError, match="no normalisation 'upper'; choose from: none, or lower, punctuation, symbols, whitespace"
+        InputError,
+        match=(
+            "no normalisation 'upper'; choose from: none, or lower, punctuation, symbols,"
+            " whitespace"
+        ),
     ):
         normaliser("lower+upper")
 
@@ -36,7 +47,8 @@ def test_normalising_twice_changes_nothing(name):
 
 @given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 14), st.integers(0, 99))
 def test_top_k_is_the_whole_sort(rows, columns, k, seed):
-    scores = np.random.default_rng(seed).integers(0, 4, (rows, columns)).astype(np.float32)  # many ties
+    # many ties
+    scores = np.random.default_rng(seed).integers(0, 4, (rows, columns)).astype(np.float32)
     values, at = top_k(csr_matrix(scores), k)
     for line, v, a in zip(scores, values, at, strict=True):
         wanted = sorted(range(columns), key=lambda i: (-line[i], i))[:k]

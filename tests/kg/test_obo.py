@@ -18,46 +18,85 @@ def rows(table):
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_text(tmp_path, end):
     graph = obo.read(fake.write_text(tmp_path / f"x.obo{end}"))
-    assert rows(graph.entities) == [("X:0000001", "root {all}", "fake"),
-                                    ("X:0000002", "small thing ! not a remark", "branch"),
-                                    ("X:0000003", "whole thing", "fake")]  # fmt: skip
+    assert rows(graph.entities) == [
+        ("X:0000001", "root {all}", "fake"),
+        ("X:0000002", "small thing ! not a remark", "branch"),
+        ("X:0000003", "whole thing", "fake"),
+    ]
     assert {(name, kind) for i, name, kind, _, _ in rows(graph.names) if i == "X:0000002"} == {
-        ("small thing ! not a remark", "preferred"), ("minor thing", "exact"), ("little one", "layperson"),
-        ("ST", "abbreviation"), ("small things", "plural"), ("smalle thing", "uk_spelling"), ("old thing", "obsolete"),
-        ("tiny thing", "narrow"), ("thing", "broad"), ("no scope", "related")}  # fmt: skip
-    assert rows(graph.definitions) == [("X:0000002", 'Called "small", with a\nsecond line.'),
-                                       ("X:0000003", "A whole, in one line.")]  # fmt: skip
-    assert rows(graph.triples) == [("X:0000002", "is_a", "X:0000001"), ("X:0000002", "part_of", "X:0000003"),
-                                   ("X:0000003", "is_a", "X:0000001")]  # fmt: skip
+        ("small thing ! not a remark", "preferred"),
+        ("minor thing", "exact"),
+        ("little one", "layperson"),
+        ("ST", "abbreviation"),
+        ("small things", "plural"),
+        ("smalle thing", "uk_spelling"),
+        ("old thing", "obsolete"),
+        ("tiny thing", "narrow"),
+        ("thing", "broad"),
+        ("no scope", "related"),
+    }
+    assert rows(graph.definitions) == [
+        ("X:0000002", 'Called "small", with a\nsecond line.'),
+        ("X:0000003", "A whole, in one line."),
+    ]
+    assert rows(graph.triples) == [
+        ("X:0000002", "is_a", "X:0000001"),
+        ("X:0000002", "part_of", "X:0000003"),
+        ("X:0000003", "is_a", "X:0000001"),
+    ]
     assert graph.manifest["left_out"] == {
-        "obsolete terms": 1, "terms without a label": 1, "edges to terms left out": 2, "[Typedef] stanzas": 1,
+        "obsolete terms": 1,
+        "terms without a label": 1,
+        "edges to terms left out": 2,
+        "[Typedef] stanzas": 1,
         "xrefs to other vocabularies": 0,
-    }  # fmt: skip
-    assert graph.manifest["version"] == "fake/2099-01-01" and graph.manifest["licence"] == "https://example.org/licence"
+    }
+    assert (
+        graph.manifest["version"] == "fake/2099-01-01"
+        and graph.manifest["licence"] == "https://example.org/licence"
+    )
 
 
 def test_type_argument(tmp_path):
-    assert set(obo.read(fake.write_text(tmp_path / "x.obo"), type="thing").entities["type"].to_pylist()) == {"thing"}
+    assert set(
+        obo.read(fake.write_text(tmp_path / "x.obo"), type="thing").entities["type"].to_pylist()
+    ) == {"thing"}
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_json(tmp_path, end):
     graph = obo.read(fake.write_json(tmp_path / f"x.json{end}"))
-    assert rows(graph.entities) == [("X:0000001", "root {all}", "X"), ("X:0000002", "small thing", "branch"),
-                                    ("X:0000003", "whole thing", "X"), ("X:0000005", "named later", "X")]  # fmt: skip
+    assert rows(graph.entities) == [
+        ("X:0000001", "root {all}", "X"),
+        ("X:0000002", "small thing", "branch"),
+        ("X:0000003", "whole thing", "X"),
+        ("X:0000005", "named later", "X"),
+    ]
     assert {(name, kind) for i, name, kind, _, _ in rows(graph.names) if i == "X:0000002"} == {
-        ("small thing", "preferred"), ("minor thing", "exact"), ("little one", "layperson"), ("ST", "abbreviation"),
-        ("tiny thing", "narrow"), ("thing", "broad")}  # fmt: skip
+        ("small thing", "preferred"),
+        ("minor thing", "exact"),
+        ("little one", "layperson"),
+        ("ST", "abbreviation"),
+        ("tiny thing", "narrow"),
+        ("thing", "broad"),
+    }
     assert set(rows(graph.triples)) == {
-        ("X:0000002", "is_a", "X:0000001"), ("X:0000002", "part_of", "X:0000003"), ("X:0000003", "near", "X:0000002"),
-        ("X:0000003", "RO:0000001", "X:0000001"), ("X:0000005", "is_a", "X:0000001")}  # fmt: skip
+        ("X:0000002", "is_a", "X:0000001"),
+        ("X:0000002", "part_of", "X:0000003"),
+        ("X:0000003", "near", "X:0000002"),
+        ("X:0000003", "RO:0000001", "X:0000001"),
+        ("X:0000005", "is_a", "X:0000001"),
+    }
     assert graph.manifest["left_out"]["edges to terms left out"] == 2
 
 
 def test_texts(tmp_path):
     assert list(obo.texts(fake.write_text(tmp_path / "x.obo"))) == [
-        ("X:0000001", "comment", "A comment."), ("X:0000002", "definition", 'Called "small", with a\nsecond line.'),
-        ("X:0000002", "comment", "First."), ("X:0000003", "definition", "A whole, in one line.")]  # fmt: skip
+        ("X:0000001", "comment", "A comment."),
+        ("X:0000002", "definition", 'Called "small", with a\nsecond line.'),
+        ("X:0000002", "comment", "First."),
+        ("X:0000003", "definition", "A whole, in one line."),
+    ]
 
 
 def test_curie():
@@ -68,9 +107,17 @@ def test_curie():
 
 
 BROKEN = {
-    "no end quote": ('synonym: "minor thing" EXACT []', 'synonym: "minor thing EXACT []', r"expected `synonym"),
+    "no end quote": (
+        'synonym: "minor thing" EXACT []',
+        'synonym: "minor thing EXACT []',
+        r"expected `synonym",
+    ),
     "no tag": ("is_a: X:0000001 {source", "X 0000001 {source", r"expected `tag: value`"),
-    "no target": ("relationship: part_of X:0000003 {", "relationship: part_of {", r"expected `relationship"),
+    "no target": (
+        "relationship: part_of X:0000003 {",
+        "relationship: part_of {",
+        r"expected `relationship",
+    ),
     "id twice": ("id: X:0000003", "id: X:0000002", r"expected one new id"),
     "no id": ("id: X:0000003\n", "", r"expected the term's `id:`"),
     "stanza": ("[Typedef]", "[Typedef", r"expected a stanza"),
@@ -111,10 +158,13 @@ def test_broken_json(tmp_path):
         obo.read(path)
     for breaking, message in [
         (lambda g: g["nodes"][2].pop("id"), r"graphs\[0\]\.nodes\[2\]: the key 'id'"),
-        (lambda g: g["nodes"][2].update(meta=[]), r"node .*X_0000003: expected dict under 'meta', got list"),
+        (
+            lambda g: g["nodes"][2].update(meta=[]),
+            r"node .*X_0000003: expected dict under 'meta', got list",
+        ),
         (lambda g: g["nodes"].append(g["nodes"][0]), "X_0000001: the id occurs twice"),
         (lambda g: g["edges"][3].pop("obj"), r"graphs\[0\]\.edges\[3\]: the key 'obj'"),
-    ]:  # fmt: skip
+    ]:
         value = fake.graphs()
         breaking(value["graphs"][0])
         with pytest.raises(InputError, match=message):
@@ -131,7 +181,12 @@ REAL = {  # shared/data/README.md
         "names": 2115 + 8500 - 133,
     },  # 133 lines repeat one
     "hp_2013-11-30.obo.gz": {"entities": 10267 - 44, "triples": 13458},
-    "ncit-disease-2018-06-08.json.gz": {"entities": 20324, "definitions": 17180, "triples": 50204, "relations": 62},
+    "ncit-disease-2018-06-08.json.gz": {
+        "entities": 20324,
+        "definitions": 17180,
+        "triples": 50204,
+        "relations": 62,
+    },
 }
 
 
@@ -144,7 +199,9 @@ def test_real(name):
     graph = obo.read(SHARED / name)
     assert {part: graph.counts()[part] for part in REAL[name]} == REAL[name]
     assert not [
-        name for name, kind in Counter(graph.names["name"].to_pylist()).items() if not name.strip() or "\\" in name
+        name
+        for name, kind in Counter(graph.names["name"].to_pylist()).items()
+        if not name.strip() or "\\" in name
     ]
 
 
@@ -205,18 +262,36 @@ def test_alternative_ids_and_xrefs(tmp_path):
 
 def test_alternative_ids_in_json(tmp_path):
     place = "http://purl.obolibrary.org/obo/"
-    kept = {"id": f"{place}A_1", "lbl": "fever", "type": "CLASS", "meta": {
-        "xrefs": [{"val": "UMLS:C0015967"}],
-        "basicPropertyValues": [{"pred": "http://www.geneontology.org/formats/oboInOwl#hasAlternativeId", "val": one}
-                                for one in ("A:9", f"{place}A_8")],
-    }}  # fmt: skip
-    gone = {"id": f"{place}A_4", "lbl": "pyrexia", "type": "CLASS", "meta": {
-        "deprecated": True, "basicPropertyValues": [{"pred": f"{place}IAO_0100001", "val": f"{place}A_1"}],
-    }}  # fmt: skip
+    kept = {
+        "id": f"{place}A_1",
+        "lbl": "fever",
+        "type": "CLASS",
+        "meta": {
+            "xrefs": [{"val": "UMLS:C0015967"}],
+            "basicPropertyValues": [
+                {
+                    "pred": "http://www.geneontology.org/formats/oboInOwl#hasAlternativeId",
+                    "val": one,
+                }
+                for one in ("A:9", f"{place}A_8")
+            ],
+        },
+    }
+    gone = {
+        "id": f"{place}A_4",
+        "lbl": "pyrexia",
+        "type": "CLASS",
+        "meta": {
+            "deprecated": True,
+            "basicPropertyValues": [{"pred": f"{place}IAO_0100001", "val": f"{place}A_1"}],
+        },
+    }
     (tmp_path / "a.json").write_text(json.dumps({"graphs": [{"nodes": [kept, gone]}]}))
     graph = obo.read(tmp_path / "a.json")
     assert graph.manifest["alternatives"] == {"A:1": ["A:9", "A:8", "A:4"]}
     assert graph.manifest["left_out"]["xrefs to other vocabularies"] == 1
+
+
 LEFT_OUT = r"""format-version: 1.4 ! of the format
 
 [Term] ! the first
@@ -251,14 +326,22 @@ def test_comments_end_lines_and_what_is_not_read_is_counted(tmp_path):
     graph = obo.read(fake.write_text(tmp_path / "x.obo", LEFT_OUT))
     assert rows(graph.entities) == [("A:1", 'wet "cough"', "sign")]
     assert [row[1:3] for row in rows(graph.names)] == [
-        ('wet "cough"', "preferred"), ("productive cough! loud", "exact"), ("WC", "related"), ("ph", "layperson")]  # fmt: skip
+        ('wet "cough"', "preferred"),
+        ("productive cough! loud", "exact"),
+        ("WC", "related"),
+        ("ph", "layperson"),
+    ]
     assert rows(graph.definitions) == [("A:1", 'A cough! With "sputum" ! really.')]
     counts = {key: count for key, count in graph.manifest["left_out"].items() if count}
     assert counts == {
-        "obsolete terms": 2, "edges to terms left out": 1, "xrefs to other vocabularies": 2, "subset lines": 1,
+        "obsolete terms": 2,
+        "edges to terms left out": 1,
+        "xrefs to other vocabularies": 2,
+        "subset lines": 1,
         "[Instance] stanzas": 1,
-        obo.UNKNOWN_TYPE.format("hasAbbreviation"): 1, obo.UNKNOWN_SCOPE.format("hasAbbreviation"): 1,
-    }  # fmt: skip
+        obo.UNKNOWN_TYPE.format("hasAbbreviation"): 1,
+        obo.UNKNOWN_SCOPE.format("hasAbbreviation"): 1,
+    }
 
 
 def test_json_counts_what_is_not_read_and_knows_owl_deprecated(tmp_path):
@@ -267,11 +350,17 @@ def test_json_counts_what_is_not_read_and_knows_owl_deprecated(tmp_path):
     own["nodes"][1]["meta"]["synonyms"][0].update(pred="hasAbbreviation")
     own["nodes"][1]["meta"]["xrefs"] = [{"val": "MESH:D1"}]
     deprecated = {"pred": "http://www.w3.org/2002/07/owl#deprecated", "val": "true"}
-    own["nodes"][2].setdefault("meta", {})["basicPropertyValues"] = [deprecated, {"pred": "x", "val": "1"}]
+    own["nodes"][2].setdefault("meta", {})["basicPropertyValues"] = [
+        deprecated,
+        {"pred": "x", "val": "1"},
+    ]
     own["logicalDefinitionAxioms"] = [{}, {}]
     (tmp_path / "x.json").write_text(json.dumps(value))
     graph = obo.read(tmp_path / "x.json")
     assert "X:0000003" not in graph.entities["id"].to_pylist()
     left_out = graph.manifest["left_out"]
-    assert left_out[obo.UNKNOWN_SCOPE.format("hasAbbreviation")] == 1 and left_out["logicalDefinitionAxioms"] == 2
+    assert (
+        left_out[obo.UNKNOWN_SCOPE.format("hasAbbreviation")] == 1
+        and left_out["logicalDefinitionAxioms"] == 2
+    )
     assert left_out["xrefs to other vocabularies"] == 1 and left_out["properties of terms"] >= 1

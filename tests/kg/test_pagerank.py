@@ -32,7 +32,8 @@ from kg.pagerank.__main__ import main
 
 
 def drawn(seed: int, entities: int, triples: int, tilt: float = 0.8) -> np.ndarray:
-    """(triples, 3) with few entities in many and many in few; duplicates, self-loops and lone entities among them."""
+    """(triples, 3) with few entities in many and many in few; duplicates, self-loops and lone
+    entities among them."""
     rng = np.random.default_rng(seed)
     chance = 1 / np.arange(1, entities + 1) ** tilt
     return np.stack(
@@ -60,13 +61,18 @@ def saved(folder: Path, entities: list[str], triples: list[tuple[str, str, str]]
             },
         ),
         table("definitions", {"id": [], "text": []}),
-        table("triples", {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))}),
+        table(
+            "triples",
+            {c: [t[i] for t in triples] for i, c in enumerate(("head", "relation", "tail"))},
+        ),
         {"source": "fake", "version": "1", "licence": "none"},
     ).save(folder)
     return str(folder)
 
 
-def by_hand(triples: np.ndarray, z: int, jump: np.ndarray, v: np.ndarray, alpha: float, steps: int) -> np.ndarray:
+def by_hand(
+    triples: np.ndarray, z: int, jump: np.ndarray, v: np.ndarray, alpha: float, steps: int
+) -> np.ndarray:
     """V_i = (1 - alpha) A V_{i-1} + alpha P with dense loops."""
     w = np.zeros((z, z))
     for h, _, t in {tuple(t) for t in triples.tolist()}:
@@ -83,20 +89,27 @@ def by_hand(triples: np.ndarray, z: int, jump: np.ndarray, v: np.ndarray, alpha:
 
 
 def test_a_hand_worked_star() -> None:
-    """0 - 1 twice over, 0 - 2, 3 alone; alpha .5. PPR(0): x0 = .5 + .5 (x1 + x2), x1 = .5 * 2/3 x0, x2 = .5 * 1/3 x0."""
+    """0 - 1 twice over, 0 - 2, 3 alone; alpha .5. PPR(0): x0 = .5 + .5 (x1 + x2), x1 = .5 * 2/3 x0,
+    x2 = .5 * 1/3 x0."""
     triples = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 2], [0, 0, 2], [3, 0, 3]])
     w = weights(triples, 4)
     assert w.toarray().tolist() == [[0, 2, 1, 0], [2, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
     found = iterate(w, np.array([1.0, 0, 0, 0]), alpha=0.5)
     assert found == pytest.approx([2 / 3, 2 / 9, 1 / 9, 0])
     row, score = np.repeat(range(4), np.diff(w.indptr)), personal(w, alpha=0.5).score
-    assert dict(zip(zip(row.tolist(), w.indices.tolist(), strict=True), score, strict=True)) == pytest.approx(
-        {(0, 1): 2 / 9, (0, 2): 1 / 9, (1, 0): 1 / 3, (2, 0): 1 / 3}
-    )
+    assert dict(
+        zip(zip(row.tolist(), w.indices.tolist(), strict=True), score, strict=True)
+    ) == pytest.approx({(0, 1): 2 / 9, (0, 2): 1 / 9, (1, 0): 1 / 3, (2, 0): 1 / 3})
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 12), st.integers(0, 30), st.floats(0.05, 0.95), st.integers(1, 6))
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 12),
+    st.integers(0, 30),
+    st.floats(0.05, 0.95),
+    st.integers(1, 6),
+)
 def test_the_iteration_is_eq_1(seed: int, z: int, count: int, alpha: float, steps: int) -> None:
     triples = drawn(seed, z, count)
     frequency = np.random.default_rng(seed).integers(0, 3, z).astype(float)
@@ -118,7 +131,9 @@ def test_converged_scores_do_not_depend_on_the_start() -> None:
 def test_start() -> None:
     assert start(4) == pytest.approx([0.25] * 4)
     assert start(2, np.array([0.0, 0.0])) == pytest.approx([0.5, 0.5])
-    assert start(3, np.array([3.0, 1.0, 0.0])) == pytest.approx(np.array([3 / 4, 1 / 4, 1 / 3]) * 3 / 4)
+    assert start(3, np.array([3.0, 1.0, 0.0])) == pytest.approx(
+        np.array([3 / 4, 1 / 4, 1 / 3]) * 3 / 4
+    )
     with pytest.raises(InputError, match="expected 3 numbers"):
         start(3, np.array([1.0, 2.0]))
     with pytest.raises(InputError, match="at least 0"):
@@ -159,14 +174,18 @@ def test_elimination_is_exact(monkeypatch: pytest.MonkeyPatch, seed: int, share:
 
 @pytest.mark.parametrize("most", [1, 5, 40])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_a_small_dense_matrix_misses_is_bounded(monkeypatch: pytest.MonkeyPatch, seed: int, most: int) -> None:
+def test_what_a_small_dense_matrix_misses_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, seed: int, most: int
+) -> None:
     monkeypatch.setattr(ppr, "DENSE_SHARE", 0.03)
     monkeypatch.setattr(ppr, "BLOCK", 16)
     w = weights(drawn(seed, 300, 700), 300)
     found = personal(w, 0.15, dense=most)
     error = exact(w, 0.15) - found.score
     assert error.max() > 1e-4 and error.min() > -1e-12
-    assert (error <= found.missing + 1e-12).all() and (found.score + found.missing <= 1 + 1e-12).all()
+    assert (error <= found.missing + 1e-12).all() and (
+        found.score + found.missing <= 1 + 1e-12
+    ).all()
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 300])
@@ -196,7 +215,12 @@ def test_no_triples_and_loops_only() -> None:
 def test_best_relations() -> None:
     """Outgoing before incoming, then the first relation; each neighbour once; no self."""
     triples = np.array([[0, 2, 1], [0, 1, 1], [1, 0, 0], [2, 0, 0], [2, 0, 0], [1, 1, 1]])
-    assert best_relations(triples, 3).tolist() == [[0, 1, 1, 1], [0, 2, 0, -1], [1, 0, 0, 1], [2, 0, 0, 1]]
+    assert best_relations(triples, 3).tolist() == [
+        [0, 1, 1, 1],
+        [0, 2, 0, -1],
+        [1, 0, 0, 1],
+        [2, 0, 0, 1],
+    ]
 
 
 def test_top_breaks_ties_by_position_and_keeps_k() -> None:
@@ -211,7 +235,9 @@ def test_top_breaks_ties_by_position_and_keeps_k() -> None:
     ]
 
 
-def random_graph(folder: Path, seed: int = 0, entities: int = 50, count: int = 120) -> tuple[str, np.ndarray]:
+def random_graph(
+    folder: Path, seed: int = 0, entities: int = 50, count: int = 120
+) -> tuple[str, np.ndarray]:
     ids = [f"e{i}" for i in range(entities)]
     triples = np.unique(drawn(seed, entities, count), axis=0)
     triples = np.concatenate([triples, triples[:3]])  # three of them twice
@@ -235,7 +261,9 @@ def test_the_table_holds_the_best_by_the_definition(tmp_path: Path) -> None:
             assert (relation, direction) == (
                 (min(out), 1) if out else (min(r for h, r, t in known if (h, t) == (k, entity)), -1)
             )
-    assert made.manifest["left_out"]["triples that stand there twice"] >= 3 - sum(triples[:3, 0] == triples[:3, 2])
+    assert made.manifest["left_out"]["triples that stand there twice"] >= 3 - sum(
+        triples[:3, 0] == triples[:3, 2]
+    )
     assert made.manifest["score_missing_at_most"] == 0
 
 
@@ -249,7 +277,10 @@ def test_the_table_with_a_cut_iteration_and_counts(tmp_path: Path) -> None:
     for entity in range(50):
         score = np.round(pepr(w, entity, n_iter=2, frequency=frequency), 12)
         near = sorted(w[entity].indices.tolist(), key=lambda k: (-score[k], k))
-        assert made.rows[entity, : len(near), 0].tolist() == near and (made.rows[entity, len(near) :, 0] == -1).all()
+        assert (
+            made.rows[entity, : len(near), 0].tolist() == near
+            and (made.rows[entity, len(near) :, 0] == -1).all()
+        )
 
 
 def test_lookup(tmp_path: Path) -> None:
@@ -324,7 +355,9 @@ def test_the_command_keeps_what_it_made(tmp_path: Path, capsys: pytest.CaptureFi
         (["--n_iter", "2", "--counts", "nowhere.tsv"], "nowhere.tsv: no such file"),
     ],
 )
-def test_bad_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str) -> None:
+def test_bad_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
     graph, _ = random_graph(tmp_path / "g")
     assert main(["--graph", graph, "--out", str(tmp_path / "t"), *more]) == 2
     assert message in capsys.readouterr().err

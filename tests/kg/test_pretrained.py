@@ -35,25 +35,38 @@ def folder(tmp_path: Path) -> Path:
 
 
 def with_code(folder: Path, model_type: str | None) -> Path:
-    """The model, with Python files that leave `ran` beside them and every auto_map that transformers reads."""
+    """The model, with Python files that leave `ran` beside them and every auto_map that
+    transformers reads."""
     ran = folder / "ran"
     (folder / "own.py").write_text(
-        f"open({str(ran)!r}, 'w')\nfrom transformers import BertConfig as C, BertModel as M, BertTokenizer as T\n"
+        f"open({str(ran)!r}, 'w')\nfrom transformers import BertConfig as C, BertModel as M,"
+        " BertTokenizer as T\n"
     )
-    names = {"AutoConfig": "own.C", "AutoModel": "own.M", "AutoModelForMaskedLM": "own.M", "AutoModelForSeq2SeqLM": "own.M"}
-    config = read_json(folder / "config.json") | {"auto_map": names | {"AutoTokenizer": ["own.T", "own.T"]}}
+    names = {
+        "AutoConfig": "own.C",
+        "AutoModel": "own.M",
+        "AutoModelForMaskedLM": "own.M",
+        "AutoModelForSeq2SeqLM": "own.M",
+    }
+    config = read_json(folder / "config.json") | {
+        "auto_map": names | {"AutoTokenizer": ["own.T", "own.T"]}
+    }
     if model_type:
         config["model_type"] = model_type
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"auto_map": {"AutoTokenizer": ["own.T", "own.T"]}, "tokenizer_class": "OwnTokenizer"})
+        json.dumps(
+            {"auto_map": {"AutoTokenizer": ["own.T", "own.T"]}, "tokenizer_class": "OwnTokenizer"}
+        )
     )
     return ran
 
 
 @pytest.mark.parametrize("model_type", [None, "own"])
 @pytest.mark.parametrize("load", [load_bert, load_bart, masked_lm, load_tokenizer])
-def test_a_models_own_code_is_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch, load: object, model_type: str | None) -> None:
+def test_a_models_own_code_is_not_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, load: object, model_type: str | None
+) -> None:
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # nor after a question
     ran = with_code(folder, model_type)
     try:
@@ -89,7 +102,9 @@ class Runs:
 def test_a_pickle_of_weights_runs_nothing(folder: Path) -> None:
     for file in folder.glob("*.safetensors"):
         file.unlink()
-    torch.save({"embeddings.word_embeddings.weight": Runs(folder / "ran")}, folder / "pytorch_model.bin")
+    torch.save(
+        {"embeddings.word_embeddings.weight": Runs(folder / "ran")}, folder / "pytorch_model.bin"
+    )
     with pytest.raises(Exception):  # noqa: B017  torch's refusal has no class of its own
         load_bert(str(folder))
     unsafe = {"weights_only": False}
@@ -106,16 +121,31 @@ def test_no_caller_can_ask_for_less_care(folder: Path) -> None:
 
     unsafe = {"weights_only": False}
     asked = pretrained.load(Model, str(folder), **unsafe)
-    assert asked == {"place": str(folder), "weights_only": True, "trust_remote_code": False, "local_files_only": True}
+    assert asked == {
+        "place": str(folder),
+        "weights_only": True,
+        "trust_remote_code": False,
+        "local_files_only": True,
+    }
     for name in ("trust_remote_code", "local_files_only"):
         with pytest.raises(TypeError):
             pretrained.load(Model, str(folder), **{name: True})
 
 
 def test_one_function_calls_from_pretrained() -> None:
-    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py") if p != ROOT / "kg" / "pretrained.py"]
-    other = r"\.from_pretrained\((?!\"<this folder>)|hf_hub_download|snapshot_download|torch\.hub|\bpipeline\(\s*[\"']"
-    assert [f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in re.finditer(other, p.read_text())] == []
+    files = [
+        p
+        for room in ROOMS
+        for p in (ROOT / room).rglob("*.py")
+        if p != ROOT / "kg" / "pretrained.py"
+    ]
+    other = (
+        r"\.from_pretrained\((?!\"<this"
+        r" folder>)|hf_hub_download|snapshot_download|torch\.hub|\bpipeline\(\s*[\"']"
+    )
+    assert [
+        f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in re.finditer(other, p.read_text())
+    ] == []
     assert (ROOT / "kg" / "pretrained.py").read_text().count(".from_pretrained(") == 1
 
 
@@ -143,12 +173,15 @@ def publish(cache: Path, name: str, commit: str, source: Path) -> Path:
     return place / "snapshots" / commit
 
 
-def test_a_hub_models_identity_is_its_commit_and_its_files(hub: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_hub_models_identity_is_its_commit_and_its_files(
+    hub: Path, folder: Path, tmp_path: Path
+) -> None:
     first = publish(hub, "lab/bert", "a" * 40, folder)
     chosen = encoder("lab/bert")
     identities = [chosen.identity]
     assert "a" * 40 in chosen.identity and "lab" not in chosen.identity
-    (first / "config.json").write_text((first / "config.json").read_text() + " ")  # the files count, whatever the commit says
+    # the files count, whatever the commit says
+    (first / "config.json").write_text((first / "config.json").read_text() + " ")
     pretrained._hub_identity.cache_clear()
     identities.append(encoder("lab/bert").identity)
     other = Path(bert.write(tmp_path / "other", ["renal", "failure", "gout", "fever"]))
@@ -166,27 +199,46 @@ def test_new_weights_on_the_hub_have_an_index_of_their_own(
 ) -> None:
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
     names = [("1", "gout", "exact", "en"), ("2", "renal failure", "exact", "en")]
-    known = str(graph({"1": "disease", "2": "disease"}, [("1", "near", "2")], names).save(tmp_path / "graph"))
+    known = str(
+        graph({"1": "disease", "2": "disease"}, [("1", "near", "2")], names).save(
+            tmp_path / "graph"
+        )
+    )
     found = []
     for commit, seed in (("a" * 40, 0), ("b" * 40, 1)):
         weights = bert.write(tmp_path / f"bert{seed}", ["renal", "failure", "gout"], seed=seed)
         publish(hub, "lab/bert", commit, weights)
         pipeline = Pipeline(known, "dictionary > lab/bert")
         pipeline.prepare()
-        found.append((pipeline.identities["lab/bert"], {p.name for p in (tmp_path / "runs" / "linking" / "index").iterdir()}))
+        found.append(
+            (
+                pipeline.identities["lab/bert"],
+                {p.name for p in (tmp_path / "runs" / "linking" / "index").iterdir()},
+            )
+        )
     assert found[0][0] != found[1][0] and found[0][1] < found[1][1]
 
 
 def test_a_run_is_named_by_the_files_that_it_starts_from(hub: Path, folder: Path) -> None:
     def key(name: str) -> object:
-        return content({"model": {"init_args": {"encoder": name}}, "data": {"init_args": {"tokenizer": name}}})
+        return content(
+            {"model": {"init_args": {"encoder": name}}, "data": {"init_args": {"tokenizer": name}}}
+        )
 
     publish(hub, "lab/bert", "a" * 40, folder)
     before = key("lab/bert"), key(str(folder))
-    config = {"model": {"init_args": {"encoder": "lab/bert", "lr": 0.1}}, "data": {"init_args": {"tokenizer": "minilm"}}}
+    config = {
+        "model": {"init_args": {"encoder": "lab/bert", "lr": 0.1}},
+        "data": {"init_args": {"tokenizer": "minilm"}},
+    }
     assert model_identities(config) == {
-        "model.init_args.encoder": encoder("lab/bert").identity, "data.init_args.tokenizer": encoder("minilm").identity,
-    }  # fmt: skip
+        "model.init_args.encoder": encoder("lab/bert").identity,
+        "data.init_args.tokenizer": encoder("minilm").identity,
+    }
     publish(hub, "lab/bert", "b" * 40, folder)
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
-    assert key("lab/bert") != before[0] and key(str(folder)) != before[1] and key("minilm") == key("minilm")
+    assert (
+        key("lab/bert") != before[0]
+        and key(str(folder)) != before[1]
+        and key("minilm") == key("minilm")
+    )

@@ -30,7 +30,9 @@ MADE_OF = {"encoder": "e1", "dictionary": "d1", "pooling": "cls"}
 
 def grid(n, d, seed, low=-2, high=3):
     """Small whole numbers: inner products are exact, and many are equal."""
-    return torch.from_numpy(np.random.default_rng(seed).integers(low, high, (n, d)).astype(np.float32))
+    return torch.from_numpy(
+        np.random.default_rng(seed).integers(low, high, (n, d)).astype(np.float32)
+    )
 
 
 def brute(queries, vectors, k):
@@ -39,7 +41,9 @@ def brute(queries, vectors, k):
     return np.take_along_axis(scores, np.array(rows).reshape(len(queries), -1), 1), np.array(rows)
 
 
-@given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 45), st.integers(1, 9), st.integers(0, 99))
+@given(
+    st.integers(1, 40), st.integers(1, 6), st.integers(1, 45), st.integers(1, 9), st.integers(0, 99)
+)
 @settings(max_examples=60, deadline=None)
 def test_top_rows_is_the_whole_sort(n, q, k, block, seed):
     vectors, queries = grid(n, 3, seed), grid(q, 3, seed + 1)
@@ -70,7 +74,9 @@ def test_half_precision_storage(backend):
 
 @needs_faiss
 def test_ivf_finds_most_and_all_with_every_probe():
-    vectors = torch.nn.functional.normalize(torch.randn(2000, 8, generator=torch.Generator().manual_seed(0)), dim=1)
+    vectors = torch.nn.functional.normalize(
+        torch.randn(2000, 8, generator=torch.Generator().manual_seed(0)), dim=1
+    )
     wanted = top_rows(vectors[:50], vectors, 5).rows
     every = Index(vectors, backend="ivf", cells=16, probes=16).search(vectors[:50], 5)
     assert (every.rows == wanted).mean() > 0.99
@@ -98,14 +104,21 @@ def test_index_on_disk(tmp_path):
     with pytest.raises(InputError, match="no index of format 2"):
         Index.load(tmp_path / "i", made_of)
     (tmp_path / "i/manifest.json").write_text('{"format": 1, "made_of": {}, "sha256": "x"}')
-    with pytest.raises(InputError, match=r"an index of format 1.*Remove it \(rm -r .*/i\) and run the command again"):
+    with pytest.raises(
+        InputError,
+        match=r"an index of format 1.*Remove it \(rm -r .*/i\) and run the command again",
+    ):
         Index.load(tmp_path / "i", made_of)
 
 
 def test_what_search_refuses():
-    with pytest.raises(InputError, match="no search backend 'annoy'; choose from: torch, flat, ivf, .*hnsw, auto"):
+    with pytest.raises(
+        InputError, match="no search backend 'annoy'; choose from: torch, flat, ivf, .*hnsw, auto"
+    ):
         Index(grid(3, 2, 0), backend="annoy")
-    with pytest.raises(InputError, match=r"expected float32 or float16 vectors \(n, d\), got \(3,\)"):
+    with pytest.raises(
+        InputError, match=r"expected float32 or float16 vectors \(n, d\), got \(3,\)"
+    ):
         Index(torch.zeros(3))
     with pytest.raises(InputError, match=re.escape("expected queries (q, 2), got (1, 3)")):
         Index(grid(3, 2, 0)).search(torch.zeros(1, 3), 1)
@@ -119,7 +132,9 @@ def test_scores_descend():
 
 def clustered(n, d=16, seed=0):
     random = np.random.default_rng(seed)
-    rows = random.standard_normal((20, d))[random.integers(20, size=n)] + 0.5 * random.standard_normal((n, d))
+    rows = random.standard_normal((20, d))[
+        random.integers(20, size=n)
+    ] + 0.5 * random.standard_normal((n, d))
     return torch.nn.functional.normalize(torch.from_numpy(rows.astype(np.float32)), dim=1)
 
 
@@ -136,10 +151,14 @@ def test_a_loaded_index_finds_what_a_fresh_one_does(tmp_path, backend, half):
     for one, two in zip(fresh.search(queries, 20), loaded.search(queries, 20), strict=True):
         assert one.tobytes() == two.tobytes()
     found = loaded.search(queries, 20)
-    assert np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.rows, found.rows, strict=True)]) > 0.8
+    assert (
+        np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.rows, found.rows, strict=True)])
+        > 0.8
+    )
     if backend == "ivf":
         return
-    own = (queries[:, None] * vectors[torch.from_numpy(found.rows)].float()).sum(2)  # of the vectors, not of their codes
+    # of the vectors, not of their codes
+    own = (queries[:, None] * vectors[torch.from_numpy(found.rows)].float()).sum(2)
     assert np.allclose(found.scores, own, atol=1e-5) and (np.diff(found.scores) <= 0).all()
 
 
@@ -152,7 +171,10 @@ def test_the_recall_of_a_backend_is_measured_when_it_is_built(tmp_path, backend,
     manifest = json.loads((tmp_path / "i/manifest.json").read_text())
     measured = manifest["backends"][backend]["recall@20"]
     loaded = Index.load(tmp_path / "i", MADE_OF, backend=backend, probes=2)
-    assert loaded.recall == measured == loaded.measured() and f"recall@20 {measured:.3f}" in caplog.text
+    assert (
+        loaded.recall == measured == loaded.measured()
+        and f"recall@20 {measured:.3f}" in caplog.text
+    )
     assert set(manifest["sha256"]) == {"vectors.npy", f"{backend}.faiss"}
     queries = vectors[:40] + 0.1
     exact, found = top_rows(queries, vectors, 20).rows, loaded.search(queries, 20).rows
@@ -186,8 +208,13 @@ def test_an_index_that_is_written_in_blocks_is_that_of_the_whole(tmp_path, backe
     assert sum(taken) == 900 and len(taken) == 13
     files = sorted(p.name for p in (tmp_path / "a").iterdir())
     assert files == sorted(p.name for p in (tmp_path / "b").iterdir())
-    assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
-    for shape, message in (((901, 16), "expected 901 rows, got 900"), ((900, 8), r"expected rows of 8 numbers, got \(70, 16\)")):
+    assert all(
+        (tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files
+    )
+    for shape, message in (
+        ((901, 16), "expected 901 rows, got 900"),
+        ((900, 8), r"expected rows of 8 numbers, got \(70, 16\)"),
+    ):
         with pytest.raises(ValueError, match=message):
             write(tmp_path / "c", blocks(), shape, MADE_OF)
     assert not (tmp_path / "c").exists()
@@ -202,8 +229,13 @@ def test_backends_are_added_to_an_index(tmp_path):
     for backend in ("hnsw", "ivf-pq"):
         extend(tmp_path / "i", MADE_OF, backend)
     assert backends_in(tmp_path / "i") == ("torch", "flat", "hnsw", "ivf-pq")
-    assert Index.load(tmp_path / "i", MADE_OF, backend="hnsw").search(vectors[:3], 1).rows[:, 0].tolist() == [0, 1, 2]
-    with locked(tmp_path / "i" / ".lock", "w", "taken"), pytest.raises(InputError, match="another process is writing it"):
+    assert Index.load(tmp_path / "i", MADE_OF, backend="hnsw").search(vectors[:3], 1).rows[
+        :, 0
+    ].tolist() == [0, 1, 2]
+    with (
+        locked(tmp_path / "i" / ".lock", "w", "taken"),
+        pytest.raises(InputError, match="another process is writing it"),
+    ):
         extend(tmp_path / "i", MADE_OF, "ivf")
     with pytest.raises(InputError, match="no index here"):
         extend(tmp_path / "nothing", MADE_OF, "ivf")
@@ -217,17 +249,23 @@ def test_a_damaged_faiss_file_is_one_error(tmp_path, backend):
     file, manifest = tmp_path / "i" / f"{backend}.faiss", tmp_path / "i/manifest.json"
     whole, sealed = file.read_bytes(), json.loads(manifest.read_text())
     file.write_bytes(whole[:-9] + b"x" + whole[-8:])
-    with pytest.raises(InputError, match=rf"{backend}\.faiss: missing, or not the file its manifest describes"):
+    with pytest.raises(
+        InputError, match=rf"{backend}\.faiss: missing, or not the file its manifest describes"
+    ):
         Index.load(tmp_path / "i", MADE_OF, backend=backend)
     Index.load(tmp_path / "i", MADE_OF)  # the vectors are sound
     for content in (whole[:200], b"", b"not an index" * 99):  # with a manifest that fits
         file.write_bytes(content)
-        manifest.write_text(json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}}))
+        manifest.write_text(
+            json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}})
+        )
         with pytest.raises(InputError, match="not an index that faiss can read"):
             Index.load(tmp_path / "i", MADE_OF, backend=backend)
     Index(clustered(400), MADE_OF, backend).save(tmp_path / "j")
     file.write_bytes((tmp_path / "j" / file.name).read_bytes())
-    manifest.write_text(json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}}))
+    manifest.write_text(
+        json.dumps(sealed | {"sha256": sealed["sha256"] | {file.name: search.sha256(file)}})
+    )
     with pytest.raises(InputError, match="an index of 400 vectors of 16, not of these 500 of 16"):
         Index.load(tmp_path / "i", MADE_OF, backend=backend)
 
@@ -238,13 +276,22 @@ def test_damaged_vectors_are_one_error(tmp_path):
     whole = file.read_bytes()
     for content in (whole[:150], b"", b"x" * 400, whole.replace(b"<f4", b"|O8")):
         file.write_bytes(content)
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"sha256": {file.name: search.sha256(file)}}))
+        manifest.write_text(
+            json.dumps(
+                json.loads(manifest.read_text()) | {"sha256": {file.name: search.sha256(file)}}
+            )
+        )
         with pytest.raises(InputError, match=r"vectors\.npy: no array of vectors"):
             Index.load(tmp_path / "i", {})
 
 
 def test_auto_is_chosen_by_size(monkeypatch):
-    assert [backend_for(n, 384) for n in (1, 200_000, 200_001, 10_000_000)] == ["torch", "torch", "ivf-sq8", "ivf-sq8"]
+    assert [backend_for(n, 384) for n in (1, 200_000, 200_001, 10_000_000)] == [
+        "torch",
+        "torch",
+        "ivf-sq8",
+        "ivf-sq8",
+    ]
     assert backend_for(10_000_000, 768) == "ivf-sq8" and backend_for(30_000_000, 768) == "ivf-pq"
     assert Index(grid(10, 2, 0), backend="auto").backend == "torch"
     monkeypatch.setattr(search, "LEAST", 5)
@@ -258,7 +305,10 @@ def test_flat_searches_in_blocks(monkeypatch, block):
     monkeypatch.setattr(search, "BLOCK", block)
     vectors, queries = grid(100, 3, 0), grid(9, 3, 1)
     for k in (1, 20, 100):
-        found, (scores, rows) = Index(vectors, backend="flat").search(queries, k), brute(queries, vectors, k)
+        found, (scores, rows) = (
+            Index(vectors, backend="flat").search(queries, k),
+            brute(queries, vectors, k),
+        )
         assert found.rows.tolist() == rows.tolist() and found.scores.tolist() == scores.tolist()
 
 

@@ -19,11 +19,20 @@ def test_types_and_triples(tmp_path):
     path.write_bytes(gzip.compress(LINES.encode()))
     graph = spo.read(path)
     assert [tuple(row.values()) for row in graph.entities.to_pylist()] == [
-        ("眼睛发红", "眼睛发红", "symptom"), ("右踝内侧", "右踝内侧", "body part"), ("头痛", "头痛", "symptom"),
-        ("甲", "甲", "药"), ("乙", "乙", ""),
-    ]  # fmt: skip
-    assert [tuple(row.values()) for row in graph.triples.to_pylist()] == [("甲", "治", "头痛"), ("甲", "治", "乙")]
-    assert graph.manifest["left_out"] == {"further types of an entity": 1, "lines that stand there twice": 2}
+        ("眼睛发红", "眼睛发红", "symptom"),
+        ("右踝内侧", "右踝内侧", "body part"),
+        ("头痛", "头痛", "symptom"),
+        ("甲", "甲", "药"),
+        ("乙", "乙", ""),
+    ]
+    assert [tuple(row.values()) for row in graph.triples.to_pylist()] == [
+        ("甲", "治", "头痛"),
+        ("甲", "治", "乙"),
+    ]
+    assert graph.manifest["left_out"] == {
+        "further types of an entity": 1,
+        "lines that stand there twice": 2,
+    }
 
 
 @pytest.mark.parametrize("line", ["甲\t类别", "甲 类别 症状", "甲\t\t症状", "甲\t类别\t症状\t疾病"])

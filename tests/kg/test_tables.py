@@ -31,8 +31,11 @@ def rows(table):
 def check(graph, text):
     assert rows(graph.entities) == [("E1", "Aspirin, plain", "drug"), ("E2", "Headache", "symptom")]
     assert rows(graph.names) == [
-        ("E1", "Aspirin, plain", "preferred", "en", "tables"), ("E2", "Headache", "preferred", "en", "tables"),
-        ("E1", "ASA", "abbreviation", "en", "here"), ("E2", "头痛", "synonym", "zh", "tables")]  # fmt: skip
+        ("E1", "Aspirin, plain", "preferred", "en", "tables"),
+        ("E2", "Headache", "preferred", "en", "tables"),
+        ("E1", "ASA", "abbreviation", "en", "here"),
+        ("E2", "头痛", "synonym", "zh", "tables"),
+    ]
     assert rows(graph.definitions) == [("E1", text)]
     assert rows(graph.triples) == [("E1", "treats", "E2")]  # the same triple twice is one
 
@@ -43,8 +46,12 @@ def test_csv(tmp_path):
 
 def test_tsv_gz_with_a_byte_order_mark(tmp_path):
     files = {
-        "entities.tsv.gz": "\ufeffid\tname\ttype\nE1\tAspirin, plain\tdrug\nE2\tHeadache\tsymptom\n",
-        "names.tsv": "id\tname\tkind\tlanguage\tsource\nE1\tASA\tabbreviation\ten\there\nE2\t头痛\t\tzh\t\n",
+        "entities.tsv.gz": (
+            "\ufeffid\tname\ttype\nE1\tAspirin, plain\tdrug\nE2\tHeadache\tsymptom\n"
+        ),
+        "names.tsv": (
+            "id\tname\tkind\tlanguage\tsource\nE1\tASA\tabbreviation\ten\there\nE2\t头痛\t\tzh\t\n"
+        ),
         "definitions.tsv": 'id\ttext\nE1\tA "drug\n',
         "triples.tsv.gz": "tail\trelation\thead\r\nE2\ttreats\tE1\r\n",
     }
@@ -53,13 +60,17 @@ def test_tsv_gz_with_a_byte_order_mark(tmp_path):
 
 def test_jsonl(tmp_path):
     files = {
-        "entities.jsonl": '{"id": "E1", "name": "Aspirin, plain", "type": "drug"}\n{"id": "E2", "name": "Headache", '
-                          '"type": "symptom"}\n',
-        "names.jsonl": '{"id": "E1", "name": "ASA", "kind": "abbreviation", "source": "here"}\n'
-                       '{"id": "E2", "name": "头痛", "kind": null, "language": "zh"}\n',
+        "entities.jsonl": (
+            '{"id": "E1", "name": "Aspirin, plain", "type": "drug"}\n{"id": "E2", "name":'
+            ' "Headache", "type": "symptom"}\n'
+        ),
+        "names.jsonl": (
+            '{"id": "E1", "name": "ASA", "kind": "abbreviation", "source": "here"}\n'
+            '{"id": "E2", "name": "头痛", "kind": null, "language": "zh"}\n'
+        ),
         "definitions.jsonl": '{"id": "E1", "text": "A\\ndrug"}\n',
         "triples.jsonl": '{"head": "E1", "relation": "treats", "tail": "E2"}\n',
-    }  # fmt: skip
+    }
     check(tables.read(put(tmp_path, files)), "A\ndrug")
 
 
@@ -79,8 +90,12 @@ def test_several_files_and_other_column_names(tmp_path):
         "a.tsv": "source\tedge\ttarget\n1\tbelow\t2\n",
         "b.tsv": "source\tedge\ttarget\n2\tabove\t1\n",
     }
-    graph = tables.read(put(tmp_path, files), entities=("nodes.tsv",), triples=("a.tsv", "b.tsv"),
-                        columns=("type=kind", "head=source", "relation=edge", "tail=target"))  # fmt: skip
+    graph = tables.read(
+        put(tmp_path, files),
+        entities=("nodes.tsv",),
+        triples=("a.tsv", "b.tsv"),
+        columns=("type=kind", "head=source", "relation=edge", "tail=target"),
+    )
     assert rows(graph.entities) == [("1", "one", "number"), ("2", "two", "number")]
     assert rows(graph.triples) == [("1", "below", "2"), ("2", "above", "1")]
     with pytest.raises(InputError, match="--columns head: expected ours=theirs"):
@@ -92,7 +107,9 @@ def test_equivalences(tmp_path):
     graph = tables.read(put(tmp_path, CSV | more))
     assert rows(graph.equivalences) == [("E1", "别称", "E2"), ("E2", "equivalent", "E1")]
     assert rows(graph.triples) == [("E1", "treats", "E2")]
-    named = tables.read(put(tmp_path, {"same.tsv": "head\ttail\nE1\tE2\n"}), equivalences=("same.tsv",))
+    named = tables.read(
+        put(tmp_path, {"same.tsv": "head\ttail\nE1\tE2\n"}), equivalences=("same.tsv",)
+    )
     assert rows(named.equivalences) == [("E1", "equivalent", "E2")]
 
 
@@ -112,20 +129,47 @@ def test_encoding(tmp_path):
         tables.read(tmp_path, encoding="utf-9")
 
 
-@pytest.mark.parametrize(("files", "message"), [
-    ({"names.csv": "id,name\nE1,a\nE7,b\n"}, r"names\.csv:3: unknown entity id 'E7'"),
-    ({"definitions.csv": 'id,text\nE1,"two\nlines"\nE7,b\n'}, r"definitions\.csv:4: unknown entity id 'E7'"),
-    ({"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"}, r"entities\.csv:4: entity id 'E1' occurs twice"),
-    ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
-    ({"entities.csv": "id,label\nE1,a\n"}, r"entities\.csv:2: expected the columns id, name, got id, label"),
-    ({"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"}, r"triples\.csv:3: expected 3 columns .*got 2"),
-    ({"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'}, r"triples\.csv:2: not valid CSV"),
-    ({"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'}, r"triples\.csv:2: not valid CSV"),
-    ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Fix the line"),
-    ({"equivalences.csv": "head,tail\nE1,E7\n"}, r"equivalences\.csv:2: unknown entity id 'E7'"),
-    ({"equivalences.csv": "head,relation\nE1,别称\n"}, r"equivalences\.csv:2: expected the columns head, tail"),
-    ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: expected a JSON object"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"names.csv": "id,name\nE1,a\nE7,b\n"}, r"names\.csv:3: unknown entity id 'E7'"),
+        (
+            {"definitions.csv": 'id,text\nE1,"two\nlines"\nE7,b\n'},
+            r"definitions\.csv:4: unknown entity id 'E7'",
+        ),
+        (
+            {"entities.csv": "id,name\nE1,a\nE2,b\nE1,c\n"},
+            r"entities\.csv:4: entity id 'E1' occurs twice",
+        ),
+        ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
+        (
+            {"entities.csv": "id,label\nE1,a\n"},
+            r"entities\.csv:2: expected the columns id, name, got id, label",
+        ),
+        (
+            {"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"},
+            r"triples\.csv:3: expected 3 columns .*got 2",
+        ),
+        (
+            {"triples.csv": 'head,relation,tail\nE1,"treats"x,E2\n'},
+            r"triples\.csv:2: not valid CSV",
+        ),
+        (
+            {"triples.csv": 'head,relation,tail\nE1,"treats,E2\nE1,treats,E2\n'},
+            r"triples\.csv:2: not valid CSV",
+        ),
+        ({"triples.jsonl": '{"head": "E1"\n'}, r"triples\.jsonl:1: not valid JSON .*Fix the line"),
+        (
+            {"equivalences.csv": "head,tail\nE1,E7\n"},
+            r"equivalences\.csv:2: unknown entity id 'E7'",
+        ),
+        (
+            {"equivalences.csv": "head,relation\nE1,别称\n"},
+            r"equivalences\.csv:2: expected the columns head, tail",
+        ),
+        ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: expected a JSON object"),
+    ],
+)
 def test_broken(tmp_path, files, message):
     with pytest.raises(InputError, match=message):
         tables.read(put(tmp_path, CSV | files))
@@ -147,9 +191,17 @@ def test_real(tmp_path):
             pytest.skip(f"{SHARED / archive} is not here")
         with tarfile.open(SHARED / archive) as tar:
             tar.extractall(tmp_path, filter="data")
-    semnet = tables.read(tmp_path / "umls_semnet", triples=("train.txt", "valid.txt", "test.txt"), headerless=True,
-                         missing="add").counts()  # fmt: skip
-    assert (semnet["entities"], semnet["relations"], semnet["triples"]) == (135, 46, 5216 + 652 + 661)
+    semnet = tables.read(
+        tmp_path / "umls_semnet",
+        triples=("train.txt", "valid.txt", "test.txt"),
+        headerless=True,
+        missing="add",
+    ).counts()
+    assert (semnet["entities"], semnet["relations"], semnet["triples"]) == (
+        135,
+        46,
+        5216 + 652 + 661,
+    )
     hetionet = tables.read(
         tmp_path / "hetionet",
         entities=("nodes.tsv",),
@@ -182,10 +234,20 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
     assert graph.manifest["left_out"]["files that are no table (relations.csv)"] == 1
     (tmp_path / "triples.csv").unlink()
     put(tmp_path, {"edges.csv": "head,relation,tail\nE1,treats,E2\n"})
-    with pytest.raises(InputError, match=r"edges\.csv and relations\.csv could all be triples\. Name which: --triples FILE"):
+    with pytest.raises(
+        InputError,
+        match=r"edges\.csv and relations\.csv could all be triples\. Name which: --triples FILE",
+    ):
         tables.read(tmp_path)
-    put(tmp_path, {"edges.csv": "head,relation,tail\n", "names.csv": "id,name,kind,Kinds,type\nE1,a,broad,c,d\n"})
-    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"  # the exact name goes first
+    put(
+        tmp_path,
+        {
+            "edges.csv": "head,relation,tail\n",
+            "names.csv": "id,name,kind,Kinds,type\nE1,a,broad,c,d\n",
+        },
+    )
+    # the exact name goes first
+    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"
     put(tmp_path, {"names.csv": "id,name,Kind,kinds\nE1,a,b,c\n"})
     with pytest.raises(InputError, match=r"names\.csv:2: Kind and kinds could both be kind"):
         tables.read(tmp_path, triples=("edges.csv",))
@@ -195,17 +257,36 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
 
 
 def test_kinds_and_languages_in_any_case(tmp_path):
-    names = "id,name,kind,language\nE1,a,EXACT,EN\nE1,b,Uk Spelling,eng\nE1,c,,English\nE1,d,related,chi\nE1,e,exact,pt-BR\n"
+    names = (
+        "id,name,kind,language\nE1,a,EXACT,EN\nE1,b,Uk"
+        " Spelling,eng\nE1,c,,English\nE1,d,related,chi\nE1,e,exact,pt-BR\n"
+    )
     graph = tables.read(put(tmp_path, {"entities.csv": "id,name\nE1,x\n", "names.csv": names}))
     found = [(row["kind"], row["language"]) for row in graph.names.to_pylist()[1:]]
-    assert found == [("exact", "en"), ("uk_spelling", "en"), ("synonym", "en"), ("related", "zh"), ("exact", "pt-br")]
-    for row, message in (("E1,a,exat,en", "no kind of name 'exat'; .*exact"), ("E1,a,exact,englisch text", "code of a language")):
+    assert found == [
+        ("exact", "en"),
+        ("uk_spelling", "en"),
+        ("synonym", "en"),
+        ("related", "zh"),
+        ("exact", "pt-br"),
+    ]
+    for row, message in (
+        ("E1,a,exat,en", "no kind of name 'exat'; .*exact"),
+        ("E1,a,exact,englisch text", "code of a language"),
+    ):
         put(tmp_path, {"names.csv": f"id,name,kind,language\n{row}\n"})
         with pytest.raises(InputError, match=rf"names\.csv:2: .*{message}"):
             tables.read(tmp_path)
 
 
 def test_fields_of_tsv_may_be_in_quotes(tmp_path):
-    rows_ = '"id"\t"name"\nE1\t"one\ttab and ""quotes"""\nE2\t"Foo" syndrome\nE3\t5" pipe\nE4\t"open\n'
+    rows_ = (
+        '"id"\t"name"\nE1\t"one\ttab and ""quotes"""\nE2\t"Foo" syndrome\nE3\t5" pipe\nE4\t"open\n'
+    )
     graph = tables.read(put(tmp_path, {"entities.tsv": rows_}))
-    assert graph.entities["name"].to_pylist() == ['one tab and "quotes"', '"Foo" syndrome', '5" pipe', '"open']
+    assert graph.entities["name"].to_pylist() == [
+        'one tab and "quotes"',
+        '"Foo" syndrome',
+        '5" pipe',
+        '"open',
+    ]

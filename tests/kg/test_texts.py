@@ -36,10 +36,16 @@ def test_a_share_is_chosen_by_id_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert is_chosen("any", 1.0)
 
 
-def test_nothing_is_said_of_a_relation_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_said_of_a_relation_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = str(fake.write(tmp_path))
     every = "".join(written(monkeypatch, tmp_path / "a.jsonl", "cmekg", file).values())
-    less = "".join(written(monkeypatch, tmp_path / "b.jsonl", "cmekg", file, "--without", "别称,英文名,没有").values())
+    less = "".join(
+        written(
+            monkeypatch, tmp_path / "b.jsonl", "cmekg", file, "--without", "别称,英文名,没有"
+        ).values()
+    )
     aliases = {t for h in cmekg.parsed(Path(file)).values() for t in h.get("别称", [])}
     assert len(aliases) > 10 and any(alias in every for alias in aliases)
     assert not any(alias in less for alias in aliases) and "常见症状" not in "别称,英文名"
@@ -57,9 +63,17 @@ def test_nothing_is_said_of_a_relation_left_out(tmp_path: Path, monkeypatch: pyt
     ],
 )
 def test_what_is_refused(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["texts", *words, "--out", str(tmp_path / "t.jsonl")])
     with pytest.raises(SystemExit) as stopped:
         texts.main()
-    assert stopped.value.code == 2 and message in capsys.readouterr().err and not (tmp_path / "t.jsonl").exists()
+    assert (
+        stopped.value.code == 2
+        and message in capsys.readouterr().err
+        and not (tmp_path / "t.jsonl").exists()
+    )

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("preloaded")
 
 
 def ladder(folder: Path, n: int = 40) -> str:
-    """A graph where entity i is `next` to i + 1 (and `before` is its inverse) and `skip` to i + 2: translations fit it."""
+    """A graph where entity i is `next` to i + 1 (and `before` is its inverse) and `skip` to i + 2:
+    translations fit it."""
     ids = [f"e{i}" for i in range(n)]
     triples = [(ids[i], "next", ids[i + 1]) for i in range(n - 1)] + [
         (ids[i + 1], "before", ids[i]) for i in range(n - 1)
@@ -34,7 +35,14 @@ def ladder(folder: Path, n: int = 40) -> str:
     KnowledgeGraph(
         table("entities", {"id": ids, "name": ids, "type": ["t"] * n}),
         table(
-            "names", {"id": ids, "name": ids, "kind": ["preferred"] * n, "language": ["en"] * n, "source": ["s"] * n}
+            "names",
+            {
+                "id": ids,
+                "name": ids,
+                "kind": ["preferred"] * n,
+                "language": ["en"] * n,
+                "source": ["s"] * n,
+            },
         ),
         table("definitions", {"id": [], "text": []}),
         table("triples", {"head": head, "relation": relation, "tail": tail}),
@@ -57,8 +65,12 @@ def test_split_keeps_inverses_together_and_entities_known(tmp_path: Path) -> Non
 
 
 def slow_metrics(model: TransE, test: np.ndarray, known: np.ndarray) -> dict[str, float]:
-    """Filtered ranks one by one: ties count half (the realistic rank is the mean of best and worst)."""
-    entity, relation = model.entity_representations[0]().detach(), model.relation_representations[0]().detach()
+    """Filtered ranks one by one: ties count half (the realistic rank is the mean of best and
+    worst)."""
+    entity, relation = (
+        model.entity_representations[0]().detach(),
+        model.relation_representations[0]().detach(),
+    )
     true = {tuple(t) for t in np.concatenate([test, known]).tolist()}
     ranks = []
     for h, r, t in test.tolist():
@@ -69,11 +81,21 @@ def slow_metrics(model: TransE, test: np.ndarray, known: np.ndarray) -> dict[str
                 return -float((entity[a] + relation[r] - entity[b]).norm())
 
             own = score(h if side == "head" else t)
-            others = [score(e) for e in range(len(entity)) if ((e, r, t) if side == "head" else (h, r, e)) not in true]
-            better, equal = sum(o > own + 1e-6 for o in others), sum(abs(o - own) <= 1e-6 for o in others)
+            others = [
+                score(e)
+                for e in range(len(entity))
+                if ((e, r, t) if side == "head" else (h, r, e)) not in true
+            ]
+            better, equal = (
+                sum(o > own + 1e-6 for o in others),
+                sum(abs(o - own) <= 1e-6 for o in others),
+            )
             ranks.append(1 + better + equal / 2)
     array = np.array(ranks)
-    return {"mrr": float((1 / array).mean()), **{f"hits_at_{k}": float((array <= k).mean()) for k in (1, 3, 10)}}
+    return {
+        "mrr": float((1 / array).mean()),
+        **{f"hits_at_{k}": float((array <= k).mean()) for k in (1, 3, 10)},
+    }
 
 
 def test_link_prediction_equals_one_by_one(tmp_path: Path) -> None:
@@ -81,22 +103,32 @@ def test_link_prediction_equals_one_by_one(tmp_path: Path) -> None:
     training, test = split(graph.triple_indices(), 5, 0)
     factory = CoreTriplesFactory(training, num_entities=20, num_relations=3)
     model = TransE(triples_factory=factory, embedding_dim=8, scoring_fct_norm=2, random_seed=0)
-    assert link_prediction(model, test, training) == pytest.approx(slow_metrics(model, test, training), abs=1e-6)
+    assert link_prediction(model, test, training) == pytest.approx(
+        slow_metrics(model, test, training), abs=1e-6
+    )
 
 
 def test_scores_from_one_product_equal_pykeens(tmp_path: Path) -> None:
     factory = CoreTriplesFactory(
-        KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices(), num_entities=40, num_relations=3
+        KnowledgeGraph.load(ladder(tmp_path / "g")).triple_indices(),
+        num_entities=40,
+        num_relations=3,
     )
     model = TransE(triples_factory=factory, embedding_dim=8, scoring_fct_norm=2, random_seed=0)
     pairs = torch.tensor([[0, 1], [5, 2], [39, 0]])
     every = torch.arange(40)
-    torch.testing.assert_close(model.score_t(pairs), model.score_t(pairs, tails=every), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model.score_t(pairs), model.score_t(pairs, tails=every), atol=1e-5, rtol=1e-5
+    )
     flipped = pairs.flip(1)
-    torch.testing.assert_close(model.score_h(flipped), model.score_h(flipped, heads=every), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model.score_h(flipped), model.score_h(flipped, heads=every), atol=1e-5, rtol=1e-5
+    )
 
 
-def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_learns_and_is_logged_and_kept(
+    tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     graph, out = ladder(tmp_path / "g"), str(tmp_path / "t")
     few = train(graph, str(tmp_path / "few"), dim=16, epochs=1, lr=0.05, batch_size=16, held_out=10)
     trained = train(graph, out, dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10)
@@ -113,13 +145,15 @@ def test_it_learns_and_is_logged_and_kept(tmp_path: Path, runs: Path, capsys: py
 
 
 def test_a_sparse_step_changes_its_batch_alone() -> None:
-    """Two steps against Adam in full for the rows of each batch; Bordes et al. 2013, Section 2: unit length after each."""
+    """Two steps against Adam in full for the rows of each batch; Bordes et al. 2013, Section 2:
+    unit length after each."""
     factory = CoreTriplesFactory(np.array([[0, 0, 1]]), num_entities=6, num_relations=2)
     model = TransE(triples_factory=factory, embedding_dim=3, sparse=True, random_seed=0)
     model.reset_parameters_()
     tables = [model.entity_representations[0], model.relation_representations[0]]
     slow = [table().detach().clone() for table in tables]
-    first, second = ([torch.zeros_like(values) for values in slow] for _ in range(2))  # Adam's moments
+    # Adam's moments
+    first, second = ([torch.zeros_like(values) for values in slow] for _ in range(2))
     optimizer = torch.optim.SparseAdam(model.parameters(), lr=0.1)
     for step, batch in enumerate(([[0, 0, 1], [2, 0, 0]], [[1, 1, 4], [1, 1, 1]]), 1):
         optimizer.zero_grad()
@@ -148,10 +182,19 @@ def test_a_sparse_training_learns_and_resumes_to_the_same_vectors(
     tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = ladder(tmp_path / "g")
-    given: dict[str, Any] = {"dim": 16, "lr": 0.05, "batch_size": 16, "held_out": 10, "sparse": True}
+    given: dict[str, Any] = {
+        "dim": 16,
+        "lr": 0.05,
+        "batch_size": 16,
+        "held_out": 10,
+        "sparse": True,
+    }
     few = train(graph, str(tmp_path / "few"), epochs=1, **given)
     whole = train(graph, str(tmp_path / "whole"), epochs=40, **given)
-    assert whole.manifest["scores"]["mrr"] > 1.5 * few.manifest["scores"]["mrr"] and whole.manifest["settings"]["sparse"]
+    assert (
+        whole.manifest["scores"]["mrr"] > 1.5 * few.manifest["scores"]["mrr"]
+        and whole.manifest["settings"]["sparse"]
+    )
     after = _Epochs.post_epoch
 
     def stops(self: _Epochs, epoch: int, *more: Any, **named: Any) -> None:
@@ -163,15 +206,27 @@ def test_a_sparse_training_learns_and_resumes_to_the_same_vectors(
         patch.setattr(_Epochs, "post_epoch", stops)
         train(graph, str(tmp_path / "t"), epochs=40, checkpoint_seconds=0, **given)
     resumed = train(graph, str(tmp_path / "t"), epochs=40, **given)
-    assert torch.equal(resumed.entity, whole.entity) and torch.equal(resumed.relation, whole.relation)
+    assert torch.equal(resumed.entity, whole.entity) and torch.equal(
+        resumed.relation, whole.relation
+    )
     with pytest.raises(InputError, match="sparse: TransE's alone"):
         train(graph, str(tmp_path / "r"), model="TransR", sparse=True)
 
 
-def test_the_self_adversarial_loss_and_free_lengths(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sun et al. 2019, Eq. (5), on a batch; entities that are not held at length 1 grow to a margin that unit ones cannot reach."""
+def test_the_self_adversarial_loss_and_free_lengths(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sun et al. 2019, Eq. (5), on a batch; entities that are not held at length 1 grow to a margin
+    that unit ones cannot reach."""
     graph = ladder(tmp_path / "g")
-    given: dict[str, Any] = {"dim": 16, "lr": 0.05, "batch_size": 16, "held_out": 10, "epochs": 30, "negatives": 4}
+    given: dict[str, Any] = {
+        "dim": 16,
+        "lr": 0.05,
+        "batch_size": 16,
+        "held_out": 10,
+        "epochs": 30,
+        "negatives": 4,
+    }
     lost: list[Any] = []
     made = kg.train.NSSALoss
 
@@ -180,22 +235,40 @@ def test_the_self_adversarial_loss_and_free_lengths(tmp_path: Path, runs: Path, 
         return lost[-1]
 
     monkeypatch.setattr("kg.train.NSSALoss", keep)
-    free = train(graph, str(tmp_path / "t"), loss="self-adversarial", unit=False, margin=6.0, **given)
-    assert free.entity.norm(dim=1).mean() > 1.5 and free.manifest["settings"]["loss"] == "self-adversarial"
+    free = train(
+        graph, str(tmp_path / "t"), loss="self-adversarial", unit=False, margin=6.0, **given
+    )
+    assert (
+        free.entity.norm(dim=1).mean() > 1.5
+        and free.manifest["settings"]["loss"] == "self-adversarial"
+    )
     unit = train(graph, str(tmp_path / "u"), **given)
-    assert torch.allclose(unit.entity.norm(dim=1), torch.ones(40), atol=1e-5) and "loss" not in unit.manifest["settings"]
+    assert (
+        torch.allclose(unit.entity.norm(dim=1), torch.ones(40), atol=1e-5)
+        and "loss" not in unit.manifest["settings"]
+    )
     positive, negative = torch.tensor([[-3.0], [-5.0]]), torch.tensor([[-4.0, -8.0], [-7.0, -5.5]])
     sigmoid = torch.nn.functional.logsigmoid
-    slow = -sigmoid(6 + positive).mean() - ((negative.softmax(1) * sigmoid(-negative - 6)).sum(1)).mean()
-    own = lost[0].process_slcwa_scores(positive, negative, label_smoothing=None, batch_filter=None, num_entities=None)
-    assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)  # PyKEEN computes the mean of both parts
-    with pytest.raises(InputError, match=r"loss: no loss 'other'; choose from: margin, self-adversarial"):
+    slow = (
+        -sigmoid(6 + positive).mean()
+        - ((negative.softmax(1) * sigmoid(-negative - 6)).sum(1)).mean()
+    )
+    own = lost[0].process_slcwa_scores(
+        positive, negative, label_smoothing=None, batch_filter=None, num_entities=None
+    )
+    # PyKEEN computes the mean of both parts
+    assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)
+    with pytest.raises(
+        InputError, match=r"loss: no loss 'other'; choose from: margin, self-adversarial"
+    ):
         train(graph, str(tmp_path / "v"), loss="other")
 
 
 def test_bad_settings(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
-    with pytest.raises(InputError, match="no graph embedding 'TransX'; choose from: TransE, TransR"):
+    with pytest.raises(
+        InputError, match="no graph embedding 'TransX'; choose from: TransE, TransR"
+    ):
         train(graph, str(tmp_path / "t"), model="TransX")
     with pytest.raises(InputError, match=r"manifest\.json"):
         train(str(tmp_path / "none"), str(tmp_path / "t"))
@@ -223,30 +296,47 @@ def test_command_line_accepts_a_config(tmp_path: Path, runs: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "40 entities, 3 relations" in done.stdout
     settings = EmbeddingTable.load(tmp_path / "t").manifest["settings"]
-    assert settings["batch_size"] == 2048 and settings["epochs"] == 2  # the file's number and the flag's
+    # the file's number and the flag's
+    assert settings["batch_size"] == 2048 and settings["epochs"] == 2
     failed = subprocess.run(
-        [*command[:5], str(tmp_path / "none"), *command[6:]], capture_output=True, text=True, check=False
+        [*command[:5], str(tmp_path / "none"), *command[6:]],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert failed.returncode and "Traceback" not in failed.stderr and "no knowledge graph here" in failed.stderr
+    assert (
+        failed.returncode
+        and "Traceback" not in failed.stderr
+        and "no knowledge graph here" in failed.stderr
+    )
 
 
 def test_ranks_by_hand() -> None:
-    """Known triples do not count, and of equal scores the rank is the mean of the best and the worst."""
+    """Known triples do not count, and of equal scores the rank is the mean of the best and the
+    worst."""
     factory = CoreTriplesFactory(np.array([[0, 0, 2]]), num_entities=4, num_relations=1)
     model = TransE(triples_factory=factory, embedding_dim=1, scoring_fct_norm=2, random_seed=0)
     with torch.no_grad():  # 0 + relation is where 1, 2 and 3 are
-        for part, values in ((model.entity_representations[0], [0.0, 1, 1, 1]), (model.relation_representations[0], [1.0])):
+        for part, values in (
+            (model.entity_representations[0], [0.0, 1, 1, 1]),
+            (model.relation_representations[0], [1.0]),
+        ):
             (parameter,) = part.parameters()
             parameter.copy_(torch.tensor(values)[:, None])
     # the tail of (0, 0, 1): 2 is known, 3 is as good: rank 1.5; its head: nothing is as good as 0
     found = link_prediction(model, np.array([[0, 0, 1]]), np.array([[0, 0, 2]]))
-    assert found == pytest.approx({"mrr": (1 / 1.5 + 1) / 2, "hits_at_1": 0.5, "hits_at_3": 1, "hits_at_10": 1})
-    # the tail of (1, 0, 2) is as good as 1 and 3: rank 2; its head, too, as 0, which is better, is known
+    assert found == pytest.approx(
+        {"mrr": (1 / 1.5 + 1) / 2, "hits_at_1": 0.5, "hits_at_3": 1, "hits_at_10": 1}
+    )
+    # the tail of (1, 0, 2) is as good as 1 and 3: rank 2; its head, too, as 0, which is better, is
+    # known
     found = link_prediction(model, np.array([[1, 0, 2]]), np.array([[0, 0, 2]]))
     assert found == pytest.approx({"mrr": 0.5, "hits_at_1": 0, "hits_at_3": 1, "hits_at_10": 1})
 
 
-def test_another_seed_starts_elsewhere(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_seed_starts_elsewhere(
+    tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What training begins with; nothing is trained."""
     begun: list[torch.Tensor] = []
 

@@ -19,7 +19,17 @@ from core.files import InputError
 from core.logs import set_up
 from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
-from kg.train import Checkpoint, GroupedProduct, TransE, TransR, link_prediction, shortened, split, started_from, train
+from kg.train import (
+    Checkpoint,
+    GroupedProduct,
+    TransE,
+    TransR,
+    link_prediction,
+    shortened,
+    split,
+    started_from,
+    train,
+)
 from tests.kg.test_pagerank import saved
 from tests.kg.test_train import ladder
 
@@ -33,8 +43,11 @@ def factory(seed: int = 0, count: int = 200) -> CoreTriplesFactory:
     return CoreTriplesFactory(triples, num_entities=ENTITIES, num_relations=RELATIONS)
 
 
-def both(norm: int = 2, d: int = 6, d_r: int = 4, scale: float = 1.0) -> tuple[TransR, PyKEENTransR]:
-    """Ours and the stock model with the same parameters; a large `scale` makes the clamp of the projections act."""
+def both(
+    norm: int = 2, d: int = 6, d_r: int = 4, scale: float = 1.0
+) -> tuple[TransR, PyKEENTransR]:
+    """Ours and the stock model with the same parameters; a large `scale` makes the clamp of the
+    projections act."""
     models = [
         cls(
             triples_factory=factory(),
@@ -74,13 +87,17 @@ def by_hand(model: TransR, h: int, r: int, t: int, norm: int) -> float:
 def test_scores_and_gradients_are_the_stock_models(norm: int, scale: float, seed: int) -> None:
     ours, stock = both(norm, scale=scale)
     rng = np.random.default_rng(seed)
-    batch = torch.from_numpy(np.stack([rng.integers(0, n, 33) for n in (ENTITIES, RELATIONS, ENTITIES)], axis=1))
+    batch = torch.from_numpy(
+        np.stack([rng.integers(0, n, 33) for n in (ENTITIES, RELATIONS, ENTITIES)], axis=1)
+    )
     batch[0, 2] = batch[0, 0]
     found, wanted = ours.score_hrt(batch), stock.score_hrt(batch)
     assert found.shape == (33, 1)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     for row in range(5):
-        assert found[row].item() == pytest.approx(by_hand(ours, *batch[row].tolist(), norm), abs=1e-5)
+        assert found[row].item() == pytest.approx(
+            by_hand(ours, *batch[row].tolist(), norm), abs=1e-5
+        )
     weight = torch.randn(33, 1, generator=torch.Generator().manual_seed(seed))
     (found * weight).sum().backward()
     (wanted * weight).sum().backward()
@@ -94,11 +111,17 @@ def test_scores_of_all_tails_and_heads(norm: int) -> None:
     ours, stock = both(norm)
     pairs = torch.tensor([[0, 1], [5, 2], [39, 0], [7, 1]])
     torch.testing.assert_close(ours.score_t(pairs), stock.score_t(pairs), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours.score_h(pairs.flip(1)), stock.score_h(pairs.flip(1)), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ours.score_h(pairs.flip(1)), stock.score_h(pairs.flip(1)), atol=1e-5, rtol=1e-5
+    )
     some = torch.tensor([3, 9])
-    torch.testing.assert_close(ours.score_t(pairs, tails=some), ours.score_t(pairs)[:, some], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ours.score_t(pairs, tails=some), ours.score_t(pairs)[:, some], atol=1e-5, rtol=1e-5
+    )
     rest = pairs.flip(1)
-    torch.testing.assert_close(ours.score_h(rest, heads=some), ours.score_h(rest)[:, some], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ours.score_h(rest, heads=some), ours.score_h(rest)[:, some], atol=1e-5, rtol=1e-5
+    )
 
 
 def test_grouped_product() -> None:
@@ -108,7 +131,9 @@ def test_grouped_product() -> None:
     matrices = torch.randn(4, 3, 2, dtype=torch.float64, generator=rng, requires_grad=True)
     out = GroupedProduct.apply(x, matrices, [1, 0, 3, 0])
     assert torch.equal(out[0], x[0] @ matrices[0]) and torch.allclose(out[1:], x[1:] @ matrices[2])
-    assert torch.autograd.gradcheck(lambda a, b: GroupedProduct.apply(a, b, [1, 0, 3, 0]), (x, matrices))
+    assert torch.autograd.gradcheck(
+        lambda a, b: GroupedProduct.apply(a, b, [1, 0, 3, 0]), (x, matrices)
+    )
     none = GroupedProduct.apply(x[:0], matrices, [0, 0, 0, 0])
     assert none.shape == (0, 2)
 
@@ -125,7 +150,8 @@ def test_shortened_is_pykeens_clamp(p: int) -> None:
 def test_from_identity_it_scores_as_the_transe() -> None:
     first = TransE(triples_factory=factory(), embedding_dim=6, random_seed=0)
     with torch.no_grad():
-        first.relation_representations[0]._embeddings.weight.mul_(0.1)  # TransR shortens what is longer than 1
+        # TransR shortens what is longer than 1
+        first.relation_representations[0]._embeddings.weight.mul_(0.1)
     start = started_from(first.entity_representations[0](), first.relation_representations[0]())
     model = TransR(triples_factory=factory(), embedding_dim=6, relation_dim=6, **start)
     batch = factory(3).mapped_triples[:50]
@@ -137,9 +163,15 @@ def test_from_identity_it_scores_as_the_transe() -> None:
 
 def settings(epochs: int = 20) -> dict[str, object]:
     return {
-        "model": "TransR", "dim": 16, "epochs": epochs, "warm_epochs": 40, "lr": 0.005, "warm_lr": 0.05,
-        "batch_size": 16, "held_out": 10,
-    }  # fmt: skip
+        "model": "TransR",
+        "dim": 16,
+        "epochs": epochs,
+        "warm_epochs": 40,
+        "lr": 0.005,
+        "warm_lr": 0.05,
+        "batch_size": 16,
+        "held_out": 10,
+    }
 
 
 def test_it_learns_from_a_warm_start_and_is_exported(tmp_path: Path, runs: Path, capsys) -> None:
@@ -147,7 +179,9 @@ def test_it_learns_from_a_warm_start_and_is_exported(tmp_path: Path, runs: Path,
     cold = train(graph, str(tmp_path / "cold"), **{**settings(1), "warm_epochs": 0})
     made = train(graph, out, **settings())
     losses = mlflow.MlflowClient().get_metric_history(made.manifest["mlflow_run"], "train/loss")
-    first = mlflow.MlflowClient().get_metric_history(cold.manifest["mlflow_run"], "train/loss")[0].value
+    first = (
+        mlflow.MlflowClient().get_metric_history(cold.manifest["mlflow_run"], "train/loss")[0].value
+    )
     assert [m.step for m in losses] == list(range(1, 61))
     assert losses[40].value < 0.6 * first and losses[-1].value < 0.8 * losses[40].value
     loaded = EmbeddingTable.load(out)
@@ -159,11 +193,15 @@ def test_it_learns_from_a_warm_start_and_is_exported(tmp_path: Path, runs: Path,
     training, test = split(triples, 10, 0)
     model = TransR(
         triples_factory=CoreTriplesFactory(training, num_entities=40, num_relations=3),
-        embedding_dim=16, relation_dim=16, **started_from(loaded.entity, loaded.relation),
-    )  # fmt: skip
+        embedding_dim=16,
+        relation_dim=16,
+        **started_from(loaded.entity, loaded.relation),
+    )
     with torch.no_grad():
         next(model.relation_representations[1].parameters()).copy_(loaded.projection.reshape(3, -1))
-    assert link_prediction(model, test, training) == pytest.approx(made.manifest["scores"], abs=1e-4)
+    assert link_prediction(model, test, training) == pytest.approx(
+        made.manifest["scores"], abs=1e-4
+    )
     logged = mlflow.get_run(made.manifest["mlflow_run"]).data
     assert logged.metrics["test/warm_mrr"] == pytest.approx(made.manifest["warm_scores"]["mrr"])
     set_up()
@@ -205,8 +243,13 @@ def test_a_killed_training_resumes_to_the_same_vectors(
         set_up()
         capsys.readouterr()
         resumed = train(graph, out, **settings(), checkpoint_seconds=0)
-        assert f"resuming after epoch {after if after <= 40 else after - 40}" in capsys.readouterr().err
-        assert torch.equal(resumed.entity, whole.entity) and torch.equal(resumed.relation, whole.relation)
+        assert (
+            f"resuming after epoch {after if after <= 40 else after - 40}"
+            in capsys.readouterr().err
+        )
+        assert torch.equal(resumed.entity, whole.entity) and torch.equal(
+            resumed.relation, whole.relation
+        )
         assert torch.equal(resumed.projection, whole.projection)
         for scores in ("scores", "warm_scores"):
             assert resumed.manifest[scores] == whole.manifest[scores]
@@ -226,7 +269,9 @@ def test_a_state_that_is_damaged_or_of_other_settings_is_not_gone_on_from(
         own = {**settings(3), "model": "TransE", "warm_epochs": 0, "warm_lr": None}
         with monkeypatch.context() as patch:
             real = Checkpoint.save
-            patch.setattr(Checkpoint, "save", lambda self, *a, real=real: (real(self, *a), killed(self)))
+            patch.setattr(
+                Checkpoint, "save", lambda self, *a, real=real: (real(self, *a), killed(self))
+            )
             with pytest.raises(Killed):
                 train(graph, str(out), **own, checkpoint_seconds=0)
         set_up()
@@ -237,13 +282,17 @@ def test_a_state_that_is_damaged_or_of_other_settings_is_not_gone_on_from(
             own["seed"] = 1
         made = train(graph, str(out), **own)
         said = capsys.readouterr().err
-        assert ("state.safetensors: damaged" in said) == (change == "damage") and "resuming" not in said
+        assert ("state.safetensors: damaged" in said) == (
+            change == "damage"
+        ) and "resuming" not in said
         expected = train(graph, str(tmp_path / change), **own)
         assert torch.equal(made.entity, expected.entity)
         shutil.rmtree(out)
 
 
-def test_a_file_in_the_way_of_the_table_is_reported_before_training(tmp_path: Path, runs: Path) -> None:
+def test_a_file_in_the_way_of_the_table_is_reported_before_training(
+    tmp_path: Path, runs: Path
+) -> None:
     (tmp_path / "t").write_text("mine")
     with pytest.raises(InputError, match="a file is in the way"):
         train(ladder(tmp_path / "g"), str(tmp_path / "t"), **settings())
@@ -254,15 +303,26 @@ def test_link_prediction_does_not_depend_on_the_order() -> None:
     test = factory(7).mapped_triples[:30].numpy()
     known = factory(8).mapped_triples.numpy()
     found = link_prediction(ours, test, known)
-    assert link_prediction(ours, test[::-1].copy(), known, batch_size=7) == pytest.approx(found, abs=1e-6)
+    assert link_prediction(ours, test[::-1].copy(), known, batch_size=7) == pytest.approx(
+        found, abs=1e-6
+    )
 
 
 def test_a_given_table_is_the_start(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
-    first = train(graph, str(tmp_path / "e"), dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10)
-    made = train(graph, str(tmp_path / "r"), **{**settings(1), "lr": 1e-9}, warm=str(tmp_path / "e"))
-    assert made.manifest["settings"]["warm"] == EmbeddingTable.load(tmp_path / "e").manifest["sha256"]
-    assert torch.allclose(made.entity, first.entity, atol=1e-5) and made.manifest["settings"]["warm_epochs"] == 0
+    first = train(
+        graph, str(tmp_path / "e"), dim=16, epochs=60, lr=0.05, batch_size=16, held_out=10
+    )
+    made = train(
+        graph, str(tmp_path / "r"), **{**settings(1), "lr": 1e-9}, warm=str(tmp_path / "e")
+    )
+    assert (
+        made.manifest["settings"]["warm"] == EmbeddingTable.load(tmp_path / "e").manifest["sha256"]
+    )
+    assert (
+        torch.allclose(made.entity, first.entity, atol=1e-5)
+        and made.manifest["settings"]["warm_epochs"] == 0
+    )
     wrong = [
         ({"dim": 8}, "vectors of 16, expected dim 8"),
         ({"seed": 1}, "has seen triples that TransR is scored on"),
@@ -272,7 +332,9 @@ def test_a_given_table_is_the_start(tmp_path: Path, runs: Path) -> None:
     ]
     for change, message in wrong:
         with pytest.raises(InputError, match=message):
-            train(graph, str(tmp_path / "x"), **{**settings(1), "warm": str(tmp_path / "e"), **change})
+            train(
+                graph, str(tmp_path / "x"), **{**settings(1), "warm": str(tmp_path / "e"), **change}
+            )
     other = ladder(tmp_path / "other", 30)
     with pytest.raises(InputError, match="does not match the graph"):
         train(other, str(tmp_path / "x"), **{**settings(1), "warm": str(tmp_path / "e")})
@@ -287,15 +349,22 @@ def test_transe_accepts_no_settings_of_transr(tmp_path: Path, runs: Path) -> Non
 
 def test_relation_dim_of_its_own(tmp_path: Path, runs: Path) -> None:
     made = train(
-        ladder(tmp_path / "g"), str(tmp_path / "t"), **{**settings(2), "warm_epochs": 0, "relation_dim": 5}
-    )  # fmt: skip
+        ladder(tmp_path / "g"),
+        str(tmp_path / "t"),
+        **{**settings(2), "warm_epochs": 0, "relation_dim": 5},
+    )
     assert made.projection is not None and made.projection.shape == (3, 16, 5)
     assert made.relation is not None and made.relation.shape == (3, 5)
 
 
-def test_loops_duplicates_lone_entities_and_a_relation_seen_once(tmp_path: Path, runs: Path) -> None:
+def test_loops_duplicates_lone_entities_and_a_relation_seen_once(
+    tmp_path: Path, runs: Path
+) -> None:
     ids = [f"e{i}" for i in range(12)]
-    triples = [(ids[i], "next", ids[i + 1]) for i in range(9)] * 2 + [("e3", "next", "e3"), ("e0", "once", "e5")]
+    triples = [(ids[i], "next", ids[i + 1]) for i in range(9)] * 2 + [
+        ("e3", "next", "e3"),
+        ("e0", "once", "e5"),
+    ]
     graph = saved(tmp_path / "g", ids, triples)  # e11 is in none
     made = train(graph, str(tmp_path / "t"), **{**settings(2), "warm_epochs": 1, "held_out": 2})
     assert made.entity.shape == (12, 16) and made.relation_ids == ["next", "once"]

@@ -1,4 +1,5 @@
-"""Token trie: equals a dictionary trie, costs few bytes, comes back from disk, refuses what is broken."""
+"""Token trie: equals a dictionary trie, costs few bytes, comes back from disk, refuses what is
+broken."""
 
 from __future__ import annotations
 
@@ -39,16 +40,32 @@ def walk(trie, node, path=()):
 
 
 def test_by_hand():
-    """Nodes in level order: 0 root; 1 "5", 2 "7"; 3 "5 6", 4 "7 6"; 5 "7 6 6". Leaves 1, 2, 3, 5."""
+    """Nodes in level order: 0 root; 1 "5", 2 "7"; 3 "5 6", 4 "7 6"; 5 "7 6 6". Leaves 1, 2, 3,
+    5."""
     trie = small()
-    assert trie.tokens.tolist() == [0, 5, 7, 6, 6, 6] and trie.starts.tolist() == [1, 3, 4, 5, 5, 6, 6]
+    assert trie.tokens.tolist() == [0, 5, 7, 6, 6, 6] and trie.starts.tolist() == [
+        1,
+        3,
+        4,
+        5,
+        5,
+        6,
+        6,
+    ]
     assert trie.leaf_nodes.tolist() == [1, 2, 3, 5] and trie.levels.tolist() == [0, 1, 3, 5, 6]
     assert (len(trie), trie.roots, trie.depth, trie.widths) == (4, 1, 3, [2, 1, 1, 0])
     assert trie.heights.tolist() == [3, 1, 2, 0, 1, 0]
     assert [trie.concepts_of(leaf).tolist() for leaf in range(4)] == [[10], [20], [2, 30], [20]]
     assert [x.tolist() for x in trie.children(0)] == [[5, 7], [1, 2]]
     assert [x.tolist() for x in trie.children(5)] == [[], []]
-    assert trie.leaves(Ragged.from_lists([[7], [7, 6], [5, 6], [9], [5, 6, 6], []])).tolist() == [1, -1, 2, -1, -1, -1]
+    assert trie.leaves(Ragged.from_lists([[7], [7, 6], [5, 6], [9], [5, 6, 6], []])).tolist() == [
+        1,
+        -1,
+        2,
+        -1,
+        -1,
+        -1,
+    ]
     assert [name.tolist() for name in trie.names()] == [[5], [7], [5, 6], [7, 6, 6]]
     for leaf in (-1, 4):
         with pytest.raises(IndexError, match=f"leaf {leaf} of a trie with 4 leaves"):
@@ -68,22 +85,29 @@ def test_equals_a_dictionary(names, seed):
     assert set(found) == set(wanted) and sorted(found.values()) == list(range(len(trie)))
     for name, leaf in found.items():
         assert trie.concepts_of(leaf).tolist() == sorted(wanted[name])
-    assert [tuple(name.tolist()) for name in trie.names(block=7)] == sorted(found, key=lambda n: found[n])
+    assert [tuple(name.tolist()) for name in trie.names(block=7)] == sorted(
+        found, key=lambda n: found[n]
+    )
     others = [random.integers(0, 6, random.integers(0, 7)).tolist() for _ in range(30)] + names
-    assert trie.leaves(Ragged.from_lists(others)).tolist() == [found.get(tuple(name), -1) for name in others]
+    assert trie.leaves(Ragged.from_lists(others)).tolist() == [
+        found.get(tuple(name), -1) for name in others
+    ]
     longest = {node: 0 for node in range(len(trie.tokens))}
     for node in reversed(range(len(trie.tokens))):
         longest[node] = max((longest[int(c)] + 1 for c in trie.children(node)[1]), default=0)
     assert trie.heights.tolist() == list(longest.values())
     assert trie.depth == max(map(len, names))
     degrees = [len(trie.children(node)[0]) for node in range(len(trie.tokens))]
-    assert trie.widths == [max(degrees[a:b]) for a, b in zip(trie.levels, trie.levels[1:], strict=False)]
+    assert trie.widths == [
+        max(degrees[a:b]) for a, b in zip(trie.levels, trie.levels[1:], strict=False)
+    ]
 
 
 @given(sequences, st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_forest(names, seed):
-    """Each root holds its own names; a forest's concepts are the leaves of the trie it came from."""
+    """Each root holds its own names; a forest's concepts are the leaves of the trie it came
+    from."""
     random, trie = np.random.default_rng(seed), Trie.build(Ragged.from_lists(names), vocabulary=6)
     every = [name.tolist() for name in trie.names()]
     lists = [random.integers(0, len(trie), size).tolist() for size in (3, 0, 1, 10)]
@@ -106,12 +130,17 @@ def test_forest_refuses_what_is_no_leaf():
 
 
 def test_bytes_of_a_name():
-    """At most 45 for names of six pieces, few of which share a beginning; vocabulary of BART's size."""
+    """At most 45 for names of six pieces, few of which share a beginning; vocabulary of BART's
+    size."""
     random, count = np.random.default_rng(0), 30_000
     tokens = random.integers(0, 50_265, (count, 6)).astype(np.uint16)
     trie = Trie.build(Ragged(tokens.ravel(), np.arange(0, 6 * count + 1, 6)), vocabulary=50_265)
     assert len(trie) == count and trie.nbytes / count <= 45
-    assert (trie.tokens.dtype, trie.starts.dtype, trie.concepts.dtype) == (np.uint16, np.uint32, np.uint32)
+    assert (trie.tokens.dtype, trie.starts.dtype, trie.concepts.dtype) == (
+        np.uint16,
+        np.uint32,
+        np.uint32,
+    )
     assert trie.leaves(Ragged(tokens.ravel(), np.arange(0, 6 * count + 1, 6))).min() == 0
 
 
@@ -126,10 +155,17 @@ def test_order_of_the_names_does_not_matter():
 def test_wide_vocabularies(vocabulary, dtype):
     names = [[vocabulary - 1, 3], [0, vocabulary - 1], [40_000]]
     trie = Trie.build(Ragged.from_lists(names), vocabulary=vocabulary)
-    assert trie.tokens.dtype == dtype and [n.tolist() for n in trie.names()] == [names[2], names[1], names[0]]
+    assert trie.tokens.dtype == dtype and [n.tolist() for n in trie.names()] == [
+        names[2],
+        names[1],
+        names[0],
+    ]
     tensors = trie.tensors(torch.device("cpu"))
     assert (tensors.tokens.long() & tensors.mask).tolist() == trie.tokens.tolist()
-    assert tensors.starts.tolist() == trie.starts.tolist() and trie.tensors(torch.device("cpu")) is tensors
+    assert (
+        tensors.starts.tolist() == trie.starts.tolist()
+        and trie.tensors(torch.device("cpu")) is tensors
+    )
 
 
 def test_what_build_refuses():
@@ -164,9 +200,14 @@ def test_on_disk(tmp_path):
         assert isinstance(array, np.memmap) and np.array_equal(array, getattr(trie, name))
         assert array.dtype == getattr(trie, name).dtype
     assert (again.vocabulary, again.identity, again.skipped, len(again)) == (10, "bart:1234", 0, 4)
-    assert again.concepts_of(2).tolist() == [2, 30] and [n.tolist() for n in again.names()][3] == [7, 6, 6]
+    assert again.concepts_of(2).tolist() == [2, 30] and [n.tolist() for n in again.names()][3] == [
+        7,
+        6,
+        6,
+    ]
     assert again.forest([[2]]).concepts.tolist() == [2]
-    plain = Trie.build(Ragged.from_lists([[1]]), vocabulary=10)  # an empty array of further concepts
+    # an empty array of further concepts
+    plain = Trie.build(Ragged.from_lists([[1]]), vocabulary=10)
     assert len(Trie.load(plain.save(tmp_path / "plain"), "").others) == 0
     with pytest.raises(InputError, match="made with 'bart:1234', expected 'bart:9'"):
         Trie.load(folder, "bart:9")
@@ -181,7 +222,9 @@ def test_a_broken_file_is_refused(tmp_path, name):
     whole = file.read_bytes()
     for content in (whole[:-1], whole[:20], b"", whole[:-1] + b"\x7f"):
         file.write_bytes(content)
-        with pytest.raises(InputError, match=f"{name}.npy: missing, or not the file its manifest describes"):
+        with pytest.raises(
+            InputError, match=f"{name}.npy: missing, or not the file its manifest describes"
+        ):
             Trie.load(folder, "")
     file.unlink()
     with pytest.raises(InputError, match=f"{name}.npy: missing"):
@@ -189,7 +232,8 @@ def test_a_broken_file_is_refused(tmp_path, name):
 
 
 def test_an_inconsistent_folder_is_refused(tmp_path):
-    """Whole files that do not belong together: checksums of a manifest that somebody has put together."""
+    """Whole files that do not belong together: checksums of a manifest that somebody has put
+    together."""
     from core.files import sha256
 
     folder = small().save(tmp_path / "trie")

@@ -24,26 +24,43 @@ def folder(tmp_path):
 def test_whole(tmp_path, end):
     graph = umls.read(fake.write(tmp_path, end))
     assert rows(graph.entities) == [
-        ("C0000001", "Aspirin", "Organic Chemical|Pharmacologic Substance"),  # TUI order, not file order
-        ("C0000002", "Headache", "Sign or Symptom"), ("C0000003", "Fever", "Sign or Symptom"),
-        ("C0000005", "Analgesic", "")]  # fmt: skip
+        # TUI order, not file order
+        ("C0000001", "Aspirin", "Organic Chemical|Pharmacologic Substance"),
+        ("C0000002", "Headache", "Sign or Symptom"),
+        ("C0000003", "Fever", "Sign or Symptom"),
+        ("C0000005", "Analgesic", ""),
+    ]
     assert rows(graph.names) == [
-        ("C0000001", "Aspirin", "preferred", "en", "MSH"), ("C0000001", "Acetylsalicylic acid", "synonym", "en", "MSH"),
-        ("C0000001", "ASA", "abbreviation", "en", "NCI"), ("C0000002", "Headache", "preferred", "en", "MSH"),
-        ("C0000002", "\"Cephalalgia\" 'quoted", "synonym", "en", "SNOMEDCT_US"),
-        ("C0000003", "Fever", "preferred", "en", "MSH"), ("C0000003", "Pyrexia", "synonym", "en", "NCI"),
-        ("C0000005", "Analgesic", "preferred", "en", "MSH")]  # fmt: skip
-    # MRREL's row C0000002|RO|C0000001|may_treat says that the second, aspirin, may treat the first, headache.
+        ("C0000001", "Aspirin", "preferred", "en", "MSH"),
+        ("C0000001", "Acetylsalicylic acid", "synonym", "en", "MSH"),
+        ("C0000001", "ASA", "abbreviation", "en", "NCI"),
+        ("C0000002", "Headache", "preferred", "en", "MSH"),
+        ("C0000002", '"Cephalalgia" \'quoted', "synonym", "en", "SNOMEDCT_US"),
+        ("C0000003", "Fever", "preferred", "en", "MSH"),
+        ("C0000003", "Pyrexia", "synonym", "en", "NCI"),
+        ("C0000005", "Analgesic", "preferred", "en", "MSH"),
+    ]
+    # MRREL's row C0000002|RO|C0000001|may_treat says that the second, aspirin, may treat the first,
+    # headache.
     assert rows(graph.triples) == [
-        ("C0000001", "may_treat", "C0000002"), ("C0000001", "may_treat", "C0000003"),
-        ("C0000002", "may_be_treated_by", "C0000001"), ("C0000005", "inverse_isa", "C0000001")]  # fmt: skip
-    assert rows(graph.definitions) == [("C0000001", "The prototypical analgesic for headache / mixed."),
-                                       ("C0000001", "A drug against fever.")]  # fmt: skip
+        ("C0000001", "may_treat", "C0000002"),
+        ("C0000001", "may_treat", "C0000003"),
+        ("C0000002", "may_be_treated_by", "C0000001"),
+        ("C0000005", "inverse_isa", "C0000001"),
+    ]
+    assert rows(graph.definitions) == [
+        ("C0000001", "The prototypical analgesic for headache / mixed."),
+        ("C0000001", "A drug against fever."),
+    ]
     assert graph.manifest["version"] == "2099AA"
     assert graph.manifest["left_out"] == {
-        "MRCONSO rows by filter or repeated": 5, "MRREL rows by source or suppression": 1,
-        "MRREL rows without RELA or by relation": 1, "MRREL rows of concepts left out": 1, "MRREL self loops": 1,
-        "MRREL repeated": 1}  # fmt: skip
+        "MRCONSO rows by filter or repeated": 5,
+        "MRREL rows by source or suppression": 1,
+        "MRREL rows without RELA or by relation": 1,
+        "MRREL rows of concepts left out": 1,
+        "MRREL self loops": 1,
+        "MRREL repeated": 1,
+    }
 
 
 def test_batches_of_any_size_give_the_same_graph(tmp_path, monkeypatch):
@@ -66,7 +83,9 @@ def test_large_against_plain_python(tmp_path):
     assert set(rows(graph.triples)) == {(r[4], r[7], r[0]) for r in rel if r[0] != r[4]}
     assert len(graph.triples) == len(set(rows(graph.triples)))
     assert {row[:2] for row in rows(graph.names)} == {(r[0], r[14]) for r in conso}
-    assert {row[:2] for row in rows(graph.entities)} == {(r[0], r[14]) for r in conso if r[2] == "P"}
+    assert {row[:2] for row in rows(graph.entities)} == {
+        (r[0], r[14]) for r in conso if r[2] == "P"
+    }
 
 
 def test_languages(folder):
@@ -81,16 +100,20 @@ def test_preferred_name_by_ts_stt_and_ispref(folder):
     """Rows drop out best first; the preferred name is always the best that is left."""
     best_first = [(ts, stt, pref) for ts in "PS" for stt in ("PF", "VO") for pref in "YN"]
     for left in range(1, 9):
-        kept = [f"C0000001 ENG {ts} {stt} S00000{n + 10} {pref} MSH MH {ts}-{stt}-{pref} N"
-                for n, (ts, stt, pref) in enumerate(best_first)][-left:]  # fmt: skip
+        kept = [
+            f"C0000001 ENG {ts} {stt} S00000{n + 10} {pref} MSH MH {ts}-{stt}-{pref} N"
+            for n, (ts, stt, pref) in enumerate(best_first)
+        ][-left:]
         (folder / "MRCONSO.RRF").write_text("".join(fake.conso(line) for line in reversed(kept)))
         assert umls.read(folder).entities["name"].to_pylist() == ["-".join(best_first[-left])]
 
 
 def test_sources(folder):
     graph = umls.read(folder, sources=("NCI",))
-    assert rows(graph.names) == [("C0000001", "ASA", "preferred", "en", "NCI"),
-                                 ("C0000003", "Pyrexia", "preferred", "en", "NCI")]  # fmt: skip
+    assert rows(graph.names) == [
+        ("C0000001", "ASA", "preferred", "en", "NCI"),
+        ("C0000003", "Pyrexia", "preferred", "en", "NCI"),
+    ]
     assert rows(graph.triples) == [("C0000001", "may_treat", "C0000003")]
 
 
@@ -104,13 +127,18 @@ def test_suppress(folder):
 @pytest.mark.parametrize("wanted", ["T109", "Organic Chemical"])
 def test_semantic_types(folder, wanted):
     assert rows(umls.read(folder, semantic_types=(wanted,)).entities) == [
-        ("C0000001", "Aspirin", "Organic Chemical|Pharmacologic Substance")]  # fmt: skip
+        ("C0000001", "Aspirin", "Organic Chemical|Pharmacologic Substance")
+    ]
 
 
 def test_term_types_relations_and_bare_rel(folder):
     assert "ASA" not in umls.read(folder, term_types=("MH", "ET")).names["name"].to_pylist()
-    assert set(umls.read(folder, relations=("may_treat",)).triples["relation"].to_pylist()) == {"may_treat"}
-    bare = set(rows(umls.read(folder, include_rel=True).triples)) - set(rows(umls.read(folder).triples))
+    assert set(umls.read(folder, relations=("may_treat",)).triples["relation"].to_pylist()) == {
+        "may_treat"
+    }
+    bare = set(rows(umls.read(folder, include_rel=True).triples)) - set(
+        rows(umls.read(folder).triples)
+    )
     assert bare == {("C0000002", "RO", "C0000003")}
 
 
@@ -140,19 +168,22 @@ def test_filters_that_leave_nothing(folder):
         umls.read(folder)
 
 
-@pytest.mark.parametrize(("name", "line", "old", "new", "message"), [
-    ("MRCONSO", 3, "|ASA|0|N||", "|ASA", "expected 18 columns.*got 14"),
-    ("MRCONSO", 3, "|ASA|0|N||", "|ASA|0|N|||", "expected 18 columns.*got 19"),
-    ("MRCONSO", 8, "C0000002|", "C000002|", r"expected CUI like C\\d\{7\}, got 'C000002'"),
-    ("MRCONSO", 8, "C0000002|", "D0000002|", r"expected CUI like .*got 'D0000002'"),
-    ("MRCONSO", 8, "C0000002|", "C00000x2|", r"expected CUI like .*got 'C00000x2'"),
-    ("MRCONSO", 11, "|S0000010|", "|Sx|", "expected SUI like .*got 'Sx'"),
-    ("MRCONSO", 5, "Aspirin obsolete", "Aspirin \udcff", "not utf-8 text"),
-    ("MRSTY", 3, "|T184|", "|T18|", "expected TUI like .*got 'T18'"),
-    ("MRREL", 2, "|C0000002|", "||", "expected CUI2 like .*got ''"),
-    ("MRREL", 4, "|may_treat|", "|may|treat|", "expected 16 columns.*got 17"),
-    ("MRDEF", 6, "C0000004", "4", "expected CUI like .*got '4'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "line", "old", "new", "message"),
+    [
+        ("MRCONSO", 3, "|ASA|0|N||", "|ASA", "expected 18 columns.*got 14"),
+        ("MRCONSO", 3, "|ASA|0|N||", "|ASA|0|N|||", "expected 18 columns.*got 19"),
+        ("MRCONSO", 8, "C0000002|", "C000002|", r"expected CUI like C\\d\{7\}, got 'C000002'"),
+        ("MRCONSO", 8, "C0000002|", "D0000002|", r"expected CUI like .*got 'D0000002'"),
+        ("MRCONSO", 8, "C0000002|", "C00000x2|", r"expected CUI like .*got 'C00000x2'"),
+        ("MRCONSO", 11, "|S0000010|", "|Sx|", "expected SUI like .*got 'Sx'"),
+        ("MRCONSO", 5, "Aspirin obsolete", "Aspirin \udcff", "not utf-8 text"),
+        ("MRSTY", 3, "|T184|", "|T18|", "expected TUI like .*got 'T18'"),
+        ("MRREL", 2, "|C0000002|", "||", "expected CUI2 like .*got ''"),
+        ("MRREL", 4, "|may_treat|", "|may|treat|", "expected 16 columns.*got 17"),
+        ("MRDEF", 6, "C0000004", "4", "expected CUI like .*got '4'"),
+    ],
+)
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_broken_row(tmp_path, name, line, old, new, message, end):
     path = fake.write(tmp_path, end) / f"{name}.RRF{end}"
@@ -174,7 +205,8 @@ def test_empty_line_and_broken_row_far_into_a_file(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"MRREL\.RRF:4001: expected 16 columns"):
         umls.read(folder, skip=("MRDEF",))
     (folder / "MRREL.RRF").write_text("".join([*text[:4000], text[4000][:30]]))
-    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: expected 16 columns"):  # a file that was cut
+    # a file that was cut
+    with pytest.raises(InputError, match=r"MRREL\.RRF:4001: expected 16 columns"):
         umls.read(folder, skip=("MRDEF",))
 
 
@@ -182,25 +214,34 @@ def test_cut_gz(tmp_path):
     folder = fake.write(tmp_path, ".gz")
     path = folder / "MRCONSO.RRF.gz"
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"MRCONSO\.RRF\.gz:\d+: the compressed file is cut or broken"):
+    with pytest.raises(
+        InputError, match=r"MRCONSO\.RRF\.gz:\d+: the compressed file is cut or broken"
+    ):
         umls.read(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 def test_memory(tmp_path):
-    """The full release (16 M names, 62 M relation rows) must fit in 16 GB: at most 180 bytes a name, 60 a relation."""
+    """The full release (16 M names, 62 M relation rows) must fit in 16 GB: at most 180 bytes a
+    name, 60 a relation."""
     names, relations = 2_000_000, 4_000_000
     fake.write_large(tmp_path, names, relations, concepts=500_000)
     script = (
         "import json, sys; from kg.sources import umls\n"
         "graph = umls.read(sys.argv[1], skip=('MRDEF',))\n"
         # not getrusage: its peak is inherited from the process that started this one
-        "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "peak = next(line.split()[1] for line in open('/proc/self/status') if"
+        " line.startswith('VmHWM'))\n"
         "print(json.dumps([int(peak) * 1024, *graph.counts().values()]))"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True,
-                          cwd=Path(__file__).parents[2])  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     peak, entities, kept, *_ = json.loads(done.stdout)
     assert (entities, kept) == (500_000, names)
     fixed = 350 << 20  # Python and Arrow, the tables by CUI number, the blocks being read
@@ -208,14 +249,21 @@ def test_memory(tmp_path):
 
 
 def test_ids_of_earlier_releases(tmp_path):
-    """Those that mean a kept concept, through others too, are its alternatives; the rest is counted."""
+    """Those that mean a kept concept, through others too, are its alternatives; the rest is
+    counted."""
     folder = fake.write(tmp_path / "META")
     kept = umls.read(folder).ids.to_pylist()
     rows = [
-        ("C9999991", "SY", kept[0]), ("C9999992", "SY", "C9999991"), ("C9999993", "RB", kept[0]), ("C9999994", "DEL", ""),
-        ("C9999995", "SY", "C9999996"), (kept[1], "SY", kept[0]),
-    ]  # fmt: skip
-    (folder / "MRCUI.RRF").write_text("".join(f"{old}|2001AA|{relation}|||{new}|Y|\n" for old, relation, new in rows))
+        ("C9999991", "SY", kept[0]),
+        ("C9999992", "SY", "C9999991"),
+        ("C9999993", "RB", kept[0]),
+        ("C9999994", "DEL", ""),
+        ("C9999995", "SY", "C9999996"),
+        (kept[1], "SY", kept[0]),
+    ]
+    (folder / "MRCUI.RRF").write_text(
+        "".join(f"{old}|2001AA|{relation}|||{new}|Y|\n" for old, relation, new in rows)
+    )
     manifest = umls.read(folder).manifest
     assert manifest["alternatives"] == {kept[0]: ["C9999991", "C9999992"]}
     assert manifest["left_out"]["ids of MRCUI that mean no kept concept"] == 3

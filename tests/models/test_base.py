@@ -1,4 +1,5 @@
-"""The mean over an optimiser step: several terms with weights, accumulated batches, several processes."""
+"""The mean over an optimiser step: several terms with weights, accumulated batches, several
+processes."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from models.base import PaperModule, warmup_linear
 
 TERMS = ("one", "two", "three")
 WEIGHTS = (1.0, 2.0, 0.25)
-#: (12, 3) of each of twelve sequences: how many things of each kind a term counts; the last kind is not there at all.
-COUNTS = torch.tensor([[1.0, 0, 0], [2, 1, 0], [3, 0, 0], [1, 4, 0], [5, 2, 0], [2, 1, 0]]).repeat(2, 1)
+# : (12, 3) of each of twelve sequences: how many things of each kind a term counts; the last kind
+# is not there at all.
+COUNTS = torch.tensor([[1.0, 0, 0], [2, 1, 0], [3, 0, 0], [1, 4, 0], [5, 2, 0], [2, 1, 0]]).repeat(
+    2, 1
+)
 
 
 class Weighted(PaperModule):
@@ -37,12 +41,14 @@ def data() -> Tensor:
 def gradient(
     processes: int, accumulate: int, weights: Any = WEIGHTS, terms: Any = TERMS
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """((3, 4) what DDP and Lightning make of the losses of one step, what process 0 logs), sequences dealt out in turn."""
+    """((3, 4) what DDP and Lightning make of the losses of one step, what process 0 logs),
+    sequences dealt out in turn."""
     x, share = data(), 12 // (processes * accumulate)
     deal = torch.arange(12).view(accumulate, processes, share)
     modules = [Weighted() for _ in range(processes)]
     logged: dict[str, Tensor] = {}
-    per_process = [COUNTS[deal[:, p].flatten()].sum(0) for p in range(processes)]  # datamodules.steps returns these
+    # datamodules.steps returns these
+    per_process = [COUNTS[deal[:, p].flatten()].sum(0) for p in range(processes)]
     windows: list[Tensor] = [torch.zeros(3) for _ in range(processes)]
     for batch in range(accumulate):
         for p, module in enumerate(modules):
@@ -56,17 +62,25 @@ def gradient(
             """The sum over processes; what is asked for is known by what this process brings."""
             assert reduce_op == "sum"
             kind = "counts" if torch.equal(value, per_process[own]) else "window"
-            torch.testing.assert_close(value, per_process[own] if kind == "counts" else windows[own])
+            torch.testing.assert_close(
+                value, per_process[own] if kind == "counts" else windows[own]
+            )
             asked.append(kind)
             return torch.as_tensor(whole[kind]).clone()
 
         module._trainer = SimpleNamespace(
-            accumulate_grad_batches=accumulate, world_size=processes, strategy=SimpleNamespace(reduce=reduce)
+            accumulate_grad_batches=accumulate,
+            world_size=processes,
+            strategy=SimpleNamespace(reduce=reduce),
         )  # type: ignore[assignment]
-        module.log_dict = (lambda found, **_: logged.update(found)) if p == 0 else (lambda *_, **__: None)  # type: ignore[method-assign]
+        module.log_dict = (
+            (lambda found, **_: logged.update(found)) if p == 0 else (lambda *_, **__: None)
+        )  # type: ignore[method-assign]
         for batch in range(accumulate):
             rows = deal[batch, p]
-            loss = module.step_mean(module.sums(x[rows], COUNTS[rows]), per_process[p], batch, terms, weights)
+            loss = module.step_mean(
+                module.sums(x[rows], COUNTS[rows]), per_process[p], batch, terms, weights
+            )
             (loss / accumulate).backward()  # as Lightning does
         assert asked.count("window") == 1  # once a step, whatever is accumulated
     mean = torch.stack([m.linear.weight.grad for m in modules]).mean(0)  # type: ignore[arg-type]  # as DDP does
@@ -89,7 +103,8 @@ def test_gradients_are_those_of_one_process(processes: int, accumulate: int) -> 
     wanted, means = expected(WEIGHTS)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
     assert list(logged) == ["train/loss", *(f"train/loss_{t}" for t in TERMS)]
-    torch.testing.assert_close(torch.stack([logged[f"train/loss_{t}"] for t in TERMS]), means)  # without weights
+    # without weights
+    torch.testing.assert_close(torch.stack([logged[f"train/loss_{t}"] for t in TERMS]), means)
     torch.testing.assert_close(logged["train/loss"], (means * torch.tensor(WEIGHTS)).sum())
 
 
@@ -97,7 +112,12 @@ def test_without_weights_terms_add_up_and_a_term_of_nothing_is_zero() -> None:
     found, logged = gradient(2, 1, weights=None, terms=())
     wanted, means = expected((1.0, 1.0, 1.0))
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
-    assert list(logged) == ["train/loss"] and means[2] == 0 and found[2].eq(0).all() and found.isfinite().all()
+    assert (
+        list(logged) == ["train/loss"]
+        and means[2] == 0
+        and found[2].eq(0).all()
+        and found.isfinite().all()
+    )
     torch.testing.assert_close(logged["train/loss"], means.sum())
 
 
@@ -139,9 +159,13 @@ def test_the_rate_changes_with_every_step() -> None:
     """Two epochs of four steps, of which two warm up: an epoch has no rate of its own."""
     model = Fitted(warmup_steps=0.25)
     trainer = pl.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
         enable_model_summary=False,
-    )  # fmt: skip
+    )
     trainer.fit(model, torch.utils.data.DataLoader(torch.ones(4, 2), batch_size=1))  # type: ignore[arg-type]
     assert model.rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
 
@@ -174,13 +198,23 @@ class Trained(Weighted):
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("limit", [0.0, 0.01])
 def test_gradients_are_clipped_in_every_precision(precision: Any, limit: float) -> None:
-    """PROFILE=paper trains in bf16-mixed, in which Lightning refuses to clip gradients for a fused optimizer."""
+    """PROFILE=paper trains in bf16-mixed, in which Lightning refuses to clip gradients for a fused
+    optimizer."""
     torch.manual_seed(0)
-    model, loader = Trained(), torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data(), COUNTS), 12)
+    model, loader = (
+        Trained(),
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data(), COUNTS), 12),
+    )
     trainer = pl.Trainer(
-        accelerator="cpu", max_steps=1, precision=precision, gradient_clip_val=limit, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+        accelerator="cpu",
+        max_steps=1,
+        precision=precision,
+        gradient_clip_val=limit,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(model, loader)
     assert model.before > 1
     assert float(model.norm) == pytest.approx(limit or float(model.before), rel=1e-3)

@@ -1,4 +1,5 @@
-"""Constrained search: equals scoring every name, generate, and a literal search by the fairseq rule; bad input."""
+"""Constrained search: equals scoring every name, generate, and a literal search by the fairseq
+rule; bad input."""
 
 from __future__ import annotations
 
@@ -47,7 +48,10 @@ def bart(seed=0, sharp=6.0, positions=40, attention="sdpa", vocabulary=VOCABULAR
 def sequences(count, seed, tokens=8, longest=5):
     """Distinct names over few tokens: many share beginnings, some are beginnings of others."""
     random = np.random.default_rng(seed)
-    found = {tuple(random.integers(20, 20 + tokens, random.integers(1, longest + 1)).tolist()) for _ in range(count)}
+    found = {
+        tuple(random.integers(20, 20 + tokens, random.integers(1, longest + 1)).tolist())
+        for _ in range(count)
+    }
     return sorted(found)
 
 
@@ -70,14 +74,21 @@ def questions(count, seed, contexts=(3, 12), prompts=(2, 6), is_inside=False):
 
 
 def logp_of(model, ids, mask, tokens):
-    """(len(tokens), vocabulary) log-probabilities of what follows each of `tokens`; one mention, no cache, no padding."""
+    """(len(tokens), vocabulary) log-probabilities of what follows each of `tokens`; one mention, no
+    cache, no padding."""
     context = ids[mask.bool()][None]
     with torch.inference_mode():
-        return model(context, decoder_input_ids=torch.tensor([tokens])).logits[0].float().log_softmax(-1)
+        return (
+            model(context, decoder_input_ids=torch.tensor([tokens]))
+            .logits[0]
+            .float()
+            .log_softmax(-1)
+        )
 
 
 def brute_force(model, names, ids, mask, prompt, score="name", renormalised=False):
-    """[(number of the name, score)], best first: every name scored by itself, from the definitions."""
+    """[(number of the name, score)], best first: every name scored by itself, from the
+    definitions."""
     found = []
     closed = [[*name, EOS] for name in names]
     for number, name in enumerate(closed):
@@ -90,7 +101,9 @@ def brute_force(model, names, ids, mask, prompt, score="name", renormalised=Fals
                 each.append(float(row[token] - row[allowed].logsumexp(0)))
             else:
                 each.append(float(row[token]))
-        before = [float(logp[i][prompt[i + 1]]) for i in range(prompt.index(prompt[-1]), len(prompt) - 1)]
+        before = [
+            float(logp[i][prompt[i + 1]]) for i in range(prompt.index(prompt[-1]), len(prompt) - 1)
+        ]
         if score == "mean":
             each = before + each
         found.append((number, sum(each) if score == "sum" else sum(each) / len(each)))
@@ -100,8 +113,10 @@ def brute_force(model, names, ids, mask, prompt, score="name", renormalised=Fals
 def literal(model, names, ids, mask, prompt, beams, longest=30):
     """The released search, one mention, one beam after the other: [(name, score)], best first.
 
-    From its description: candidates are the `beams` best continuations of all slots; a slot that is ignored, or whose
-    sequence has ended, stays in place; as many ranks as hypotheses have finished may no longer finish.
+    From its description: candidates are the `beams` best continuations of all slots; a slot that is
+        ignored, or whose
+    sequence has ended, stays in place; as many ranks as hypotheses have finished may no longer
+    finish.
     """
     closed = {(*name, EOS) for name in names}
     slots, finished, ignored = [((), 0.0)], [], 0
@@ -109,7 +124,9 @@ def literal(model, names, ids, mask, prompt, beams, longest=30):
         candidates = []
         for name, total in slots:
             logp = logp_of(model, ids, mask, [*prompt, *name])[-1]
-            allowed = {c[len(name)] for c in closed if len(c) > len(name) and c[: len(name)] == name}
+            allowed = {
+                c[len(name)] for c in closed if len(c) > len(name) and c[: len(name)] == name
+            }
             candidates += [((*name, token), total + float(logp[token])) for token in allowed]
         candidates = sorted(candidates, key=lambda x: -x[1])[:beams]
         active, last = [], []
@@ -138,16 +155,21 @@ def literal(model, names, ids, mask, prompt, beams, longest=30):
 
 
 def exhaustive(model, names, ids, mask, prompt, beams, score):
-    """The default rule without its stopping: every completed name counts, beams run until none is left."""
+    """The default rule without its stopping: every completed name counts, beams run until none is
+    left."""
     closed = {(*name, EOS) for name in names}
     slots, finished = [((), 0.0)], []
     while slots:
         candidates = []
         for name, total in slots:
             logp = logp_of(model, ids, mask, [*prompt, *name])[-1]
-            allowed = {c[len(name)] for c in closed if len(c) > len(name) and c[: len(name)] == name}
+            allowed = {
+                c[len(name)] for c in closed if len(c) > len(name) and c[: len(name)] == name
+            }
             candidates += [((*name, token), total + float(logp[token])) for token in allowed]
-        finished += [(n[:-1], t if score == "sum" else t / len(n)) for n, t in candidates if n[-1] == EOS]
+        finished += [
+            (n[:-1], t if score == "sum" else t / len(n)) for n, t in candidates if n[-1] == EOS
+        ]
         slots = sorted((c for c in candidates if c[0][-1] != EOS), key=lambda x: -x[1])[:beams]
     return sorted(finished, key=lambda x: -x[1])[:beams]
 
@@ -161,12 +183,17 @@ def trie_of(names, vocabulary=VOCABULARY):
 def named(trie, ranking):
     leaves = np.array([leaf for leaf, _ in ranking], np.int64)
     return list(
-        zip(map(tuple, (r.tolist() for r in trie.sequences(leaves).rows())), (s for _, s in ranking), strict=True)
+        zip(
+            map(tuple, (r.tolist() for r in trie.sequences(leaves).rows())),
+            (s for _, s in ranking),
+            strict=True,
+        )
     )
 
 
 def assert_same(found, wanted, atol=2e-4):
-    """The same names in the same order at the same scores, but for neighbours whose scores are equal to `atol`."""
+    """The same names in the same order at the same scores, but for neighbours whose scores are
+    equal to `atol`."""
     assert len(found) == len(wanted)
     assert [s for _, s in found] == pytest.approx([s for _, s in wanted], abs=atol)
     scores = dict(wanted)
@@ -174,10 +201,17 @@ def assert_same(found, wanted, atol=2e-4):
         assert scores[name] == pytest.approx(score, abs=atol)
 
 
-@given(st.integers(1, 25), st.integers(0, 999), st.integers(1, 4), st.sampled_from(decoding.SCORES), st.booleans())
+@given(
+    st.integers(1, 25),
+    st.integers(0, 999),
+    st.integers(1, 4),
+    st.sampled_from(decoding.SCORES),
+    st.booleans(),
+)
 @settings(max_examples=15, deadline=None)
 def test_equals_scoring_every_name(count, seed, mentions, score, renormalised):
-    """With as many beams as names nothing is pruned: whatever the score, the ranking is that of all names."""
+    """With as many beams as names nothing is pruned: whatever the score, the ranking is that of all
+    names."""
     model, names = bart(seed % 3), sequences(count, seed)
     trie, (ids, mask, prompts) = trie_of(names), questions(mentions, seed, is_inside=seed % 2 == 0)
     found = constrained_search(
@@ -191,30 +225,46 @@ def test_equals_scoring_every_name(count, seed, mentions, score, renormalised):
 
 @pytest.mark.parametrize("rule", decoding.RULES)
 def test_the_same_at_every_batch_size(rule):
-    """A mention's ranking depends on neither batch mates nor padding, whatever the lengths of contexts and prompts."""
+    """A mention's ranking depends on neither batch mates nor padding, whatever the lengths of
+    contexts and prompts."""
     model, trie = bart(), trie_of(sequences(300, 0, longest=7))
     ids, mask, prompts = questions(11, 0, contexts=(2, 20), prompts=(1, 12))
     alone = [
-        constrained_search(model, trie, ids[i : i + 1, : mask[i].sum()], mask[i : i + 1, : mask[i].sum()], [prompt],
-                           finish_rule=rule)[0]
+        constrained_search(
+            model,
+            trie,
+            ids[i : i + 1, : mask[i].sum()],
+            mask[i : i + 1, : mask[i].sum()],
+            [prompt],
+            finish_rule=rule,
+        )[0]
         for i, prompt in enumerate(prompts)
-    ]  # fmt: skip
+    ]
     assert all(len(ranking) == 5 for ranking in alone)
     for size in (2, 3, 11):
         for start in range(0, 11, size):
             part = slice(start, start + size)
-            found = constrained_search(model, trie, ids[part], mask[part], prompts[part], finish_rule=rule)
+            found = constrained_search(
+                model, trie, ids[part], mask[part], prompts[part], finish_rule=rule
+            )
             for one, two in zip(found, alone[part], strict=True):
                 assert [leaf for leaf, _ in one] == [leaf for leaf, _ in two]
                 assert [s for _, s in one] == pytest.approx([s for _, s in two], abs=1e-4)
-    more = torch.cat([ids, torch.full((11, 3), 7)], 1), torch.cat([mask, torch.zeros(11, 3).long()], 1)
-    for one, two in zip(constrained_search(model, trie, *more, prompts, finish_rule=rule), alone, strict=True):
+    more = (
+        torch.cat([ids, torch.full((11, 3), 7)], 1),
+        torch.cat([mask, torch.zeros(11, 3).long()], 1),
+    )
+    for one, two in zip(
+        constrained_search(model, trie, *more, prompts, finish_rule=rule), alone, strict=True
+    ):
         assert_same(one, two)
 
 
 def test_eager_attention_is_the_same():
     trie, asked = trie_of(sequences(100, 3)), questions(4, 3)
-    one, two = (constrained_search(bart(1, attention=kind), trie, *asked) for kind in ("sdpa", "eager"))
+    one, two = (
+        constrained_search(bart(1, attention=kind), trie, *asked) for kind in ("sdpa", "eager")
+    )
     assert [[leaf for leaf, _ in r] for r in one] == [[leaf for leaf, _ in r] for r in two]
 
 
@@ -233,12 +283,22 @@ def generated(model, names, ids, mask, prompts, beams, penalty):
         return list(node) or [EOS]
 
     out = model.generate(
-        input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor(prompts), prefix_allowed_tokens_fn=allowed,
-        num_beams=beams, num_return_sequences=beams, early_stopping="never", length_penalty=penalty,
-        max_length=length + 1 + max(map(len, names)), return_dict_in_generate=True, output_scores=True,
-    )  # fmt: skip
+        input_ids=ids,
+        attention_mask=mask,
+        decoder_input_ids=torch.tensor(prompts),
+        prefix_allowed_tokens_fn=allowed,
+        num_beams=beams,
+        num_return_sequences=beams,
+        early_stopping="never",
+        length_penalty=penalty,
+        max_length=length + 1 + max(map(len, names)),
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
     found = [[] for _ in prompts]
-    for i, (tokens, score) in enumerate(zip(out.sequences.tolist(), out.sequences_scores.tolist(), strict=True)):
+    for i, (tokens, score) in enumerate(
+        zip(out.sequences.tolist(), out.sequences_scores.tolist(), strict=True)
+    ):
         if score > -1e8:  # lower: generate fills up with sequences that the constraint forbids
             found[i // beams].append((tuple(tokens[length : tokens.index(EOS, length)]), score))
     return found
@@ -247,13 +307,18 @@ def generated(model, names, ids, mask, prompts, beams, penalty):
 @pytest.mark.parametrize(("score", "penalty"), [("sum", 0.0), ("name", 1.0)])
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_generate(score, penalty, seed):
-    """With generate's own finish rule: the same names at the same scores, for two beams, five, and more than names."""
+    """With generate's own finish rule: the same names at the same scores, for two beams, five, and
+    more than names."""
     model, names = bart(seed), sequences(250, seed, longest=7)
     trie, (ids, mask, prompts) = trie_of(names), questions(6, seed, prompts=(3, 4))
     for beams, some in ((2, names), (5, names), (5, names[:3]), (12, names)):
         own = trie if some is names else trie_of(some)
-        found = constrained_search(model, own, ids, mask, prompts, beams=beams, score=score, finish_rule="transformers")
-        for ranking, wanted in zip(found, generated(model, some, ids, mask, prompts, beams, penalty), strict=True):
+        found = constrained_search(
+            model, own, ids, mask, prompts, beams=beams, score=score, finish_rule="transformers"
+        )
+        for ranking, wanted in zip(
+            found, generated(model, some, ids, mask, prompts, beams, penalty), strict=True
+        ):
             assert_same(named(own, ranking), wanted)
 
 
@@ -282,12 +347,16 @@ def test_stopping_early_loses_nothing(count, seed, beams, score):
     trie, (ids, mask, prompts) = trie_of(names), questions(2, seed)
     found = constrained_search(model, trie, ids, mask, prompts, beams=beams, score=score)
     for row, ranking in enumerate(found):
-        assert_same(named(trie, ranking), exhaustive(model, names, ids[row], mask[row], prompts[row], beams, score))
+        assert_same(
+            named(trie, ranking),
+            exhaustive(model, names, ids[row], mask[row], prompts[row], beams, score),
+        )
 
 
 @pytest.mark.parametrize("rule", ["best", "transformers"])
 def test_a_long_name_may_catch_up(rule):
-    """Three unlikely tokens, then only certain ones: its mean is the best in the end, when short names long fill the ranking."""
+    """Three unlikely tokens, then only certain ones: its mean is the best in the end, when short
+    names long fill the ranking."""
     model = bart(7, sharp=0.5)
     model.final_logits_bias[:] = 0
     model.final_logits_bias[0, 50] = 15
@@ -300,7 +369,8 @@ def test_a_long_name_may_catch_up(rule):
 @given(st.integers(1, 60), st.integers(0, 999), st.integers(1, 6), st.booleans())
 @settings(max_examples=15, deadline=None)
 def test_fairseq_rule_equals_the_literal_search(count, seed, beams, is_inside):
-    """Names and scores of the released search, its mean over a part of the prompt included (a mention with " is")."""
+    """Names and scores of the released search, its mean over a part of the prompt included (a
+    mention with " is")."""
     model, names = bart(seed % 4), sequences(count, seed, tokens=4)
     trie, (ids, mask, prompts) = trie_of(names), questions(3, seed, is_inside=is_inside)
     found = constrained_search(model, trie, ids, mask, prompts, beams=beams, finish_rule="fairseq")
@@ -313,18 +383,25 @@ def test_fairseq_rule_differs_from_the_default():
     model, trie = bart(1), trie_of(sequences(200, 5, longest=6))
     asked = questions(16, 5)
     sets = [
-        [{leaf for leaf, _ in r} for r in constrained_search(model, trie, *asked, score="name", finish_rule=rule)]
+        [
+            {leaf for leaf, _ in r}
+            for r in constrained_search(model, trie, *asked, score="name", finish_rule=rule)
+        ]
         for rule in ("best", "fairseq")
     ]
     assert 0 < sum(a != b for a, b in zip(*sets, strict=True)) < 16
 
 
 def test_mean_counts_the_prompt_behind_the_first_is():
-    """D: " is" inside the mention. The score "name" does not count it, "mean" does, as the released search."""
+    """D: " is" inside the mention. The score "name" does not count it, "mean" does, as the released
+    search."""
     model, names = bart(), sequences(12, 0)
     trie, (ids, mask, _) = trie_of(names), questions(2, 0)
     prompts = [[EOS, 33, ROOT, 40, 41, ROOT], [EOS, 33, 34, ROOT]]
-    name, mean = (constrained_search(model, trie, ids, mask, prompts, beams=12, score=s) for s in ("name", "mean"))
+    name, mean = (
+        constrained_search(model, trie, ids, mask, prompts, beams=12, score=s)
+        for s in ("name", "mean")
+    )
     assert name[1] == mean[1] and name[0] != mean[0]
     logp = logp_of(model, ids[0], mask[0], prompts[0])
     tail = float(logp[2, 40] + logp[3, 41] + logp[4, ROOT])
@@ -335,25 +412,52 @@ def test_mean_counts_the_prompt_behind_the_first_is():
 
 @pytest.mark.parametrize("rule", decoding.RULES)
 def test_candidates(rule):
-    """Each mention has its own names; none, one, doubled ones, all. Leaves are those of the whole trie."""
+    """Each mention has its own names; none, one, doubled ones, all. Leaves are those of the whole
+    trie."""
     model, names = bart(2), sequences(60, 2)
     trie, (ids, mask, prompts) = trie_of(names), questions(5, 2)
     random = np.random.default_rng(0)
-    lists = [[], [7], [3, 3, 4], random.permutation(len(names))[:20].tolist(), list(range(len(names)))]
+    lists = [
+        [],
+        [7],
+        [3, 3, 4],
+        random.permutation(len(names))[:20].tolist(),
+        list(range(len(names))),
+    ]
     found = constrained_search(model, trie, ids, mask, prompts, candidates=lists, finish_rule=rule)
     whole = constrained_search(model, trie, ids, mask, prompts, finish_rule=rule)
-    assert found[0] == [] and [leaf for leaf, _ in found[1]] == [7] and {leaf for leaf, _ in found[2]} == {3, 4}
+    assert (
+        found[0] == []
+        and [leaf for leaf, _ in found[1]] == [7]
+        and {leaf for leaf, _ in found[2]} == {3, 4}
+    )
     assert {leaf for leaf, _ in found[3]} <= set(lists[3]) and len(found[3]) == 5
     assert [leaf for leaf, _ in found[4]] == [leaf for leaf, _ in whole[4]]
     for row in range(1, 4):
         some = [tuple(s.tolist()) for s in trie.sequences(np.unique(lists[row])).rows()]
-        own = constrained_search(model, trie_of(some), ids[row : row + 1], mask[row : row + 1], [prompts[row]],
-                                 finish_rule=rule)[0]  # fmt: skip
+        own = constrained_search(
+            model,
+            trie_of(some),
+            ids[row : row + 1],
+            mask[row : row + 1],
+            [prompts[row]],
+            finish_rule=rule,
+        )[0]
         assert_same(named(trie, found[row]), named(trie_of(some), own))
-    assert constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, finish_rule=rule) == [[]] * 5
-    assert constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, renormalised=True) == [[]] * 5
-    with pytest.raises(InputError, match=f"leaves run from 2 to {len(names)}; expected 0 to {len(names) - 1}"):
-        constrained_search(model, trie, ids, mask, prompts, candidates=[[2], [len(names)], [], [], []])
+    assert (
+        constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, finish_rule=rule)
+        == [[]] * 5
+    )
+    assert (
+        constrained_search(model, trie, ids, mask, prompts, candidates=[[]] * 5, renormalised=True)
+        == [[]] * 5
+    )
+    with pytest.raises(
+        InputError, match=f"leaves run from 2 to {len(names)}; expected 0 to {len(names) - 1}"
+    ):
+        constrained_search(
+            model, trie, ids, mask, prompts, candidates=[[2], [len(names)], [], [], []]
+        )
     with pytest.raises(InputError, match="5 mentions but 1 lists of candidates"):
         constrained_search(model, trie, ids, mask, prompts, candidates=[[2]])
 
@@ -364,11 +468,17 @@ def test_fewer_names_than_beams(rule):
     names = [(20,), (20, 21), (22, 23, 24)]
     found = constrained_search(bart(), trie_of(names), *questions(2, 0), beams=9, finish_rule=rule)
     assert [sorted(leaf for leaf, _ in r) for r in found] == [[0, 1, 2]] * 2
-    assert constrained_search(bart(), trie_of(names), torch.zeros(0, 3).long(), torch.zeros(0, 3).long(), []) == []
+    assert (
+        constrained_search(
+            bart(), trie_of(names), torch.zeros(0, 3).long(), torch.zeros(0, 3).long(), []
+        )
+        == []
+    )
 
 
 def test_several_concepts_and_wide_vocabularies():
-    """Predictions are leaves: two concepts of one name are both its; token ids above 65,535 work."""
+    """Predictions are leaves: two concepts of one name are both its; token ids above 65,535
+    work."""
     model = bart(vocabulary=70_000)
     names = [(69_990, 5), (69_990, 5), (300, 69_999), (4,)]
     trie = Trie.build(Ragged.from_lists(names), np.array([9, 3, 1, 3]), vocabulary=70_000)
@@ -402,9 +512,15 @@ def test_without_looking_at_the_data(monkeypatch, rule):
     trie, asked = trie_of(sequences(200, 4, longest=9)), questions(7, 4)
     lists = [[], *(range(i, 200 - 20 * i, 3) for i in range(1, 7))]
     lists = [[leaf for leaf in each if leaf < len(trie)] for each in lists]
-    wanted = [constrained_search(bart(), trie, *asked, candidates=c, finish_rule=rule) for c in (None, lists)]
+    wanted = [
+        constrained_search(bart(), trie, *asked, candidates=c, finish_rule=rule)
+        for c in (None, lists)
+    ]
     monkeypatch.setattr(decoding, "_looks", lambda device: False)
-    found = [constrained_search(bart(), trie, *asked, candidates=c, finish_rule=rule) for c in (None, lists)]
+    found = [
+        constrained_search(bart(), trie, *asked, candidates=c, finish_rule=rule)
+        for c in (None, lists)
+    ]
     for one, two in zip(found[0] + found[1], wanted[0] + wanted[1], strict=True):
         assert_same(one, two)
 
@@ -425,7 +541,9 @@ def test_under_autocast():
 def test_gpu_returns_the_same(rule):
     trie, (ids, mask, prompts) = trie_of(sequences(200, 4, longest=9)), questions(7, 4)
     wanted = constrained_search(bart(5), trie, ids, mask, prompts, finish_rule=rule)
-    found = constrained_search(bart(5).cuda(), trie, ids.cuda(), mask.cuda(), prompts, finish_rule=rule)
+    found = constrained_search(
+        bart(5).cuda(), trie, ids.cuda(), mask.cuda(), prompts, finish_rule=rule
+    )
     bart(5).cpu()
     for one, two in zip(found, wanted, strict=True):
         assert_same(one, two, 1e-3)

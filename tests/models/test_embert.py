@@ -46,14 +46,18 @@ def test_segmentation_is_equation_4() -> None:
     head, states = Segmentation(H), torch.randn(4, H)
     for logits, x in zip(head(states), states, strict=True):
         inner = norm(gelu(head.inner.weight @ x), head.norm)
-        torch.testing.assert_close(logits, head.decide.weight @ torch.tanh(head.outer.weight @ inner + head.outer.bias))
+        torch.testing.assert_close(
+            logits, head.decide.weight @ torch.tanh(head.outer.weight @ inner + head.outer.bias)
+        )
 
 
 def test_part_prediction_is_equation_7() -> None:
     torch.manual_seed(0)
     head, states = PartPrediction(H, V, positions=4, size=3), torch.randn(2, 6, H)
     hidden = torch.tensor([[0, 1, 2, 0, 2, 0], [0, 1, 2, 1, 2, 0], [1, 4, 4, 3, 4, 1]])
-    for y, (row, first, last, position, _, _) in zip(head.transformed(states, hidden), hidden.tolist(), strict=True):
+    for y, (row, first, last, position, _, _) in zip(
+        head.transformed(states, hidden), hidden.tolist(), strict=True
+    ):
         h = torch.cat([states[row, first], states[row, last], head.position.weight[position]])
         one = norm(gelu(head.first.weight @ h), head.first_norm)
         torch.testing.assert_close(y, norm(gelu(head.second.weight @ one), head.second_norm))
@@ -63,9 +67,16 @@ def test_part_prediction_is_equation_7() -> None:
 @pytest.fixture(scope="module")
 def data(fake_embert: Folders) -> EMBERTData:
     made = EMBERTData(
-        fake_embert.corpus, fake_embert.bert, fake_embert.graph, fake_embert.segments, fake_embert.thesaurus,
-        batch_size=8, max_length=LENGTH + 1, replace=0.5, rate=0.3,
-    )  # fmt: skip
+        fake_embert.corpus,
+        fake_embert.bert,
+        fake_embert.graph,
+        fake_embert.segments,
+        fake_embert.thesaurus,
+        batch_size=8,
+        max_length=LENGTH + 1,
+        replace=0.5,
+        rate=0.3,
+    )
     made.setup()
     return made
 
@@ -88,7 +99,9 @@ def by_hand(made: EMBERT, batch: EMBERTBatch) -> list[float]:
     states = made.states(batch)
     words = made.bert.embeddings.word_embeddings.weight
     total = [0.0] * 6
-    for row, (labels, ends) in enumerate(zip(batch.mlm_labels.tolist(), batch.segment_labels.tolist(), strict=True)):
+    for row, (labels, ends) in enumerate(
+        zip(batch.mlm_labels.tolist(), batch.segment_labels.tolist(), strict=True)
+    ):
         for t, (label, end) in enumerate(zip(labels, ends, strict=True)):
             if label != -100:
                 logits = words @ made.head.transformed(states[row, t][None])[0] + made.head.bias
@@ -134,7 +147,9 @@ def total(made: EMBERT, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch) -> 
     return float(made.training_step(batch, 0))
 
 
-def test_the_total_is_equation_10(fake_embert: Folders, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_is_equation_10(
+    fake_embert: Folders, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(1)
     made = model(fake_embert)
     sums = made.loss_sums(made.outputs(batch)).tolist()
@@ -150,7 +165,9 @@ def test_the_total_is_equation_10(fake_embert: Folders, batch: EMBERTBatch, monk
 
 
 @pytest.mark.parametrize("term", ["consistency", "segmentation", "masking"])
-def test_a_term_of_weight_0_is_left_out(fake_embert: Folders, batch: EMBERTBatch, term: str) -> None:
+def test_a_term_of_weight_0_is_left_out(
+    fake_embert: Folders, batch: EMBERTBatch, term: str
+) -> None:
     made = model(fake_embert, **{f"{term}_weight": 0.0})
     found = made.outputs(batch)
     gone = {"atomic", "adjective"} if term == "masking" else {term}
@@ -167,7 +184,9 @@ def test_a_batch_without_entities(fake_embert: Folders, data: EMBERTData) -> Non
     made = model(fake_embert)
     sums = made.loss_sums(made.outputs(plain))
     sums.sum().backward()
-    assert sums.tolist() == [0.0] * 6 and all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
+    assert sums.tolist() == [0.0] * 6 and all(
+        p.grad is None or p.grad.isfinite().all() for p in made.parameters()
+    )
 
 
 def test_four_sequences_are_learnt_by_heart(fake_embert: Folders, data: EMBERTData) -> None:
@@ -197,26 +216,34 @@ def test_what_is_exported_is_a_plain_masked_lm(
     wanted = made.bert(batch.input_ids, mask).last_hidden_state
     torch.testing.assert_close(again(batch.input_ids, mask).last_hidden_state, wanted)
     logits = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()(batch.input_ids, mask).logits
-    torch.testing.assert_close(logits, made.head(wanted, made.bert.embeddings.word_embeddings.weight))
+    torch.testing.assert_close(
+        logits, made.head(wanted, made.bert.embeddings.word_embeddings.weight)
+    )
     carried = EMBERT(str(tmp_path))  # another pre-training starts from it, head and all
     carried.configure_model()
     assert torch.equal(carried.head.dense.weight, made.head.dense.weight)
 
 
-def test_validation_by_hand(fake_embert: Folders, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_by_hand(
+    fake_embert: Folders, batch: EMBERTBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Loss with its weights, boundaries as F1 and not as recall, each side's baseline its own."""
     made = model(fake_embert)
     atomic, adjective = (batch.hidden[:, 5] == side for side in (0, 1))
     hidden = batch.hidden[torch.cat([atomic.nonzero()[:3, 0], adjective.nonzero()[:2, 0]])]
     assert hidden[:, 5].tolist() == [0, 0, 0, 1, 1]
     batch = batch._replace(
-        hidden=hidden, hidden_ids=torch.tensor([7, 7, 7, 8, 8]), counts=torch.tensor([10.0, 4, 6, 8, 3, 2, 8])
+        hidden=hidden,
+        hidden_ids=torch.tensor([7, 7, 7, 8, 8]),
+        counts=torch.tensor([10.0, 4, 6, 8, 3, 2, 8]),
     )
     sure = torch.tensor([[5.0, -5.0], [-5.0, 5.0]])  # of class 0, of class 1
     said, there = [1, 1, 1, 0, 0, 0, 1, 0], [1, 1, 0, 1, 0, 0, 0, 0]
     outputs = {"segmentation": (sure[said], torch.tensor(there))}
     monkeypatch.setattr(made, "outputs", lambda _: outputs)
-    monkeypatch.setattr(made, "loss_sums", lambda _: torch.tensor([10.0, 8.0, 18.0, 32.0, 15.0, 12.0]))
+    monkeypatch.setattr(
+        made, "loss_sums", lambda _: torch.tensor([10.0, 8.0, 18.0, 32.0, 15.0, 12.0])
+    )
     places = {tuple(row[[5, 4, 3]].tolist()) for row in hidden}  # side, length, position
     common = {place: 7 for place in places}  # right on the atomic side only
     trainer = SimpleNamespace(datamodule=SimpleNamespace(unigrams=common))
@@ -231,5 +258,7 @@ def test_validation_by_hand(fake_embert: Folders, batch: EMBERTBatch, monkeypatc
     assert found["loss"] == pytest.approx(1 + 2 + 6 + 8 + 2.5 + 3)
     # four boundaries are said and three are there, two of them both
     assert found["segmentation_f1"] == pytest.approx(2 * 2 / (4 + 3))
-    assert found["segmentation_accuracy"] == pytest.approx(5 / 8) and found["segmentation_majority"] == pytest.approx(5 / 8)
+    assert found["segmentation_accuracy"] == pytest.approx(5 / 8) and found[
+        "segmentation_majority"
+    ] == pytest.approx(5 / 8)
     assert found["atomic_unigram"] == pytest.approx(1) and found["adjective_unigram"] == 0

@@ -56,14 +56,18 @@ def layer_norm_of(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 def slow_states(encoder: ERNIEEncoder, batch: ERNIEBatch, row: int) -> Tensor:
     """Eq. (1-6) of one sequence."""
     n = int(batch.attention_mask[row].sum())
-    w = encoder.bert.embeddings(batch.input_ids[row : row + 1, :n], token_type_ids=batch.second[row : row + 1, :n])
+    w = encoder.bert.embeddings(
+        batch.input_ids[row : row + 1, :n], token_type_ids=batch.second[row : row + 1, :n]
+    )
     for layer in encoder.bert.encoder.layer[: encoder.text_layers]:
         w = layer(w)
     w = w[0]
     chosen = batch.mentions.span[:, 0] == row
     first = batch.mentions.span[chosen, 1].tolist()
     e = encoder.entity[batch.mentions.entity[chosen]]
-    for layer, own in zip(encoder.bert.encoder.layer[encoder.text_layers :], encoder.aggregators, strict=True):
+    for layer, own in zip(
+        encoder.bert.encoder.layer[encoder.text_layers :], encoder.aggregators, strict=True
+    ):
         token = attended(layer.attention, w)  # Eq. (3)
         known = attended(own.attention, e) if len(e) else e
         inner = []
@@ -74,7 +78,16 @@ def slow_states(encoder: ERNIEEncoder, batch: ERNIEBatch, row: int) -> Tensor:
             inner.append(gelu(h))  # Eq. (4) and (5)
         w = layer_norm_of(layer.output.LayerNorm, layer.output.dense(torch.stack(inner)) + token)
         if not own.last:
-            e = torch.stack([layer_norm(own.to_entity(inner[j]) + known[i], own.norm) for i, j in enumerate(first)]) if first else e
+            e = (
+                torch.stack(
+                    [
+                        layer_norm(own.to_entity(inner[j]) + known[i], own.norm)
+                        for i, j in enumerate(first)
+                    ]
+                )
+                if first
+                else e
+            )
     return w
 
 
@@ -88,34 +101,48 @@ def test_states_losses_and_gradients_equal_the_equations(fake_smedbert: Folders)
         slow = slow_states(model.encoder, batch, row)
         torch.testing.assert_close(states[row, : len(slow)], slow, atol=2e-5, rtol=1e-4)
         finals.append(slow)
-    for (row, first, _), candidates in zip(batch.asked.tolist(), batch.candidates.tolist(), strict=True):
+    for (row, first, _), candidates in zip(
+        batch.asked.tolist(), batch.candidates.tolist(), strict=True
+    ):
         wanted = model.to_entity(finals[row][first])  # type: ignore[operator]
         score = torch.stack([wanted @ model.encoder.entity[c] for c in candidates if c >= 0])
         entity = entity - score.log_softmax(0)[0]  # Eq. (7)
     sums = model.loss_sums(batch, states, logits)
     torch.testing.assert_close(sums[2], entity, atol=1e-3, rtol=1e-5)
-    parameters = [p for n, p in model.named_parameters() if n.startswith(("encoder.aggregators", "to_entity"))]
-    for a, b in zip(torch.autograd.grad(sums[2], parameters), torch.autograd.grad(entity, parameters), strict=True):
+    parameters = [
+        p for n, p in model.named_parameters() if n.startswith(("encoder.aggregators", "to_entity"))
+    ]
+    for a, b in zip(
+        torch.autograd.grad(sums[2], parameters),
+        torch.autograd.grad(entity, parameters),
+        strict=True,
+    ):
         torch.testing.assert_close(a, b, atol=5e-4, rtol=1e-3)
 
 
 def test_without_an_entity_it_is_its_bert(fake_smedbert: Folders) -> None:
     """Eq. (5): and entities change more than their tokens, which later layers read."""
     encoder, batch = module(fake_smedbert, text_layers=1).eval().encoder, first_batch(fake_smedbert)
-    plain = encoder.bert(batch.input_ids, batch.attention_mask, token_type_ids=batch.second).last_hidden_state
+    plain = encoder.bert(
+        batch.input_ids, batch.attention_mask, token_type_ids=batch.second
+    ).last_hidden_state
     none = Aligned(torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, dtype=torch.long))
     for mentions in (None, none):
         found = encoder(batch.input_ids, batch.attention_mask, mentions, batch.second)
         torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
     told = encoder(batch.input_ids, batch.attention_mask, batch.mentions, batch.second)
     row, first, _ = batch.mentions.span[0].tolist()
-    assert (told - plain)[row].abs().amax(-1)[int(batch.attention_mask[row].sum()) - 1] > 1e-4 and first > 0
+    assert (told - plain)[row].abs().amax(-1)[
+        int(batch.attention_mask[row].sum()) - 1
+    ] > 1e-4 and first > 0
 
 
 def test_an_entity_that_is_exchanged_is_read_as_it_is_given(fake_smedbert: Folders) -> None:
     model, batch = module(fake_smedbert).eval(), first_batch(fake_smedbert)
     other = batch.mentions._replace(entity=(batch.mentions.entity + 1) % len(model.encoder.entity))
-    assert not torch.allclose(model.outputs(batch)[0], model.outputs(batch._replace(mentions=other))[0], atol=1e-4)
+    assert not torch.allclose(
+        model.outputs(batch)[0], model.outputs(batch._replace(mentions=other))[0], atol=1e-4
+    )
 
 
 def test_the_vectors_stay_and_everything_else_learns(fake_smedbert: Folders) -> None:
@@ -141,10 +168,15 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
     model.export(tmp_path)
     again = ERNIEEncoder.from_export(tmp_path).eval()
     arguments = batch.input_ids, batch.attention_mask, batch.mentions, batch.second
-    assert torch.equal(again(*arguments), model.encoder(*arguments)) and again.settings == {"text_layers": 2, "heads": 4}
+    assert torch.equal(again(*arguments), model.encoder(*arguments)) and again.settings == {
+        "text_layers": 2,
+        "heads": 4,
+    }
     text = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     wanted = model.encoder(batch.input_ids, batch.attention_mask)
-    torch.testing.assert_close(text(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)
+    torch.testing.assert_close(
+        text(batch.input_ids, batch.attention_mask).last_hidden_state, wanted
+    )
     (tmp_path / "ernie.json").unlink()
     with pytest.raises(InputError, match=r"ernie\.json: missing; this is no ERNIE export"):
         ERNIEEncoder.from_export(tmp_path)

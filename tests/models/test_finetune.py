@@ -84,12 +84,20 @@ def test_nested_scores_and_loss_are_their_formulas() -> None:
     scores, valid = head.scores(states, batch)
     assert valid.shape == (2, 1, 3, 3) and int(valid.sum()) == 6 + 3
     far = NestedTagger(6, 2)
-    assert far.scores(torch.randn(1, 50, 6), batch_of(unit=torch.arange(50)[None], unit_mask=torch.ones(1, 50).bool()))
+    assert far.scores(
+        torch.randn(1, 50, 6),
+        batch_of(unit=torch.arange(50)[None], unit_mask=torch.ones(1, 50).bool()),
+    )
     s, e = head.start(states[0, 1]), head.end(states[0, 3])
     with torch.no_grad():
         head.length.weight.normal_()
     scores, valid = head.scores(states, batch)
-    by_hand = s @ head.biaffine[1] @ e + head.from_start(s)[1] + head.from_end(e)[1] + head.length.weight[2, 1]
+    by_hand = (
+        s @ head.biaffine[1] @ e
+        + head.from_start(s)[1]
+        + head.from_end(e)[1]
+        + head.length.weight[2, 1]
+    )
     assert torch.allclose(scores[0, 1, 0, 2], by_hand, atol=1e-5)
     gold = {(0, 0, 0, 2), (0, 0, 1, 1), (0, 1, 0, 2)}
     total = 0.0
@@ -104,16 +112,24 @@ def test_nested_scores_and_loss_are_their_formulas() -> None:
                     wrong += np.exp(value)
         total += np.log(right) + np.log(wrong)
     assert float(head.loss(states, batch)) == pytest.approx(total / 4, rel=1e-4)
-    found = {(row, t, first, last) for row, rows in enumerate(head.outputs(states, batch)) for first, last, t in rows}
+    found = {
+        (row, t, first, last)
+        for row, rows in enumerate(head.outputs(states, batch))
+        for first, last, t in rows
+    }
     assert found == {tuple(i) for i in ((scores > 0) & valid).nonzero().tolist()}
 
 
 def test_all_pairs_loss_has_its_limits() -> None:
     gold = torch.tensor([[True, False, False]])
     valid = torch.tensor([[True, True, False]])
-    assert float(all_pairs_loss(torch.tensor([[40.0, -40.0, 99.0]]), gold, valid)) == pytest.approx(0, abs=1e-6)
+    assert float(all_pairs_loss(torch.tensor([[40.0, -40.0, 99.0]]), gold, valid)) == pytest.approx(
+        0, abs=1e-6
+    )
     assert float(all_pairs_loss(torch.zeros(1, 3), gold, valid)) == pytest.approx(2 * np.log(2))
-    assert float(all_pairs_loss(torch.tensor([[-40.0, 40.0, 0.0]]), gold, valid)) == pytest.approx(80)
+    assert float(all_pairs_loss(torch.tensor([[-40.0, 40.0, 0.0]]), gold, valid)) == pytest.approx(
+        80
+    )
 
 
 def test_the_margin_loss_by_hand() -> None:
@@ -139,41 +155,76 @@ def test_relation_reads_both_markers() -> None:
 
 def test_scores_of_every_kind_by_hand() -> None:
     gold = [["a"], ["a"], ["a", "b"], ["n"]]
-    values, tallies = scored("relation", ["a", "n", "b", "a"], gold, ["n", "a", "b"], "n", None, list("0123"))
+    values, tallies = scored(
+        "relation", ["a", "n", "b", "a"], gold, ["n", "a", "b"], "n", None, list("0123")
+    )
     assert values["micro_f1"] == pytest.approx(2 * 2 / (3 + 3)) and values["accuracy"] == 0.5
     assert set(tallies) == {"micro_f1", "accuracy"}
     values, _ = scored("relation", ["a", "b"], [["a"], ["a"]], ["a", "b"], None, None, ["0", "1"])
-    assert values["micro_f1"] == values["accuracy"] == 0.5  # no negative class: micro-F1 is accuracy
-    values, _ = scored("relation", ["a", "n"], [["a"], ["unseen"]], ["n", "a"], "n", None, ["0", "1"])
+    # no negative class: micro-F1 is accuracy
+    assert values["micro_f1"] == values["accuracy"] == 0.5
+    values, _ = scored(
+        "relation", ["a", "n"], [["a"], ["unseen"]], ["n", "a"], "n", None, ["0", "1"]
+    )
     assert values["micro_f1"] == pytest.approx(2 / 3)  # a class that train lacks counts as missed
-    values, _ = scored("pair", ["1", "1", "0"], [["1"], ["0"], ["1"]], ["0", "1"], None, "1", list("012"))
+    values, _ = scored(
+        "pair", ["1", "1", "0"], [["1"], ["0"], ["1"]], ["0", "1"], None, "1", list("012")
+    )
     assert values["f1"] == pytest.approx(0.5) and values["accuracy"] == pytest.approx(1 / 3)
     _, tallies = scored("pair", ["2", "1"], [["2"], ["0"]], ["0", "1", "2"], None, None, ["0", "1"])
     assert set(tallies) == {"accuracy"}
     right = [["0"], ["1"], ["1"], ["0"]]
     values, _ = scored("ranking", [0.9, 0.1, 0.3, 0.2], right, ["0", "1"], None, None, list("qqrr"))
     assert values["acc1"] == 0.5 and values["questions_without_right_answer"] == 0
-    values, _ = scored("ner", [[(0, 1, "x")], []], [[(0, 1, "y")], [(0, 1, "y")]], ["x", "y"], None, None, ["0", "1"])
+    values, _ = scored(
+        "ner",
+        [[(0, 1, "x")], []],
+        [[(0, 1, "y")], [(0, 1, "y")]],
+        ["x", "y"],
+        None,
+        None,
+        ["0", "1"],
+    )
     assert values["entity_f1"] == values["recall"] == values["f1_x"] == values["f1_y"] == 0
 
 
 def test_confusion_by_hand() -> None:
     gold = [[(0, 1, "x"), (2, 3, "y"), (4, 5, "x")]]
     predicted = [[(0, 1, "x"), (2, 3, "x"), (7, 8, "y")]]
-    assert confusion("ner", predicted, gold, ["x", "y"]) == {"x": {"x": 1, "-": 1}, "y": {"x": 1}, "-": {"y": 1}}
-    assert confusion("relation", ["a", "c"], [["b", "a"], ["b", "a"]], []) == {"a": {"a": 1}, "b": {"c": 1}}
+    assert confusion("ner", predicted, gold, ["x", "y"]) == {
+        "x": {"x": 1, "-": 1},
+        "y": {"x": 1},
+        "-": {"y": 1},
+    }
+    assert confusion("relation", ["a", "c"], [["b", "a"], ["b", "a"]], []) == {
+        "a": {"a": 1},
+        "b": {"c": 1},
+    }
 
 
-def trained(folder: Path, encoder: str, kind: str, epochs: int = 30, **head: object) -> tuple[Finetuning, FinetuneData]:
+def trained(
+    folder: Path, encoder: str, kind: str, epochs: int = 30, **head: object
+) -> tuple[Finetuning, FinetuneData]:
     pl.seed_everything(0)
     sizes = {"train": 60, "dev": 15, "test": 15}
-    data = FinetuneData(str(tasks.write(folder / "t", kind, sizes)), encoder, max_length=64, batch_size=8)
-    model = Finetuning(encoder, lambda hidden, labels: HEADS[kind](hidden, labels, dropout=0.0, **head), lr=2e-3)
+    data = FinetuneData(
+        str(tasks.write(folder / "t", kind, sizes)), encoder, max_length=64, batch_size=8
+    )
+    model = Finetuning(
+        encoder, lambda hidden, labels: HEADS[kind](hidden, labels, dropout=0.0, **head), lr=2e-3
+    )
     trainer = pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, num_sanity_val_steps=0,
-        enable_progress_bar=False, enable_model_summary=False, reload_dataloaders_every_n_epochs=1,
+        max_epochs=epochs,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        reload_dataloaders_every_n_epochs=1,
         check_val_every_n_epoch=epochs,
-    )  # fmt: skip
+    )
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     return model, data
@@ -181,16 +232,28 @@ def trained(folder: Path, encoder: str, kind: str, epochs: int = 30, **head: obj
 
 @pytest.mark.parametrize(
     ("kind", "head"),
-    [("ner", {}), ("ner", {"crf": True}), ("nested", {}), ("pair", {}), ("relation", {}), ("ranking", {})],
+    [
+        ("ner", {}),
+        ("ner", {"crf": True}),
+        ("nested", {}),
+        ("pair", {}),
+        ("relation", {}),
+        ("ranking", {}),
+    ],
 )
-def test_every_kind_is_learnt_and_scored(tmp_path: Path, encoder: str, kind: str, head: dict[str, object]) -> None:
+def test_every_kind_is_learnt_and_scored(
+    tmp_path: Path, encoder: str, kind: str, head: dict[str, object]
+) -> None:
     model, data = trained(tmp_path, encoder, kind, **head)
     result = model.test_result
     assert result["score"] > 0.85, result["scores"]
     assert len(result["predictions"]) == 15 and result["metric"] == data.task.manifest["metric"]
     gold = {p["id"]: p["gold"] for p in result["predictions"]}
     if kind in ("ner", "nested"):  # the score is that of the predictions that are saved
-        right = sum(len({tuple(s) for s in p["predicted"]} & set(gold[p["id"]])) for p in result["predictions"])
+        right = sum(
+            len({tuple(s) for s in p["predicted"]} & set(gold[p["id"]]))
+            for p in result["predictions"]
+        )
         total = sum(len(p["predicted"]) + len(p["gold"]) for p in result["predictions"])
         assert result["score"] == pytest.approx(2 * right / total)
 
@@ -247,13 +310,22 @@ def test_plain_bert_accepts_the_second_segment(encoder: str) -> None:
 
 
 def test_what_is_refused(tmp_path: Path, encoder: str) -> None:
-    def model_on(kind: str, length: int = 64, load: str = "models.encoders.BertEncoder", **manifest: object) -> None:
-        data = FinetuneData(str(tasks.write(tmp_path / kind, kind, **manifest)), encoder, max_length=length)  # type: ignore[arg-type]
+    def model_on(
+        kind: str, length: int = 64, load: str = "models.encoders.BertEncoder", **manifest: object
+    ) -> None:
+        data = FinetuneData(
+            str(tasks.write(tmp_path / kind, kind, **manifest)), encoder, max_length=length
+        )  # type: ignore[arg-type]
         model = Finetuning(encoder, HEADS[kind], load=load)
         trainer = pl.Trainer(
-            accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-            enable_model_summary=False, num_sanity_val_steps=0, max_epochs=1,
-        )  # fmt: skip
+            accelerator="cpu",
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            max_epochs=1,
+        )
         trainer.fit(model, data)
 
     with pytest.raises(InputError, match="this encoder takes at most 128 tokens"):
@@ -271,7 +343,8 @@ def test_the_heads_rate_is_the_encoders_times_its_factor(encoder: str) -> None:
 
 
 def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores of four epochs, after a sanity check that counts nothing: the second is the best, the third only equals it."""
+    """Scores of four epochs, after a sanity check that counts nothing: the second is the best, the
+    third only equals it."""
     model = Finetuning("nowhere", Tagger)
     monkeypatch.setattr(model, "log", lambda *_, **__: None)
     monkeypatch.setattr(model, "log_dict", lambda *_, **__: None)
@@ -287,5 +360,8 @@ def test_precision_recall_and_macro_f1_by_hand() -> None:
     values, _ = scored("ner", found, there, ["x"], None, None, ["0"])
     assert values["precision"] == pytest.approx(1 / 3) and values["recall"] == pytest.approx(1 / 2)
     gold = [["a"], ["a"], ["b"], ["n"]]
-    values, _ = scored("relation", ["a", "n", "a", "n"], gold, ["n", "a", "b"], "n", None, list("0123"))
-    assert values["macro_f1"] == pytest.approx((1 / 2 + 0) / 2)  # of a and b; the negative class does not count
+    values, _ = scored(
+        "relation", ["a", "n", "a", "n"], gold, ["n", "a", "b"], "n", None, list("0123")
+    )
+    # of a and b; the negative class does not count
+    assert values["macro_f1"] == pytest.approx((1 / 2 + 0) / 2)

@@ -28,14 +28,22 @@ LIMITS = {"max_length": 64, "max_mention": 16, "max_name": 32, "max_words": 32}
 def module(
     fake: Folders, objective: str = "linking", prompt: bool = True, **arguments: object
 ) -> tuple[GenBioEL, GenBioELData]:
-    data = GenBioELData(fake.samples, fake.tokenizer, batch_size=8, objective=objective, prompt=prompt, **LIMITS)  # type: ignore[arg-type]
+    data = GenBioELData(
+        fake.samples, fake.tokenizer, batch_size=8, objective=objective, prompt=prompt, **LIMITS
+    )  # type: ignore[arg-type]
     data.setup()
     torch.manual_seed(0)
-    model = GenBioEL(**{"encoder": fake.bart, "dropout": 0.0, "lr": 3e-3, "warmup_steps": 0, **arguments})  # type: ignore[arg-type]
+    model = GenBioEL(
+        **{"encoder": fake.bart, "dropout": 0.0, "lr": 3e-3, "warmup_steps": 0, **arguments}
+    )  # type: ignore[arg-type]
     model._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50, scaler=None,
+        datamodule=data,
+        world_size=1,
+        accumulate_grad_batches=1,
+        estimated_stepping_batches=50,
+        scaler=None,
         strategy=SimpleNamespace(reduce=lambda value, reduce_op: value),
-    )  # fmt: skip
+    )
     model.configure_model()
     return model, data
 
@@ -49,13 +57,18 @@ def module(
 @settings(max_examples=40, deadline=None)
 def test_loss_equals_its_equation(tokens: int, words: int, smoothing: float, seed: int) -> None:
     rng = torch.Generator().manual_seed(seed)
-    logits, labels = 5 * torch.randn(tokens, words, generator=rng), torch.randint(words, (tokens,), generator=rng)
+    logits, labels = (
+        5 * torch.randn(tokens, words, generator=rng),
+        torch.randint(words, (tokens,), generator=rng),
+    )
     total = 0.0
     for row, label in zip(logits.double().tolist(), labels.tolist(), strict=True):
         normaliser = math.log(sum(math.exp(x) for x in row))
         p = [x - normaliser for x in row]
         total -= (1 - smoothing) * p[label] + smoothing / words * sum(p)
-    assert smoothed_loss(logits, labels, smoothing).item() == pytest.approx(total, rel=1e-4, abs=1e-5)
+    assert smoothed_loss(logits, labels, smoothing).item() == pytest.approx(
+        total, rel=1e-4, abs=1e-5
+    )
     assert smoothed_loss(logits.bfloat16(), labels, smoothing).dtype == torch.float32
 
 
@@ -67,7 +80,8 @@ def test_hand_worked() -> None:
 
 
 def slow_loss(model: GenBioEL, data: GenBioELData, samples: list[int], smoothing: float) -> Tensor:
-    """Σ over each sample's name, token by token, each from its own unpadded prefix: Section 2.1's product."""
+    """Σ over each sample's name, token by token, each from its own unpadded prefix: Section 2.1's
+    product."""
     import numpy as np
 
     assert model.bart is not None
@@ -77,9 +91,9 @@ def slow_loss(model: GenBioEL, data: GenBioELData, samples: list[int], smoothing
         for place, label in enumerate(labels):
             if label == -100:
                 continue
-            logits = model.bart(torch.tensor([ids]), decoder_input_ids=torch.tensor([decoder[: place + 1]])).logits[
-                0, -1
-            ]
+            logits = model.bart(
+                torch.tensor([ids]), decoder_input_ids=torch.tensor([decoder[: place + 1]])
+            ).logits[0, -1]
             p = logits.log_softmax(0)
             total = total - (1 - smoothing) * p[label] - smoothing * p.mean()
     return total
@@ -87,18 +101,26 @@ def slow_loss(model: GenBioEL, data: GenBioELData, samples: list[int], smoothing
 
 @pytest.mark.parametrize("prompt", [True, False])
 def test_the_batch_is_each_sample_alone(fake_genbioel: Folders, prompt: bool) -> None:
-    """D1, D2: whatever the padding, the loss is that of every name given its own prompt, context and mention."""
+    """D1, D2: whatever the padding, the loss is that of every name given its own prompt, context
+    and mention."""
     model, data = module(fake_genbioel, prompt=prompt)
     samples = data.order(0)[0][:4]
     batch = data.batch(samples, 0)
     with torch.no_grad():
         torch.testing.assert_close(
-            model.losses(batch)[0], slow_loss(model, data, samples.tolist(), 0.1), rtol=1e-4, atol=1e-3
+            model.losses(batch)[0],
+            slow_loss(model, data, samples.tolist(), 0.1),
+            rtol=1e-4,
+            atol=1e-3,
         )
     logged: dict[str, Tensor] = {}
     model.log = lambda name, value, **_: logged.update({name: value})  # type: ignore[method-assign,assignment]
-    torch.testing.assert_close(model.training_step(batch, 0), model.losses(batch)[0] / batch.counts[0])
-    torch.testing.assert_close(logged["train/loss"], (model.losses(batch)[0] / batch.counts[0]).detach())
+    torch.testing.assert_close(
+        model.training_step(batch, 0), model.losses(batch)[0] / batch.counts[0]
+    )
+    torch.testing.assert_close(
+        logged["train/loss"], (model.losses(batch)[0] / batch.counts[0]).detach()
+    )
 
 
 def test_autocast_sums_in_float32(fake_genbioel: Folders) -> None:
@@ -115,7 +137,8 @@ def test_every_parameter_learns(fake_genbioel: Folders, objective: str) -> None:
     model, data = module(fake_genbioel, objective)
     model.losses(data.batch(data.order(0)[0], 0)).sum().backward()
     still = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert all("k_proj.bias" in name for name in still), still  # a softmax does not see what is added to every key
+    # a softmax does not see what is added to every key
+    assert all("k_proj.bias" in name for name in still), still
 
 
 def test_d9_rate_ends_at_1e_7(fake_genbioel: Folders) -> None:
@@ -131,7 +154,8 @@ def test_d9_rate_ends_at_1e_7(fake_genbioel: Folders) -> None:
         made["lr_scheduler"]["scheduler"].step()
 
 
-#: loss of the first three steps on the fake data at lr 3e-3; change them only with a change that is meant to move them
+# : loss of the first three steps on the fake data at lr 3e-3; change them only with a change that
+# is meant to move them
 GOLDEN = {"linking": [6.0714, 5.9308, 5.9406], "denoising": [6.0649, 5.9682, 5.8956]}
 
 
@@ -172,11 +196,17 @@ def test_validation_by_hand(fake_genbioel: Folders) -> None:
         for batch in [*batches, data.batch(data.source.held_out, -1, blank=True)]:  # type: ignore[union-attr]
             model.validation_step(batch, 0)
             assert model.bart is not None
-            every = model.bart(batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids).logits
+            every = model.bart(
+                batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids
+            ).logits
             for row, labels in zip(every, batch.labels, strict=True):
                 some = labels != -100
                 hits = (row[some].argmax(-1) == labels[some]).tolist()
-                right, tokens, whole = right + sum(hits), tokens + len(hits), whole + (bool(hits) and all(hits))
+                right, tokens, whole = (
+                    right + sum(hits),
+                    tokens + len(hits),
+                    whole + (bool(hits) and all(hits)),
+                )
                 loss -= float(row.log_softmax(-1)[some].gather(1, labels[some, None]).sum())
         model.on_validation_epoch_end()
     assert float(logged["val/loss"]) == pytest.approx(loss / tokens, rel=1e-4)
@@ -199,8 +229,12 @@ def test_export_returns_the_same_logits(fake_genbioel: Folders, tmp_path: Path) 
     own, labels = model.logits(batch)
     wanted = loaded(batch.input_ids, batch.attention_mask, batch.decoder_input_ids)
     torch.testing.assert_close(own, wanted[batch.labels != -100])
-    torch.testing.assert_close(own, AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()(
-        batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids).logits[batch.labels != -100])  # fmt: skip
+    torch.testing.assert_close(
+        own,
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+        .eval()(batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids)
+        .logits[batch.labels != -100],
+    )
     assert Inputs.from_export(tmp_path).settings == data.inputs.settings and len(labels)
     carried, _ = module(fake_genbioel._replace(bart=str(tmp_path)))  # fine-tuning starts from it
     assert torch.equal(carried.eval().logits(batch)[0], own)
@@ -208,7 +242,14 @@ def test_export_returns_the_same_logits(fake_genbioel: Folders, tmp_path: Path) 
 
 def test_a_new_bart_has_the_sizes_asked_for(fake_genbioel: Folders) -> None:
     model, data = module(
-        fake_genbioel, encoder=None, layers=1, hidden=16, heads=2, intermediate=24, positions=64, dropout=0.3
+        fake_genbioel,
+        encoder=None,
+        layers=1,
+        hidden=16,
+        heads=2,
+        intermediate=24,
+        positions=64,
+        dropout=0.3,
     )
     config = model.bart.config  # type: ignore[union-attr]
     assert (config.d_model, config.encoder_layers, config.decoder_ffn_dim, config.vocab_size) == (
@@ -217,7 +258,9 @@ def test_a_new_bart_has_the_sizes_asked_for(fake_genbioel: Folders) -> None:
         24,
         len(data.tokenizer),
     )
-    assert {config.dropout, config.attention_dropout, config.activation_dropout} == {0.3} and model.training
+    assert {config.dropout, config.attention_dropout, config.activation_dropout} == {
+        0.3
+    } and model.training
     assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (1, 2, 2)
 
 
@@ -251,5 +294,9 @@ def test_logits_are_the_whole_models(fake_genbioel: Folders) -> None:
     torch.nn.init.normal_(model.bart.final_logits_bias)
     batch = data.batch(data.order(0)[0][:2], 0)
     with torch.no_grad():
-        whole = model.bart(batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids).logits
-        torch.testing.assert_close(model.logits(batch)[0], whole[batch.labels != -100], atol=1e-4, rtol=1e-4)
+        whole = model.bart(
+            batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids
+        ).logits
+        torch.testing.assert_close(
+            model.logits(batch)[0], whole[batch.labels != -100], atol=1e-4, rtol=1e-4
+        )

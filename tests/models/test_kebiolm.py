@@ -29,7 +29,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
 
 def module(fake: Folders, **settings: object) -> KeBioLM:
     torch.manual_seed(0)
-    model = KeBioLM(fake.bert, fake.entities, **{"text_layers": 2, "candidates": 7, "dropout": 0.0, **settings})  # type: ignore[arg-type]
+    model = KeBioLM(
+        fake.bert, fake.entities, **{"text_layers": 2, "candidates": 7, "dropout": 0.0, **settings}
+    )  # type: ignore[arg-type]
     model.configure_model()
     return model
 
@@ -46,7 +48,8 @@ def first_batch(fake: Folders, **settings: object) -> KeBioLMBatch:
 
 
 def slow_losses(model: KeBioLM, batch: KeBioLMBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Eq. (1-10) sentence by sentence and mention by mention, without padding, in the paper's words."""
+    """Eq. (1-10) sentence by sentence and mention by mention, without padding, in the paper's
+    words."""
     encoder = model.encoder
     assert encoder is not None
     language, detection, linking = torch.zeros(()), torch.zeros(()), torch.zeros(())
@@ -71,7 +74,11 @@ def slow_losses(model: KeBioLM, batch: KeBioLMBatch) -> tuple[Tensor, Tensor, Te
             a = similarity[nearest].exp() / similarity[nearest].exp().sum()  # Eq. (3)
             mixture = sum(a[j] * encoder.entity[e] for j, e in enumerate(nearest))
             for i in range(start, end):  # Eq. (4)
-                fused[i] = fused[i] + encoder.entity_projection.weight @ mixture + encoder.entity_projection.bias
+                fused[i] = (
+                    fused[i]
+                    + encoder.entity_projection.weight @ mixture
+                    + encoder.entity_projection.bias
+                )
         h = torch.stack(fused)[None]
         for layer in encoder.bert.encoder.layer[encoder.text_layers :]:
             h = layer(h)  # Eq. (5)
@@ -91,9 +98,14 @@ def test_losses_equal_the_equations(fake_kebiolm: Folders) -> None:
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     parameters = [p for p in model.parameters() if p.requires_grad]
     for name, a, b in zip(
-        names, torch.autograd.grad(ours.sum(), parameters), torch.autograd.grad(slow.sum(), parameters), strict=True
+        names,
+        torch.autograd.grad(ours.sum(), parameters),
+        torch.autograd.grad(slow.sum(), parameters),
+        strict=True,
     ):
-        torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(
+            a, b, atol=2e-4, rtol=1e-3, msg=lambda m, name=name: f"{name}: {m}"
+        )
 
 
 def test_output_is_independent_of_batch_mates(fake_kebiolm: Folders) -> None:
@@ -106,15 +118,20 @@ def test_output_is_independent_of_batch_mates(fake_kebiolm: Folders) -> None:
         own = batch.mention[batch.mention[:, 0] == row].clone()
         own[:, 0] = 0
         ids, mask = batch.input_ids[row : row + 1, :n], batch.attention_mask[row : row + 1, :n]
-        torch.testing.assert_close(together[row, :n], model.encoder(ids, mask, own)[0], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found[row, :n], model.encoder(ids, mask)[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            together[row, :n], model.encoder(ids, mask, own)[0], atol=1e-5, rtol=1e-5
+        )
+        torch.testing.assert_close(
+            found[row, :n], model.encoder(ids, mask)[0], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_d1_entity_only_on_its_tokens(fake_kebiolm: Folders) -> None:
     model, batch = module(fake_kebiolm).eval(), first_batch(fake_kebiolm)
     encoder = model.encoder
     assert encoder is not None
-    encoder.text_layers = len(encoder.bert.encoder.layer)  # no fusion layers: what is written stays where it is
+    # no fusion layers: what is written stays where it is
+    encoder.text_layers = len(encoder.bert.encoder.layer)
     text, mask = encoder.text_states(batch.input_ids, batch.attention_mask)
     _, mixture, _ = encoder.link(text, batch.mention)
     changed = (encoder.fused_states(text, mask, batch.mention, mixture) != text).any(-1)
@@ -130,7 +147,8 @@ def test_d2_layer_norm_only_in_compat(fake_kebiolm: Folders) -> None:
 
 
 def as_released(encoder: KeBioLMEncoder, ids: Tensor, attention_mask: Tensor) -> Tensor:
-    """The released code's forward pass, word by word from what it does (../shared/specs/kebiolm.md, sections 2 and 3)."""
+    """The released code's forward pass, word by word from what it does (../shared/specs/kebiolm.md,
+    sections 2 and 3)."""
     text, mask = encoder.text_states(ids, attention_mask)
     labels = encoder.detector(text).argmax(-1)
     found: list[list[tuple[int, int]]] = []
@@ -151,7 +169,9 @@ def as_released(encoder: KeBioLMEncoder, ids: Tensor, attention_mask: Tensor) ->
         for begin, end in (own + [(0, 1)] * most)[:most]:
             query = encoder.mention_projection(torch.cat([text[row, begin], text[row, end - 1]]))
             score, best = (encoder.entity @ query).topk(encoder.candidates)
-            written[row, begin : end + 1] = encoder.entity_projection(score.softmax(0) @ encoder.entity[best])
+            written[row, begin : end + 1] = encoder.entity_projection(
+                score.softmax(0) @ encoder.entity[best]
+            )
     states = encoder.norm(text + written)
     for layer in encoder.bert.encoder.layer[encoder.text_layers :]:
         states = layer(states, mask)
@@ -160,7 +180,9 @@ def as_released(encoder: KeBioLMEncoder, ids: Tensor, attention_mask: Tensor) ->
 
 @pytest.mark.parametrize("most", [2, 50])
 @pytest.mark.parametrize("seed", range(4))
-def test_d1_compat_released_writes_as_the_released_code(fake_kebiolm: Folders, seed: int, most: int) -> None:
+def test_d1_compat_released_writes_as_the_released_code(
+    fake_kebiolm: Folders, seed: int, most: int
+) -> None:
     model = module(fake_kebiolm, compat="released", max_mentions=most).eval()
     batch, encoder = first_batch(fake_kebiolm), model.encoder
     assert encoder is not None
@@ -173,12 +195,16 @@ def test_d1_compat_released_writes_as_the_released_code(fake_kebiolm: Folders, s
     assert counts.max() > (counts.min() if most == 50 else 1)  # rows that are filled up, or cut
     expected = as_released(encoder, batch.input_ids, batch.attention_mask)
     real = batch.attention_mask.bool()
-    torch.testing.assert_close(encoder(batch.input_ids, batch.attention_mask)[real], expected[real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        encoder(batch.input_ids, batch.attention_mask)[real], expected[real], atol=1e-5, rtol=0
+    )
     places = torch.tensor([[0, 3]]).expand(len(text), -1)
     found = encoder.at(batch.input_ids, batch.attention_mask, places)
     torch.testing.assert_close(found, expected[:, [0, 3]], atol=1e-5, rtol=0)
     encoder.compat = True  # the LayerNorm alone is not it
-    assert (encoder(batch.input_ids, batch.attention_mask)[real] - expected[real]).abs().max() > 1e-3
+    assert (
+        encoder(batch.input_ids, batch.attention_mask)[real] - expected[real]
+    ).abs().max() > 1e-3
 
 
 def test_d4_special_tokens_are_labelled_outside(fake_kebiolm: Folders) -> None:
@@ -216,7 +242,9 @@ def test_every_parameter_gets_a_gradient_even_without_mentions(fake_kebiolm: Fol
     for indices in (bare, made.train_indices[:8]):
         model.zero_grad()
         model.loss_sums(made.batch(indices, 0)).sum().backward()
-        assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()] == []
+        assert [
+            n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()
+        ] == []
 
 
 def test_ablation_switches(fake_kebiolm: Folders) -> None:
@@ -264,7 +292,8 @@ def test_export_loads_here_and_with_plain_automodel(fake_kebiolm: Folders, tmp_p
     assert model.encoder is not None
     again = KeBioLMEncoder.from_export(tmp_path).eval()
     assert torch.equal(
-        again(batch.input_ids, batch.attention_mask), model.encoder(batch.input_ids, batch.attention_mask)
+        again(batch.input_ids, batch.attention_mask),
+        model.encoder(batch.input_ids, batch.attention_mask),
     )
     text = AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     wanted = model.encoder.bert(batch.input_ids, batch.attention_mask).last_hidden_state
@@ -288,7 +317,10 @@ def released_layout(encoder: KeBioLMEncoder) -> dict[str, Tensor]:
         "mention_projection.": "entity_linker.mention_to_entity_projection.",
         "entity_projection.": "entity_context_projection.",
     }
-    state = {"cls.predictions.bias": torch.zeros(3), "bert.embeddings.position_ids": torch.arange(5)[None]}
+    state = {
+        "cls.predictions.bias": torch.zeros(3),
+        "bert.embeddings.position_ids": torch.arange(5)[None],
+    }
     for name, tensor in encoder.state_dict().items():
         bare = name.removeprefix("bert.")
         if bare.startswith("encoder.layer."):
@@ -300,7 +332,9 @@ def released_layout(encoder: KeBioLMEncoder) -> dict[str, Tensor]:
             )
             bare = f"{own[0]}_encoder.layer.{own[1]}.{rest}"
         for ours, theirs in names.items():
-            bare = theirs + bare.removeprefix(ours) if bare.startswith(ours) and name == bare else bare
+            bare = (
+                theirs + bare.removeprefix(ours) if bare.startswith(ours) and name == bare else bare
+            )
         state[f"bert.{bare}"] = tensor.clone()
     return state
 
@@ -316,7 +350,8 @@ def test_the_released_layout_loads_in_compat(fake_kebiolm: Folders) -> None:
     state = released_layout(source.encoder)
     load_released(target, state)
     assert torch.equal(
-        target(batch.input_ids, batch.attention_mask), source.encoder(batch.input_ids, batch.attention_mask)
+        target(batch.input_ids, batch.attention_mask),
+        source.encoder(batch.input_ids, batch.attention_mask),
     )
     del state["bert.layer_norm.weight"]
     with pytest.raises(InputError, match=r"norm\.weight"):
@@ -326,18 +361,27 @@ def test_the_released_layout_loads_in_compat(fake_kebiolm: Folders) -> None:
 
 
 def test_validation_counts(fake_kebiolm: Folders) -> None:
-    """A perfect model scores 1, a constant one what the counts say; unseen entities are counted apart."""
+    """A perfect model scores 1, a constant one what the counts say; unseen entities are counted
+    apart."""
     model, made = module(fake_kebiolm).eval(), data(fake_kebiolm)
     logged: dict[str, Tensor] = {}
-    model._trainer = SimpleNamespace(datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
+    model._trainer = SimpleNamespace(
+        datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t)
+    )  # type: ignore[assignment]
     model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     batch = made.batch(made.held_out_indices, -1)
     batch = batch._replace(known=torch.arange(len(batch.entity)) % 3)
 
-    def link(text: Tensor, mention: Tensor, gold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def link(
+        text: Tensor, mention: Tensor, gold: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         right = batch.entity.clone()
         right[0] += 1
-        return torch.zeros(len(mention)), torch.zeros(len(mention), model.encoder.entity.shape[1]), right[:, None]  # type: ignore[union-attr]
+        return (
+            torch.zeros(len(mention)),
+            torch.zeros(len(mention), model.encoder.entity.shape[1]),
+            right[:, None],
+        )  # type: ignore[union-attr]
 
     model.encoder.link = link  # type: ignore[union-attr,method-assign,assignment]
     model.encoder.detected = lambda text, mask: batch.mention[:-1]  # type: ignore[union-attr,method-assign]
@@ -363,7 +407,12 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
 def test_bad_settings(fake_kebiolm: Folders, settings: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         KeBioLM(
-            **{"encoder": fake_kebiolm.bert, "entities": fake_kebiolm.entities, "text_layers": 2, **settings}
+            **{
+                "encoder": fake_kebiolm.bert,
+                "entities": fake_kebiolm.entities,
+                "text_layers": 2,
+                **settings,
+            }
         ).configure_model()  # type: ignore[arg-type]
 
 
@@ -372,7 +421,9 @@ def test_weights_that_are_not_whole_are_refused(fake_kebiolm: Folders, tmp_path:
     state = load_file(tmp_path / "b" / "model.safetensors")
     del state["encoder.layer.1.output.dense.weight"]
     save_file(state, tmp_path / "b" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"its weights lack .*encoder\.layer\.1\.output\.dense\.weight"):
+    with pytest.raises(
+        InputError, match=r"its weights lack .*encoder\.layer\.1\.output\.dense\.weight"
+    ):
         load_bert(str(tmp_path / "b"))
 
 
@@ -382,13 +433,22 @@ def test_learning_rates(fake_kebiolm: Folders) -> None:
     assert {same.rate(n) for n, _ in same.named_parameters()} == {1e-4}
     own = module(fake_kebiolm, lr=1e-4, head_lr=1e-3, entity_lr=0.1)
     rates = {n: own.rate(n) for n, _ in own.named_parameters()}
-    assert rates["encoder.entity"] == 0.1 and rates["head.bias"] == rates["encoder.detector.weight"] == 1e-3
-    assert rates["encoder.mention_projection.weight"] == rates["encoder.bert.embeddings.word_embeddings.weight"] == 1e-4
+    assert (
+        rates["encoder.entity"] == 0.1
+        and rates["head.bias"] == rates["encoder.detector.weight"] == 1e-3
+    )
+    assert (
+        rates["encoder.mention_projection.weight"]
+        == rates["encoder.bert.embeddings.word_embeddings.weight"]
+        == 1e-4
+    )
     assert not own.decays("encoder.entity", own.encoder.entity)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("text_layers", "wanted"), [(8, 2), (4, 1), (12, 3), (7, 2), (2, 1)])
-def test_layers_are_split_in_the_same_share(fake_kebiolm: Folders, text_layers: int, wanted: int) -> None:
+def test_layers_are_split_in_the_same_share(
+    fake_kebiolm: Folders, text_layers: int, wanted: int
+) -> None:
     made = module(fake_kebiolm, text_layers=text_layers, of_layers=12)  # of the fake's three
     assert made.encoder is not None and made.encoder.text_layers == wanted
 
@@ -398,13 +458,20 @@ def test_without_fusion_layers_entities_change_nothing(fake_kebiolm: Folders) ->
     made, batch = module(fake_kebiolm, text_layers=3).eval(), first_batch(fake_kebiolm)
     assert made.encoder is not None
     wanted = made.encoder.bert(batch.input_ids, batch.attention_mask).last_hidden_state
-    torch.testing.assert_close(made.encoder(batch.input_ids, batch.attention_mask, batch.mention), wanted)
+    torch.testing.assert_close(
+        made.encoder(batch.input_ids, batch.attention_mask, batch.mention), wanted
+    )
     sums = made.loss_sums(batch)
     assert (sums > 0).all()
     sums.sum().backward()
-    reached = {n.split(".")[1] for n, p in made.named_parameters() if p.grad is not None and n.startswith("encoder.")}
+    reached = {
+        n.split(".")[1]
+        for n, p in made.named_parameters()
+        if p.grad is not None and n.startswith("encoder.")
+    }
     assert reached == {"bert", "entity", "detector", "mention_projection"}
-    assert not any(p.requires_grad and p.grad is None for p in made.parameters())  # or several processes would wait
+    # or several processes would wait
+    assert not any(p.requires_grad and p.grad is None for p in made.parameters())
 
 
 def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
@@ -417,10 +484,14 @@ def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
         for row, t in (batch.mlm_labels != -100).nonzero().tolist()
     )
     sums = made.loss_sums(batch)
-    torch.testing.assert_close(sums, torch.stack([wanted, wanted * 0, wanted * 0]), rtol=1e-4, atol=1e-3)  # type: ignore[arg-type, list-item]
+    torch.testing.assert_close(
+        sums, torch.stack([wanted, wanted * 0, wanted * 0]), rtol=1e-4, atol=1e-3
+    )  # type: ignore[arg-type, list-item]
     sums.sum().backward()
     assert all((p.grad is not None) == p.requires_grad for p in made.parameters())
-    assert {n.split(".")[0] for n, p in made.named_parameters() if not p.requires_grad} == {"encoder"}
+    assert {n.split(".")[0] for n, p in made.named_parameters() if not p.requires_grad} == {
+        "encoder"
+    }
     made.export(tmp_path)
     again = KeBioLMEncoder.from_export(tmp_path).eval()
     torch.testing.assert_close(
@@ -429,7 +500,8 @@ def test_masked_words_only(fake_kebiolm: Folders, tmp_path: Path) -> None:
 
 
 def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
-    """1 / rank of each mention's entity by dot product, over the mentions of a group; ties have the middle place."""
+    """1 / rank of each mention's entity by dot product, over the mentions of a group; ties have the
+    middle place."""
     made, model = data(fake_kebiolm), module(fake_kebiolm).eval()
     batch, encoder = made.batch(made.order(0)[0], 0), model.encoder
     assert encoder is not None
@@ -447,31 +519,55 @@ def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
         scores = encoder.mention_projection(boundary_states(text, batch.mention)) @ encoder.entity.T
     found: dict[str, list[float]] = {}
     for own, gold in zip(scores.tolist(), batch.entity.tolist(), strict=True):
-        for name, among in (("", range(len(own))), ("_among_unseen", [e for e in range(len(own)) if known[e] == 0])):
+        for name, among in (
+            ("", range(len(own))),
+            ("_among_unseen", [e for e in range(len(own)) if known[e] == 0]),
+        ):
             higher = sum(own[e] > own[gold] + 1e-6 for e in among)
             equal = sum(abs(own[e] - own[gold]) <= 1e-6 and e != gold for e in among)
             found.setdefault(f"{name}{known[gold]}", []).append(1 / (1 + higher + equal / 2))
     means = {name: sum(values) / len(values) for name, values in found.items()}
     assert logged["val/linking_mrr_unseen"].item() == pytest.approx(means["0"], rel=1e-5)
     assert logged["val/linking_mrr_once"].item() == pytest.approx(means["1"], rel=1e-5)
-    assert logged["val/linking_mrr_rare"].item() == pytest.approx(np.mean(found["2"] + found["3"]), rel=1e-5)
-    assert logged["val/linking_mrr"].item() == pytest.approx(np.mean([v for g in "0123" for v in found[g]]), rel=1e-5)
-    assert logged["val/linking_mrr_among_unseen"].item() == pytest.approx(means["_among_unseen0"], rel=1e-5)
+    assert logged["val/linking_mrr_rare"].item() == pytest.approx(
+        np.mean(found["2"] + found["3"]), rel=1e-5
+    )
+    assert logged["val/linking_mrr"].item() == pytest.approx(
+        np.mean([v for g in "0123" for v in found[g]]), rel=1e-5
+    )
+    assert logged["val/linking_mrr_among_unseen"].item() == pytest.approx(
+        means["_among_unseen0"], rel=1e-5
+    )
     shift = torch.nn.functional.cosine_similarity(encoder.entity, model.start)
-    assert shift[3] < 0.99 and logged["entities/cosine_to_start"].item() == pytest.approx(shift.mean().item(), rel=1e-5)
+    assert shift[3] < 0.99 and logged["entities/cosine_to_start"].item() == pytest.approx(
+        shift.mean().item(), rel=1e-5
+    )
     assert logged["entities/cosine_to_start_unseen"].item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("length", [False, True])
-def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that were gold before, and have momentum, stay too; others are as they were, and with `entity_length` as long."""
+def test_a_step_moves_gold_rows_alone(
+    fake_kebiolm: Folders, length: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were gold before, and have momentum, stay too; others are as they were, and with
+    `entity_length` as long."""
     table = EmbeddingTable.load(fake_kebiolm.entities)
     lengths = torch.linspace(0.5, 2, len(table.entity))[:, None]
-    monkeypatch.setattr(EmbeddingTable, "load", lambda _: replace(table, entity=table.entity * lengths))
-    model, made = module(fake_kebiolm, entity_rows="gold", entity_length=length, lr=0.05, dropout=0.0), data(fake_kebiolm)
+    monkeypatch.setattr(
+        EmbeddingTable, "load", lambda _: replace(table, entity=table.entity * lengths)
+    )
+    model, made = (
+        module(fake_kebiolm, entity_rows="gold", entity_length=length, lr=0.05, dropout=0.0),
+        data(fake_kebiolm),
+    )
     same = SimpleNamespace(reduce=lambda t, reduce_op: t)
     model._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=made, strategy=same, accumulate_grad_batches=1, world_size=1, global_step=1, log_every_n_steps=2
+        datamodule=made,
+        strategy=same,
+        accumulate_grad_batches=1,
+        world_size=1,
+        global_step=1,
+        log_every_n_steps=2,
     )
     model.log_dict = lambda values, **_: None  # type: ignore[method-assign,assignment]
     entity, optimizer = model.encoder.entity, torch.optim.AdamW(model.parameters(), lr=0.05)  # type: ignore[union-attr]
@@ -483,7 +579,9 @@ def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool, monke
         optimizer.step()
         model.on_train_batch_end()
         moved = (entity != before).any(1)
-        assert moved.nonzero()[:, 0].tolist() == sorted(set(batch.entity.tolist())) and not moved.all()
+        assert (
+            moved.nonzero()[:, 0].tolist() == sorted(set(batch.entity.tolist())) and not moved.all()
+        )
         if length:
             torch.testing.assert_close(entity.norm(dim=1), model.start.norm(dim=1))
     with pytest.raises(InputError, match="entity_rows 'some': expected all or gold"):
@@ -493,10 +591,11 @@ def test_a_step_moves_gold_rows_alone(fake_kebiolm: Folders, length: bool, monke
 def test_validation_links_on_the_text_and_with_every_mention_masked(
     fake_kebiolm: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An encoder that returns what it read, and a linker with a rule of its own for each way of reading a mention.
+    """An encoder that returns what it read, and a linker with a rule of its own for each way of
+    reading a mention.
 
-    On the text it links all mentions but the first; where all tokens of a mention are [MASK], every other one; where some
-    are, none.
+    On the text it links all mentions but the first; where all tokens of a mention are [MASK], every
+    other one; where some are, none.
     """
     made, model = data(fake_kebiolm), module(fake_kebiolm)
     batch, encoder, mask_id = made.batch(made.order(0)[0], 0), model.encoder, made.mask_id
@@ -504,7 +603,9 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
     count = len(batch.mention)
     known = torch.tensor([0, 1, 2, 0, 5, 6])[torch.arange(count) % 6]
     batch = batch._replace(known=known)
-    assert (batch.mention[:, 2] - batch.mention[:, 1] > 1).any() and (batch.input_ids != batch.original_ids).any()
+    assert (batch.mention[:, 2] - batch.mention[:, 1] > 1).any() and (
+        batch.input_ids != batch.original_ids
+    ).any()
 
     def link(text: Tensor, mention: Tensor) -> tuple[None, None, Tensor]:
         found = []
@@ -517,7 +618,11 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
         return None, None, torch.tensor(found)
 
     monkeypatch.setattr(model, "loss_sums", lambda _: torch.zeros(3))
-    monkeypatch.setattr(encoder, "text_states", lambda ids, _: (ids[..., None].float().expand(-1, -1, encoder.hidden_size), None))
+    monkeypatch.setattr(
+        encoder,
+        "text_states",
+        lambda ids, _: (ids[..., None].float().expand(-1, -1, encoder.hidden_size), None),
+    )
     monkeypatch.setattr(encoder, "link", link)
     logged: dict[str, Tensor] = {}
     model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
@@ -528,9 +633,22 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
     unseen = int((known == 0).sum())
     assert logged["val/mentions"] == count and logged["val/mentions_unseen"] == unseen
     counts = [int(logged[f"val/mentions_{group}"]) for group in ("once", "rare", "frequent")]
-    assert counts == [int((known == 1).sum()), int(((known == 2) | (known == 5)).sum()), int((known == 6).sum())]
-    assert [float(logged[f"val/linking_acc1_{g}"]) for g in ("once", "rare", "frequent")] == [1, 1, 1]
+    assert counts == [
+        int((known == 1).sum()),
+        int(((known == 2) | (known == 5)).sum()),
+        int((known == 6).sum()),
+    ]
+    assert [float(logged[f"val/linking_acc1_{g}"]) for g in ("once", "rare", "frequent")] == [
+        1,
+        1,
+        1,
+    ]
     assert logged["val/linking_acc1"].item() == pytest.approx((count - 1) / count)
-    assert logged["val/linking_acc1_masked"].item() == pytest.approx(len(range(0, count, 2)) / count)
-    assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)  # the first is unseen
-    assert logged["val/linking_acc1_unseen_masked"].item() == pytest.approx(len(range(0, count, 6)) / unseen)
+    assert logged["val/linking_acc1_masked"].item() == pytest.approx(
+        len(range(0, count, 2)) / count
+    )
+    # the first is unseen
+    assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)
+    assert logged["val/linking_acc1_unseen_masked"].item() == pytest.approx(
+        len(range(0, count, 6)) / unseen
+    )

@@ -10,7 +10,8 @@ from models.layers import added_to_spans, bio_spans, boundary_states, in_rows, u
 
 
 def brute_spans(labels: list[int]) -> list[tuple[int, int]]:
-    """BIO decoding token by token: B opens, I continues or opens after O, everything else closes."""
+    """BIO decoding token by token: B opens, I continues or opens after O, everything else
+    closes."""
     spans: list[list[int]] = []
     previous = 0
     for i, label in enumerate(labels):
@@ -24,7 +25,9 @@ def brute_spans(labels: list[int]) -> list[tuple[int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from([0, 1, 2, -100]), min_size=7, max_size=7), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.sampled_from([0, 1, 2, -100]), min_size=7, max_size=7), min_size=1, max_size=4
+    ),
     st.integers(1, 4),
 )
 def test_bio_spans_equal_brute_force(rows: list[list[int]], limit: int) -> None:
@@ -35,12 +38,17 @@ def test_bio_spans_equal_brute_force(rows: list[list[int]], limit: int) -> None:
 
 
 def test_an_inside_label_after_outside_opens_a_span() -> None:
-    assert bio_spans(torch.tensor([[0, 2, 2, 1, 2, 1, 0]])).tolist() == [[0, 1, 3], [0, 3, 5], [0, 5, 6]]
+    assert bio_spans(torch.tensor([[0, 2, 2, 1, 2, 1, 0]])).tolist() == [
+        [0, 1, 3],
+        [0, 3, 5],
+        [0, 5, 6],
+    ]
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from([0, 1, 2]), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 99)
+    st.lists(st.lists(st.sampled_from([0, 1, 2]), min_size=6, max_size=6), min_size=1, max_size=4),
+    st.integers(0, 99),
 )
 def test_entities_are_on_exactly_their_tokens(rows: list[list[int]], seed: int) -> None:
     """KeBioLM D1: nothing behind a mention, nothing on other sentences' first tokens."""
@@ -94,7 +102,9 @@ def test_unit_length_of_zeros_is_zeros() -> None:
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 2))
 def test_in_rows_numbers_the_spans_of_each_row(counts: list[int], more: int) -> None:
     """Span by span; a larger S leaves places empty."""
-    spans = torch.tensor([(row, i, i + 1) for row, n in enumerate(counts) for i in range(n)], dtype=torch.long).view(-1, 3)
+    spans = torch.tensor(
+        [(row, i, i + 1) for row, n in enumerate(counts) for i in range(n)], dtype=torch.long
+    ).view(-1, 3)
     size = max(1, *counts, 0) + more
     there, place = in_rows(spans, len(counts), size if more else None)
     assert there.tolist() == [[i < n for i in range(size)] for n in counts]

@@ -25,7 +25,8 @@ def test_f1_limits() -> None:
 
 
 def test_bootstrap_sums_are_those_of_drawing_examples_one_by_one() -> None:
-    """Mean and spread of the sums against a literal loop; the order of the examples decides nothing."""
+    """Mean and spread of the sums against a literal loop; the order of the examples decides
+    nothing."""
     rng = np.random.default_rng(3)
     tallies = np.stack([rng.integers(0, 2, 60), rng.integers(1, 3, 60)], axis=1)
     sums = np.concatenate(list(_resampled(tallies, 20_000, 0)))
@@ -39,5 +40,7 @@ def test_bootstrap_sums_are_those_of_drawing_examples_one_by_one() -> None:
 
 def test_reciprocal_ranks() -> None:
     score = torch.tensor([[2.0, 3.0, 1.0, 9.0], [1.0, 1.0, 1.0, 0.0], [5.0, 1.0, 1.0, 1.0]])
-    there = torch.tensor([[True, True, True, False], [True, True, True, True], [True, False, False, False]])
+    there = torch.tensor(
+        [[True, True, True, False], [True, True, True, True], [True, False, False, False]]
+    )
     assert reciprocal_ranks(score, there).tolist() == pytest.approx([1 / 2, 1 / 2, 1.0])

@@ -17,7 +17,14 @@ from models.mlm import MLM, new_bert, sinusoids
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
 
-SMALL = {"layers": 2, "hidden": 32, "heads": 2, "intermediate": 64, "max_length": 128, "dropout": 0.0}
+SMALL = {
+    "layers": 2,
+    "hidden": 32,
+    "heads": 2,
+    "intermediate": 64,
+    "max_length": 128,
+    "dropout": 0.0,
+}
 
 
 def module(fake: Folders, **settings: object) -> tuple[MLM, MLMData]:
@@ -25,7 +32,9 @@ def module(fake: Folders, **settings: object) -> tuple[MLM, MLMData]:
     data.setup()
     torch.manual_seed(0)
     model = MLM(**{**SMALL, **settings})  # type: ignore[arg-type]
-    model._trainer = SimpleNamespace(datamodule=data, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t))  # type: ignore[assignment]
+    model._trainer = SimpleNamespace(
+        datamodule=data, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t)
+    )  # type: ignore[assignment]
     model.configure_model()
     return model, data
 
@@ -102,8 +111,13 @@ def test_export_loads_everywhere_with_the_same_output(fake_mlm: Folders, tmp_pat
     data.export(str(tmp_path))
     batch = data.batch(data.order(0)[0], 0)
     wanted = model.bert(batch.input_ids, batch.attention_mask).last_hidden_state  # type: ignore[misc]
-    for loaded in (load_bert(str(tmp_path)), AutoModel.from_pretrained(tmp_path, add_pooling_layer=False)):
-        assert torch.equal(loaded.eval()(batch.input_ids, batch.attention_mask).last_hidden_state, wanted)
+    for loaded in (
+        load_bert(str(tmp_path)),
+        AutoModel.from_pretrained(tmp_path, add_pooling_layer=False),
+    ):
+        assert torch.equal(
+            loaded.eval()(batch.input_ids, batch.attention_mask).last_hidden_state, wanted
+        )
     whole = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     logits = whole(batch.input_ids, batch.attention_mask).logits[batch.labels != -100]
     torch.testing.assert_close(logits, model.logits(batch)[0], atol=1e-5, rtol=1e-5)
@@ -115,7 +129,9 @@ def test_export_loads_everywhere_with_the_same_output(fake_mlm: Folders, tmp_pat
 
 def test_d1_no_sentence_pair_head(fake_mlm: Folders, tmp_path: Path) -> None:
     model, _ = module(fake_mlm)
-    assert model.bert.pooler is None and not [n for n, _ in model.named_parameters() if "seq_relationship" in n]  # type: ignore[union-attr]
+    assert model.bert.pooler is None and not [
+        n for n, _ in model.named_parameters() if "seq_relationship" in n
+    ]  # type: ignore[union-attr]
 
 
 def test_validation_counts(fake_mlm: Folders) -> None:
@@ -130,8 +146,12 @@ def test_validation_counts(fake_mlm: Folders) -> None:
         sums = sum(model.loss_sum(b).item() for b in batches)
     model.on_validation_epoch_end()
     count = sum(b.counts.item() for b in batches)
-    assert logged["val/tokens"] == count and logged["val/loss"].item() == pytest.approx(sums / count, rel=1e-5)
-    assert logged["val/perplexity"].item() == pytest.approx(torch.tensor(sums / count).exp().item(), rel=1e-4)
+    assert logged["val/tokens"] == count and logged["val/loss"].item() == pytest.approx(
+        sums / count, rel=1e-5
+    )
+    assert logged["val/perplexity"].item() == pytest.approx(
+        torch.tensor(sums / count).exp().item(), rel=1e-4
+    )
     assert 0 <= logged["val/accuracy"] < 0.1
 
 

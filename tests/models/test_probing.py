@@ -30,19 +30,34 @@ from core.files import InputError
 from models import probing
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm import masked_lm as kebiolm_masked_lm
-from models.probing import Filling, MaskedLM, best_of, best_tokens, fillings, from_transformers, masked_lm
+from models.probing import (
+    Filling,
+    MaskedLM,
+    best_of,
+    best_tokens,
+    fillings,
+    from_transformers,
+    masked_lm,
+)
 from tests.fakes.kebiolm import Folders
 
 MASK = 1
 
 
-def bert(seed: int = 0, vocab: int = 7, hidden: int = 16, layers: int = 2, length: int = 40) -> BertForMaskedLM:
+def bert(
+    seed: int = 0, vocab: int = 7, hidden: int = 16, layers: int = 2, length: int = 40
+) -> BertForMaskedLM:
     """A random BERT with sharp predictions."""
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=2 * hidden,
-        max_position_embeddings=length, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=vocab,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=length,
+        initializer_range=0.5,
+    )
     return BertForMaskedLM(config).eval()
 
 
@@ -65,8 +80,9 @@ def log_probabilities(model: BertForMaskedLM, ids: Sequence[int]) -> Tensor:
 def slow(
     model: BertForMaskedLM, prompt: Sequence[int], masks: int, beams: int, never: Sequence[int] = ()
 ) -> list[tuple[tuple[int, ...], float]]:
-    """Section 4.6.2 word by word: each step, every token at every place that is still masked, given what is decoded; the
-    best B sets of (place, token) by accumulated log probability, a set by the best of its orders."""
+    """Section 4.6.2 word by word: each step, every token at every place that is still masked, given
+    what is decoded; the best B sets of (place, token) by accumulated log probability, a set by the
+    best of its orders."""
     first = list(prompt).index(MASK)
     wide = [*prompt[:first], *[MASK] * masks, *prompt[first + 1 :]]
     kept: dict[frozenset[tuple[int, int]], float] = {frozenset(): 0.0}
@@ -96,7 +112,12 @@ PROMPT = [2, 3, MASK, 4, 3]
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), masks=st.integers(1, 4), beams=st.integers(1, 6), first=st.integers(0, 3))
+@given(
+    seed=st.integers(0, 10_000),
+    masks=st.integers(1, 4),
+    beams=st.integers(1, 6),
+    first=st.integers(0, 3),
+)
 def test_search_equals_its_definition(seed: int, masks: int, beams: int, first: int) -> None:
     model = bert(seed)
     prompt = [2, 3, 4, 5]
@@ -138,7 +159,8 @@ def test_enough_beams_find_the_best_of_all_orders_and_fillings() -> None:
 
 
 class _Table(nn.Module):
-    """A masked LM by hand: states are one-hot tokens in a row; the first mask's log odds depend on what follows it."""
+    """A masked LM by hand: states are one-hot tokens in a row; the first mask's log odds depend on
+    what follows it."""
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(B, L) -> (B, L, 4) probabilities of the tokens 0..3 at each position."""
@@ -151,7 +173,8 @@ class _Table(nn.Module):
 
 
 def test_by_hand() -> None:
-    """Place 1: 3 has 0.6, place 2: 3 has 0.5, 2 has 0.4; once place 2 is 2, place 1 is 2 with 0.95."""
+    """Place 1: 3 has 0.6, place 2: 3 has 0.5, 2 has 0.4; once place 2 is 2, place 1 is 2 with
+    0.95."""
     lm = MaskedLM(_Table(), torch.log, torch.eye(4))
     prompt = [0, MASK, 0]
     one = fillings(lm, [prompt], MASK, 2, beams=1)[0]
@@ -225,11 +248,22 @@ def test_best_of_is_topk(seed: int, size: int, k: int) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), columns=st.integers(1, 25), rows=st.integers(1, 9), barred=st.integers(0, 16))
-def test_the_head_in_parts_is_the_whole_head(seed: int, columns: int, rows: int, barred: int) -> None:
-    """Whatever part of the vocabulary is seen at a time, and whichever tokens are barred (a whole part, too)."""
+@given(
+    seed=st.integers(0, 10_000),
+    columns=st.integers(1, 25),
+    rows=st.integers(1, 9),
+    barred=st.integers(0, 16),
+)
+def test_the_head_in_parts_is_the_whole_head(
+    seed: int, columns: int, rows: int, barred: int
+) -> None:
+    """Whatever part of the vocabulary is seen at a time, and whichever tokens are barred (a whole
+    part, too)."""
     random = torch.Generator().manual_seed(seed)
-    states, words = 3 * torch.randn(7, 6, generator=random), 3 * torch.randn(20, 6, generator=random)
+    states, words = (
+        3 * torch.randn(7, 6, generator=random),
+        3 * torch.randn(20, 6, generator=random),
+    )
     bias = 30 * torch.randn(20, generator=random)
     never = torch.randperm(20, generator=random)[:barred]
     lm = MaskedLM(lambda ids, mask: states, nn.Tanh(), words, bias)
@@ -250,7 +284,9 @@ def test_bad_input() -> None:
         fillings(lm, [PROMPT, [MASK, MASK]], MASK, 1)
     with pytest.raises(InputError, match="expected one mask, got 0"):
         fillings(lm, [[2, 3]], MASK, 1)
-    with pytest.raises(InputError, match="query 0: 41 tokens with 2 masks, but the encoder has 40 positions"):
+    with pytest.raises(
+        InputError, match="query 0: 41 tokens with 2 masks, but the encoder has 40 positions"
+    ):
         fillings(lm, [[MASK] + [2] * 39], MASK, 2)
     with pytest.raises(InputError, match="masks 0, beams 5"):
         fillings(lm, [PROMPT], MASK, 0)
@@ -263,9 +299,14 @@ def test_a_saved_masked_lm(saved: str, tmp_path: Path) -> None:
     agree(fillings(lm, [PROMPT], MASK, 2)[0], slow(bert(), PROMPT, 2, 5))
     torch.manual_seed(0)
     config = RobertaConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=40, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=40,
+        pad_token_id=0,
+    )
     other = RobertaForMaskedLM(config).eval()
     other.save_pretrained(tmp_path / "roberta")
     values, tokens = best_tokens(
@@ -276,7 +317,9 @@ def test_a_saved_masked_lm(saved: str, tmp_path: Path) -> None:
     )
     with torch.no_grad():
         wanted = other(input_ids=torch.tensor([PROMPT])).logits[0, 2].log_softmax(-1).topk(3)
-    assert tokens[0].tolist() == wanted.indices.tolist() and torch.allclose(values[0], wanted.values, atol=1e-5)
+    assert tokens[0].tolist() == wanted.indices.tolist() and torch.allclose(
+        values[0], wanted.values, atol=1e-5
+    )
 
 
 def test_other_kinds(tmp_path: Path) -> None:
@@ -294,8 +337,16 @@ def test_other_kinds(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "albert")
     (found,) = fillings(masked_lm(str(tmp_path / "albert")), [PROMPT], MASK, 2, beams=3)
     agree(found, slow(model, PROMPT, 2, 3))  # type: ignore[arg-type]
-    small = BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-                       decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
+    small = BartConfig(
+        vocab_size=50,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+    )
     BartForConditionalGeneration(small).save_pretrained(tmp_path / "bart")
     with pytest.raises(InputError, match=r"a bart cannot be probed"):
         masked_lm(str(tmp_path / "bart"))
@@ -326,7 +377,9 @@ def test_no_masked_lm(tmp_path: Path) -> None:
 
 def test_kebiolm_fills_masks_with_its_fused_entities(fake_kebiolm: Folders, tmp_path: Path) -> None:
     torch.manual_seed(1)
-    model = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=2, candidates=7, dropout=0.0)
+    model = KeBioLM(
+        fake_kebiolm.bert, fake_kebiolm.entities, text_layers=2, candidates=7, dropout=0.0
+    )
     model.configure_model()
     assert model.encoder is not None
     nn.init.normal_(model.encoder.detector.weight, std=1.0)  # so that it finds mentions
@@ -343,12 +396,19 @@ def test_kebiolm_fills_masks_with_its_fused_entities(fake_kebiolm: Folders, tmp_
         assert len(model.encoder.detected(text, ones))
         states = model.encoder(inputs, ones)
         plain = model.encoder.bert(inputs, ones).last_hidden_state
-        table = model.head(states[0], model.encoder.bert.embeddings.word_embeddings.weight).log_softmax(-1)
+        table = model.head(
+            states[0], model.encoder.bert.embeddings.word_embeddings.weight
+        ).log_softmax(-1)
     assert not torch.allclose(states, plain)  # the entities are in it
     at = ids.index(mask_id)
     (found,) = fillings(lm, [ids], mask_id, 1, beams=4)
     agree(found, [((int(t),), float(table[at, t])) for t in table[at].topk(4).indices])
-    both = fillings(lm, [ids, tokenizer("[MASK] near severe hepatic tumor of the patient.")["input_ids"]], mask_id, 3)
+    both = fillings(
+        lm,
+        [ids, tokenizer("[MASK] near severe hepatic tumor of the patient.")["input_ids"]],
+        mask_id,
+        3,
+    )
     agree(both[0], [(f.tokens, f.score) for f in fillings(lm, [ids], mask_id, 3)[0]])
     state = load_file(tmp_path / "kebiolm.safetensors")
     state.pop("head.dense.weight")
@@ -374,20 +434,33 @@ def same_states(lm: MaskedLM, padded: bool) -> None:
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebiolm: Folders) -> None:
+def test_the_last_layer_at_some_positions_is_that_of_all(
+    padded: bool, fake_kebiolm: Folders
+) -> None:
     lm = wrap_model(bert(3))
     assert hasattr(lm.encoder, "at")
     same_states(lm, padded)
     same_states(wrap_model(bert(3, layers=1)), padded)
     roberta = RobertaConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=40, pad_token_id=0, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=40,
+        pad_token_id=0,
+        initializer_range=0.5,
+    )
     lm = from_transformers(RobertaForMaskedLM(roberta).eval())
     assert hasattr(lm.encoder, "at")
     same_states(lm, padded)
     albert = AlbertConfig(
-        vocab_size=50, hidden_size=16, embedding_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+        vocab_size=50,
+        hidden_size=16,
+        embedding_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
     )
     lm = from_transformers(AlbertForMaskedLM(albert).eval())
     assert not hasattr(lm.encoder, "at")  # its layers are not BERT's: all of it runs
@@ -397,7 +470,9 @@ def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebi
     assert not hasattr(wrap_model(causal).encoder, "at")
     for layers in (1, 2, 3):  # of three: with 3 none reads entities
         torch.manual_seed(1)
-        model = KeBioLM(fake_kebiolm.bert, fake_kebiolm.entities, text_layers=layers, candidates=7, dropout=0.0)
+        model = KeBioLM(
+            fake_kebiolm.bert, fake_kebiolm.entities, text_layers=layers, candidates=7, dropout=0.0
+        )
         model.configure_model()
         assert model.encoder is not None
         nn.init.normal_(model.encoder.detector.weight, std=1.0)
@@ -409,8 +484,13 @@ def test_the_last_layer_at_some_positions_is_that_of_all(padded: bool, fake_kebi
 def test_a_roberta_has_no_positions_up_to_that_of_padding() -> None:
     """Positions begin behind the padding token's number: of 40 with padding 1, 38 are left."""
     config = RobertaConfig(
-        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
-        max_position_embeddings=40, pad_token_id=1,
-    )  # fmt: skip
+        vocab_size=9,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=40,
+        pad_token_id=1,
+    )
     assert from_transformers(RobertaForMaskedLM(config)).max_length == 38
     assert from_transformers(bert(length=40)).max_length == 40

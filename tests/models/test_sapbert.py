@@ -1,4 +1,5 @@
-"""SapBERT's miner and losses against Eq. (1) and (2) typed out, and against pytorch-metric-learning."""
+"""SapBERT's miner and losses against Eq. (1) and (2) typed out, and against
+pytorch-metric-learning."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from datamodules.sapbert import SapBERTData
 from experiments.encoders import encoder as encoder_of
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
-from models.sapbert import SapBERT, SapBERTEncoder, gathered, hard_pairs, mined_multi_similarity, similarities
+from models.sapbert import (
+    SapBERT,
+    SapBERTEncoder,
+    gathered,
+    hard_pairs,
+    mined_multi_similarity,
+    similarities,
+)
 from tests.fakes.sapbert import Folders
 
 
@@ -34,13 +42,18 @@ def brute_force(
 ) -> tuple[Tensor, Tensor, list[tuple[int, int, int]]]:
     """Every triplet, kept or not, one by one; P and N are the pairs of those kept."""
     n, d, label = len(concept), distance.tolist(), concept.tolist()
-    positive, negative, kept = torch.zeros(n, n, dtype=torch.bool), torch.zeros(n, n, dtype=torch.bool), []
+    positive, negative, kept = (
+        torch.zeros(n, n, dtype=torch.bool),
+        torch.zeros(n, n, dtype=torch.bool),
+        [],
+    )
     for a in range(n):
         for p in range(n):
             for other in range(n):
                 if p == a or label[p] != label[a] or label[other] == label[a]:
                     continue
-                gap = torch.tensor(d[a][other]) - torch.tensor(d[a][p])  # in float32, as the miner's
+                # in float32, as the miner's
+                gap = torch.tensor(d[a][other]) - torch.tensor(d[a][p])
                 violated = -gap >= margin if condition == "printed" else gap <= margin
                 if violated:
                     positive[a, p] = negative[a, other] = True
@@ -60,9 +73,17 @@ def brute_force(
 )
 @settings(max_examples=60, deadline=None)
 def test_miner_equals_brute_force(
-    condition: str, names: int, concepts: int, size: int, ties: bool, half: bool, margin: float, seed: int
+    condition: str,
+    names: int,
+    concepts: int,
+    size: int,
+    ties: bool,
+    half: bool,
+    margin: float,
+    seed: int,
 ) -> None:
-    """With ties and duplicates, concepts of one name, one concept only, and half-precision vectors."""
+    """With ties and duplicates, concepts of one name, one concept only, and half-precision
+    vectors."""
     rng = torch.Generator().manual_seed(seed)
     f = torch.randn(names, size, generator=rng)
     if ties:
@@ -93,11 +114,14 @@ def test_no_positives_and_one_concept_give_no_pairs() -> None:
 
 
 def test_d1_printed_keeps_very_hard_triplets_only() -> None:
-    """a at distance 1 of its positive; negatives at 0.7, 0.9, 1.1 and 1.3: λ = .2 keeps one as printed, three as released."""
+    """a at distance 1 of its positive; negatives at 0.7, 0.9, 1.1 and 1.3: λ = .2 keeps one as
+    printed, three as released."""
     distance = torch.tensor([[0.0, 1.0, 0.7, 0.9, 1.1, 1.3]])
     distance = torch.cat([distance, torch.full((5, 6), 9.0)])
     concept = torch.tensor([0, 0, 1, 2, 3, 4])
-    printed, released = (hard_pairs(distance, concept, 0.2, c)[1][0].tolist() for c in ("printed", "released"))
+    printed, released = (
+        hard_pairs(distance, concept, 0.2, c)[1][0].tolist() for c in ("printed", "released")
+    )
     assert printed == [False, False, True, False, False, False]
     assert released == [False, False, True, True, True, False]
 
@@ -120,7 +144,12 @@ def test_d3_a_pair_of_many_triplets_counts_once() -> None:
 
 
 def plain_loss(
-    s: Tensor, positive: Tensor, negative: Tensor, alpha: float = 60, beta: float = 1, e: float = 0.5
+    s: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    alpha: float = 60,
+    beta: float = 1,
+    e: float = 0.5,
 ) -> Tensor:
     """Eq. (2), anchor by anchor, in double precision."""
     total = torch.zeros((), dtype=torch.double)
@@ -135,13 +164,21 @@ def setting(seed: int, names: int = 24, concepts: int = 8, size: int = 6) -> tup
     return torch.randn(names, size, generator=rng), torch.randint(concepts, (names,), generator=rng)
 
 
-@given(seed=st.integers(0, 999), alpha=st.floats(1, 80), beta=st.floats(0.5, 80), epsilon=st.floats(-0.5, 1))
+@given(
+    seed=st.integers(0, 999),
+    alpha=st.floats(1, 80),
+    beta=st.floats(0.5, 80),
+    epsilon=st.floats(-0.5, 1),
+)
 @settings(max_examples=30, deadline=None)
 def test_multi_similarity_equals_eq_2(seed: int, alpha: float, beta: float, epsilon: float) -> None:
     f, concept = setting(seed)
     s = (normalize(f) @ normalize(f).T).requires_grad_()
     masks = hard_pairs(distances(normalize(f)), concept)
-    ours, slow = multi_similarity(s, *masks, alpha, beta, epsilon), plain_loss(s, *masks, alpha, beta, epsilon)
+    ours, slow = (
+        multi_similarity(s, *masks, alpha, beta, epsilon),
+        plain_loss(s, *masks, alpha, beta, epsilon),
+    )
     torch.testing.assert_close(ours, slow, atol=1e-5, rtol=1e-4)
     for a, b in zip(torch.autograd.grad(ours, s), torch.autograd.grad(slow, s), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-3)
@@ -158,7 +195,8 @@ def test_in_one_pass_it_is_the_same(condition: str, seed: int, names: int, chunk
     plain = multi_similarity(similarity, *masks)
     with patch("models.sapbert.WHOLE", 0):
         loss, counts = mined_multi_similarity(f, concept, condition=condition, chunk=chunk)
-    if counts.tolist() == [int(mask.sum()) for mask in masks]:  # products of other shapes round otherwise
+    # products of other shapes round otherwise
+    if counts.tolist() == [int(mask.sum()) for mask in masks]:
         torch.testing.assert_close(loss, plain, atol=1e-6, rtol=1e-5)
         got, wanted = (torch.autograd.grad(x, f)[0] for x in (2 * loss, 2 * plain))
         torch.testing.assert_close(got, wanted, atol=1e-6, rtol=1e-4)
@@ -168,15 +206,23 @@ def test_in_one_pass_it_is_the_same(condition: str, seed: int, names: int, chunk
 
 
 def test_hand_worked() -> None:
-    """One anchor of three with a pair each way: S_in = .6, S_ip = .5: (log(1 + e^6)/60 + log 2)/3."""
+    """One anchor of three with a pair each way: S_in = .6, S_ip = .5: (log(1 + e^6)/60 + log
+    2)/3."""
     s = torch.full((3, 3), 0.9)
     s[0, 1], s[0, 2] = 0.5, 0.6
     positive, negative = torch.zeros(3, 3, dtype=torch.bool), torch.zeros(3, 3, dtype=torch.bool)
     positive[0, 1] = negative[0, 2] = True
-    assert multi_similarity(s, positive, negative).item() == pytest.approx((6.0024757 / 60 + math.log(2)) / 3, abs=1e-6)
-    # InfoNCE at temperature .1: -log e^5/(e^5 + e^6); NCA: -log e^-1/(e^-1 + e^-.8), over three anchors
-    assert info_nce(s, positive, negative, 0.1).item() == pytest.approx(math.log(1 + math.e), abs=1e-6)
-    assert nca(s, positive, negative).item() == pytest.approx(math.log(1 + math.exp(0.2)) / 3, abs=1e-6)
+    assert multi_similarity(s, positive, negative).item() == pytest.approx(
+        (6.0024757 / 60 + math.log(2)) / 3, abs=1e-6
+    )
+    # InfoNCE at temperature .1: -log e^5/(e^5 + e^6); NCA: -log e^-1/(e^-1 + e^-.8), over three
+    # anchors
+    assert info_nce(s, positive, negative, 0.1).item() == pytest.approx(
+        math.log(1 + math.e), abs=1e-6
+    )
+    assert nca(s, positive, negative).item() == pytest.approx(
+        math.log(1 + math.exp(0.2)) / 3, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("loss", [multi_similarity, info_nce, nca])
@@ -204,7 +250,9 @@ def dense(names: int, *triples: tuple[Tensor, Tensor]) -> list[Tensor]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_miner_and_loss_equal_pytorch_metric_learning(seed: int) -> None:
-    pml = pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
+    pml = pytest.importorskip(
+        "pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup"
+    )
     from pytorch_metric_learning.losses import MultiSimilarityLoss, NCALoss, NTXentLoss
     from pytorch_metric_learning.miners import TripletMarginMiner
 
@@ -225,17 +273,23 @@ def test_miner_and_loss_equal_pytorch_metric_learning(seed: int) -> None:
         every = concept[:, None] == concept[None]
         negative, positive = ~every, every.fill_diagonal_(False)
         for mine, theirs in (
-            (info_nce(unit @ unit.T, positive, negative, 0.1), NTXentLoss(temperature=0.1)(f, concept)),
+            (
+                info_nce(unit @ unit.T, positive, negative, 0.1),
+                NTXentLoss(temperature=0.1)(f, concept),
+            ),
             (nca(unit @ unit.T, positive, negative), NCALoss(softmax_scale=1)(f, concept)),
         ):
-            if positive.any(1).all():  # theirs leaves out anchors without positives, ours counts them as 0
+            # theirs leaves out anchors without positives, ours counts them as 0
+            if positive.any(1).all():
                 torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_d6_mined_pairs_of_infonce_and_nca_count_once(seed: int) -> None:
     """Ours, and the library's, against what the deviation says that each does."""
-    pytest.importorskip("pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup")
+    pytest.importorskip(
+        "pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup"
+    )
     from pytorch_metric_learning.losses import NCALoss, NTXentLoss
     from pytorch_metric_learning.miners import TripletMarginMiner
 
@@ -247,20 +301,28 @@ def test_d6_mined_pairs_of_infonce_and_nca_count_once(seed: int) -> None:
 
     def contrast(positives: list[tuple[int, int]], negatives: list[tuple[int, int]]) -> float:
         against = {i: sum(exponents[j][k] for j, k in negatives if j == i) for i, _ in negatives}
-        return -sum(math.log(exponents[i][j] / (exponents[i][j] + against[i])) for i, j in positives) / len(positives)
+        return -sum(
+            math.log(exponents[i][j] / (exponents[i][j] + against[i])) for i, j in positives
+        ) / len(positives)
 
     every = list(zip(a, p, strict=True)), list(zip(a, n, strict=True))
     once = sorted({*every[0]}), sorted({*every[1]})
     positive, negative = dense(len(f), (triplets[0], triplets[1]), (triplets[0], triplets[2]))
-    assert float(info_nce(similarity, positive, negative, 0.1)) == pytest.approx(contrast(*once), rel=1e-4)
-    assert float(NTXentLoss(temperature=0.1)(f, concept, triplets)) == pytest.approx(contrast(*every), rel=1e-4)
+    assert float(info_nce(similarity, positive, negative, 0.1)) == pytest.approx(
+        contrast(*once), rel=1e-4
+    )
+    assert float(NTXentLoss(temperature=0.1)(f, concept, triplets)) == pytest.approx(
+        contrast(*every), rel=1e-4
+    )
     assert contrast(*once) != pytest.approx(contrast(*every), rel=1e-2)
     same = (concept[:, None] == concept[None]).fill_diagonal_(False)
     closeness = (2 * (similarity - 1)).exp().fill_diagonal_(0)
     stands = torch.bincount(torch.cat(triplets), minlength=len(f)).float()
     chance = (closeness * same).sum(1) / closeness.sum(1)
     losses = (-chance.log() * stands / stands.max())[same.any(1)]
-    torch.testing.assert_close(NCALoss(softmax_scale=1)(f, concept, triplets), losses.mean(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        NCALoss(softmax_scale=1)(f, concept, triplets), losses.mean(), atol=1e-5, rtol=1e-5
+    )
     kept = closeness * (positive | negative)
     ours = -((closeness * positive).sum(1) / kept.sum(1))[positive.any(1)].log().sum() / len(f)
     torch.testing.assert_close(nca(similarity, positive, negative), ours, atol=1e-6, rtol=1e-5)
@@ -272,7 +334,11 @@ def module(fake: Folders, groups: int = 4, **arguments: object) -> tuple[SapBERT
     torch.manual_seed(0)
     model = SapBERT(fake.bert, **{"dropout": 0.0, "lr": 1e-3, **arguments})  # type: ignore[arg-type]
     model._trainer = SimpleNamespace(  # type: ignore[assignment]
-        datamodule=data, world_size=1, accumulate_grad_batches=1, estimated_stepping_batches=50, scaler=None
+        datamodule=data,
+        world_size=1,
+        accumulate_grad_batches=1,
+        estimated_stepping_batches=50,
+        scaler=None,
     )
     model.configure_model()
     return model, data
@@ -285,27 +351,34 @@ def training_loss(model: SapBERT, data: SapBERTData, step: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_d4_grouping_changes_nothing(fake_sapbert: Folders, pooling: str) -> None:
-    """Each name alone, all in one group padded to 25, and in four groups: the same vectors, loss and gradients."""
+    """Each name alone, all in one group padded to 25, and in four groups: the same vectors, loss
+    and gradients."""
     results = []
     for groups in (1, 4):
         model, data = module(fake_sapbert, groups, pooling=pooling)
         batch = data.batch(data.order(0)[0], 0)
         loss = training_loss(model, data)
         loss.backward()
-        results.append((model(batch), loss, [p.grad for p in model.parameters() if p.grad is not None]))
+        results.append(
+            (model(batch), loss, [p.grad for p in model.parameters() if p.grad is not None])
+        )
     torch.testing.assert_close(results[0], results[1], atol=1e-6, rtol=1e-4)
     row = 0
     for ids, mask in zip(batch.input_ids, batch.attention_mask, strict=True):
         for one, length in zip(ids, mask.sum(1), strict=True):
             hidden = model.encoder.bert(one[None, :length]).last_hidden_state[0]  # type: ignore[union-attr]
             alone = hidden[0] if pooling == "cls" else hidden.mean(0)
-            torch.testing.assert_close(normalize(alone, dim=0), results[1][0][row], atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(
+                normalize(alone, dim=0), results[1][0][row], atol=1e-5, rtol=1e-4
+            )
             row += 1
 
 
 def test_pooled() -> None:
     hidden, mask = torch.arange(12.0).view(1, 4, 3), torch.tensor([[1, 1, 0, 0]])
-    assert pooled(hidden, mask).tolist() == [[0, 1, 2]] and pooled(hidden, mask, "mean").tolist() == [[1.5, 2.5, 3.5]]
+    assert pooled(hidden, mask).tolist() == [[0, 1, 2]] and pooled(
+        hidden, mask, "mean"
+    ).tolist() == [[1.5, 2.5, 3.5]]
 
 
 def test_autocast_mines_and_sums_in_float32(fake_sapbert: Folders) -> None:
@@ -315,7 +388,9 @@ def test_autocast_mines_and_sums_in_float32(fake_sapbert: Folders) -> None:
         f = model(batch)
         inside = model.alignment(f, batch.concept)
     assert f.dtype == inside[0].dtype == torch.float32
-    assert all(torch.equal(a, b) for a, b in zip(inside, model.alignment(f, batch.concept), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(inside, model.alignment(f, batch.concept), strict=True)
+    )
 
 
 def test_every_parameter_learns_at_a_constant_rate(fake_sapbert: Folders) -> None:
@@ -323,7 +398,8 @@ def test_every_parameter_learns_at_a_constant_rate(fake_sapbert: Folders) -> Non
     training_loss(model, data).backward()
     still = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     assert all(
-        "key.bias" in name or name == "encoder.bert.embeddings.token_type_embeddings.weight" for name in still
+        "key.bias" in name or name == "encoder.bert.embeddings.token_type_embeddings.weight"
+        for name in still
     ), still
     made = model.configure_optimizers()
     rates = []
@@ -331,7 +407,8 @@ def test_every_parameter_learns_at_a_constant_rate(fake_sapbert: Folders) -> Non
         rates.append(made["optimizer"].param_groups[0]["lr"])
         made["optimizer"].step()
         made["lr_scheduler"]["scheduler"].step()
-    assert set(rates) == {1e-3} and len(made["optimizer"].param_groups) == 1  # all decay, as in the released code
+    # all decay, as in the released code
+    assert set(rates) == {1e-3} and len(made["optimizer"].param_groups) == 1
     assert made["optimizer"].param_groups[0]["weight_decay"] == 0.01
 
 
@@ -353,7 +430,9 @@ def test_overfits_four_concepts(fake_sapbert: Folders, loss: str) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_export_returns_the_same_vectors(fake_sapbert: Folders, tmp_path: Path, pooling: str) -> None:
+def test_export_returns_the_same_vectors(
+    fake_sapbert: Folders, tmp_path: Path, pooling: str
+) -> None:
     model, data = module(fake_sapbert, pooling=pooling)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -391,7 +470,11 @@ def test_validation_finds_the_nearest_name(fake_sapbert: Folders) -> None:
         best = max(scores)[0]
         right += any(s >= best - 1e-6 and c == concept[i] for s, c in scores)
     assert float(logged["val/acc1"]) == pytest.approx(right / int(query.sum()))
-    assert logged["val/queries"] == 4 and logged["val/names"] == (~query).sum() and logged["val/loss"] > 0
+    assert (
+        logged["val/queries"] == 4
+        and logged["val/names"] == (~query).sum()
+        and logged["val/loss"] > 0
+    )
 
 
 def test_bad_settings(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -410,7 +493,8 @@ def test_bad_settings(fake_sapbert: Folders, tmp_path: Path) -> None:
 
 
 def test_rows_of_other_processes_carry_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of two processes: all rows in the order of ranks, gradient of its own only, times the number of processes."""
+    """The second of two processes: all rows in the order of ranks, gradient of its own only, times
+    the number of processes."""
     other, own = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]], requires_grad=True)
 
     def all_gather(parts: list[Tensor], mine: Tensor) -> None:
@@ -428,7 +512,9 @@ def test_rows_of_other_processes_carry_no_gradient(monkeypatch: pytest.MonkeyPat
     assert own.grad is not None and own.grad.tolist() == [[7, 8]]
 
 
-def test_the_loss_is_times_the_processes(fake_sapbert: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_is_times_the_processes(
+    fake_sapbert: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DDP averages the processes' gradients, of which each is a part of the whole."""
     model = SapBERT(fake_sapbert.bert)
     monkeypatch.setattr(SapBERT, "forward", lambda *_: torch.eye(4))

@@ -50,9 +50,13 @@ def tag_sequences(draw: st.DrawFn) -> list[str]:
 def test_strict_entity_f1_is_seqevals(pairs: list[tuple[list[str], list[str]]]) -> None:
     cut = [(p[: min(len(p), len(g))], g[: min(len(p), len(g))]) for p, g in pairs]
     predicted, gold = [p for p, _ in cut], [g for _, g in cut]
-    ours = score(span_tallies([bio_entities(p) for p in predicted], [bio_entities(g) for g in gold]))
+    ours = score(
+        span_tallies([bio_entities(p) for p in predicted], [bio_entities(g) for g in gold])
+    )
     if any(t != "O" for tags in predicted + gold for t in tags):
-        assert ours == pytest.approx(seqeval_f1(gold, predicted, mode="strict", scheme=IOB2, zero_division=0))
+        assert ours == pytest.approx(
+            seqeval_f1(gold, predicted, mode="strict", scheme=IOB2, zero_division=0)
+        )
     else:
         assert ours == 1.0  # nothing there, nothing predicted
 
@@ -60,7 +64,8 @@ def test_strict_entity_f1_is_seqevals(pairs: list[tuple[list[str], list[str]]]) 
 def test_nested_spans_counted_by_hand() -> None:
     gold = [[(0, 6, "disease"), (0, 2, "body"), (3, 6, "symptom")], [(1, 2, "body")]]
     predicted = [[(0, 6, "disease"), (0, 2, "symptom"), (3, 6, "symptom"), (3, 6, "symptom")], []]
-    # right: (0, 6) and (3, 6); wrong type: (0, 2); missed: (0, 2) body and (1, 2); a span predicted twice counts once
+    # right: (0, 6) and (3, 6); wrong type: (0, 2); missed: (0, 2) body and (1, 2); a span predicted
+    # twice counts once
     assert span_tallies(predicted, gold).tolist() == [[2, 3, 3], [0, 0, 1]]
     assert score(span_tallies(predicted, gold)) == pytest.approx(2 * 2 / (3 + 4))
 
@@ -72,22 +77,36 @@ def test_micro_f1_without_the_negative_class_is_sklearns(pairs: list[tuple[str, 
     theirs = f1_score(gold, predicted, labels=["a", "b"], average="micro", zero_division=1.0)
     assert ours == pytest.approx(theirs)
     binary = score(label_tallies(predicted, [[g] for g in gold], {"a"}))
-    assert binary == pytest.approx(f1_score(gold, predicted, labels=["a"], average="micro", zero_division=1.0))
-    assert score(accuracy_tallies(predicted, [[g] for g in gold])) == pytest.approx(accuracy_score(gold, predicted))
-    assert score(label_tallies(predicted, [[g] for g in gold])) == pytest.approx(accuracy_score(gold, predicted))
+    assert binary == pytest.approx(
+        f1_score(gold, predicted, labels=["a"], average="micro", zero_division=1.0)
+    )
+    assert score(accuracy_tallies(predicted, [[g] for g in gold])) == pytest.approx(
+        accuracy_score(gold, predicted)
+    )
+    assert score(label_tallies(predicted, [[g] for g in gold])) == pytest.approx(
+        accuracy_score(gold, predicted)
+    )
 
 
 def test_any_gold_class_of_a_pair_is_right_and_the_pair_counts_once() -> None:
-    assert label_tallies(["b", "c", "n"], [["a", "b"], ["a", "b"], ["a"]], {"a", "b", "c"}).tolist() == [
+    assert label_tallies(
+        ["b", "c", "n"], [["a", "b"], ["a", "b"], ["a"]], {"a", "b", "c"}
+    ).tolist() == [
         [1, 1, 1],
         [0, 1, 1],
         [0, 0, 1],
     ]
 
 
-@given(st.lists(st.tuples(st.sampled_from("qrs"), st.integers(0, 3), st.booleans()), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("qrs"), st.integers(0, 3), st.booleans()), min_size=1, max_size=20
+    )
+)
 def test_acc1_is_the_mean_hit_of_the_best_answers(rows: list[tuple[str, int, bool]]) -> None:
-    questions, tallies = acc1_tallies([s for _, s, _ in rows], [r for _, _, r in rows], [q for q, _, _ in rows])
+    questions, tallies = acc1_tallies(
+        [s for _, s, _ in rows], [r for _, _, r in rows], [q for q, _, _ in rows]
+    )
     hits = []
     for q in dict.fromkeys(q for q, _, _ in rows):
         group = [(s, r) for name, s, r in rows if name == q]
@@ -123,7 +142,9 @@ def test_comparison_sees_a_real_difference_and_no_other() -> None:
     weak, same, strong = system(0.6), system(0.6), system(0.8)
     difference = compared(weak, strong)
     assert (
-        difference.p_bootstrap < 0.01 and difference.low > 0 and difference.difference == pytest.approx(0.2, abs=0.05)
+        difference.p_bootstrap < 0.01
+        and difference.low > 0
+        and difference.difference == pytest.approx(0.2, abs=0.05)
     )
     assert compared(weak, same).p_bootstrap > 0.01  # how it is distributed: the test below
     assert compared(weak, weak) == (0.0, 0.0, 0.0, 1.0, None)
@@ -144,7 +165,11 @@ def test_the_bootstraps_p_is_uniform_when_there_is_no_difference() -> None:
 
 
 def test_the_bootstraps_p_is_never_zero() -> None:
-    """Where every sample shows the whole difference, only the observed one is as far from it as the null hypothesis."""
+    """Where every sample shows the whole difference, only the observed one is as far from it as the
+    null hypothesis."""
     none, all_ = (np.stack([np.full(50, right), np.ones(50)], axis=1) for right in (0, 1))
     found = compared({0: none}, {0: all_}, samples=99)
-    assert found.p_bootstrap == pytest.approx(1 / 100) and found.difference == found.low == found.high == 1
+    assert (
+        found.p_bootstrap == pytest.approx(1 / 100)
+        and found.difference == found.low == found.high == 1
+    )

@@ -19,8 +19,12 @@ def test_sums_add_up_by_name() -> None:
     sums = Sums(["loss", "count"])
     sums.update({"count": 3, "loss": torch.tensor(0.1)})
     sums.update({"loss": torch.tensor(0.2)})
-    expected = torch.tensor(0.1).double() + torch.tensor(0.2).double()  # float32 values, added in double precision
-    assert sums.compute() == {"loss": expected, "count": torch.tensor(3.0)} and sums.compute()["loss"].dtype == torch.double
+    # float32 values, added in double precision
+    expected = torch.tensor(0.1).double() + torch.tensor(0.2).double()
+    assert (
+        sums.compute() == {"loss": expected, "count": torch.tensor(3.0)}
+        and sums.compute()["loss"].dtype == torch.double
+    )
     sums.reset()
     sums.update({"count": 1})
     assert sums.compute() == {"loss": 0, "count": 1}
@@ -40,7 +44,10 @@ def test_sums_are_no_part_of_a_checkpoint() -> None:
 
 
 def test_ratio_of_nothing() -> None:
-    assert ratio(torch.tensor(6.0), torch.tensor(3.0)) == 2 and ratio(torch.tensor(0.0), torch.tensor(0.0)) == 0
+    assert (
+        ratio(torch.tensor(6.0), torch.tensor(3.0)) == 2
+        and ratio(torch.tensor(0.0), torch.tensor(0.0)) == 0
+    )
 
 
 def add_up(rank: int, file: str, out: str) -> None:
@@ -55,11 +62,16 @@ def add_up(rank: int, file: str, out: str) -> None:
 @pytest.mark.ddp
 def test_sums_add_up_over_processes(tmp_path: Path, preloaded: None) -> None:
     """Process 0 has one batch and process 1 two; both get the sums of all three."""
-    program = "import sys; from tests.models.test_sums import add_up; add_up(int(sys.argv[1]), *sys.argv[2:])"
+    program = (
+        "import sys; from tests.models.test_sums import add_up; add_up(int(sys.argv[1]),"
+        " *sys.argv[2:])"
+    )
     words = [sys.executable, "-c", program]
     places = [str(tmp_path / "rendezvous"), str(tmp_path / "sums")]
     own = os.environ | {"PYTHONPATH": str(ROOT)}
-    started = [subprocess.Popen([*words, str(rank), *places], cwd=ROOT, env=own) for rank in range(2)]
+    started = [
+        subprocess.Popen([*words, str(rank), *places], cwd=ROOT, env=own) for rank in range(2)
+    ]
     assert [process.wait(120) for process in started] == [0, 0]
     for rank in range(2):
         assert torch.load(tmp_path / f"sums{rank}", weights_only=True) == {"a": 21.0, "b": 1.0}

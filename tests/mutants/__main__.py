@@ -2,9 +2,10 @@
 
     make mutants [ONLY=WORD] [JOBS=2]        python -m tests.mutants [--only WORD] [--jobs 2]
 
-The checkout is never edited. The named tests run without a fault first and must pass. Then every fault is reported as
-`killed` (a named test fails), `survived` (all pass), `stale` (it does not fit the code any more) or `broken` (the tests could
-not run). Exit status: 0 when every fault is killed, or survives with a reason in the list; 1 otherwise; 2 when nothing ran.
+The checkout is never edited. The named tests run without a fault first and must pass. Then every
+fault is reported as `killed` (a named test fails), `survived` (all pass), `stale` (it does not fit
+the code any more) or `broken` (the tests could not run). Exit status: 0 when every fault is killed,
+or survives with a reason in the list; 1 otherwise; 2 when nothing ran.
 """
 
 from __future__ import annotations
@@ -47,13 +48,20 @@ class Worker:
     def __init__(self, root: Path, folder: Path, server: str) -> None:
         self.tree, self.temporary, self.server = folder / "tree", folder / "temporary", server
         copy_tree(root, self.tree)
-        self.environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")} | {
-            "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
-            "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none else is needed, and they import libraries of their own
+        self.environment = {
+            k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+        } | {
+            "PYTHONPATH": str(self.tree),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # none else is needed, and they import libraries of their own
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "KEPL_TESTS_UNSHRUNK": "1",
             "KEPL_TESTS_SERVER": f"{os.getpid()} {server}",  # for what the tests start
-        }  # fmt: skip
+        }
 
     def run(self, tests: Iterable[str], seconds: float = SECONDS) -> tuple[int | None, str]:
         """(pytest's exit status, None past `seconds`; the end of its output)."""
@@ -70,9 +78,13 @@ class Worker:
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """Copy the files that git tracks or does not ignore (all files, outside of a checkout), and link the environment."""
+    """Copy the files that git tracks or does not ignore (all files, outside of a checkout), and
+    link the environment."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        text=True,
     )
     if listed.returncode:
         shutil.copytree(root, target)
@@ -83,9 +95,18 @@ def copy_tree(root: Path, target: Path) -> None:
             shutil.copy2(root / name, target / name)
     if (root / ".venv").exists():
         (target / ".venv").symlink_to((root / ".venv").resolve())
-    # Bytecode that is valid while the source has the same content: times and sizes are not enough for files edited this fast.
+    # Bytecode that is valid while the source has the same content: times and sizes are not enough
+    # for files edited this fast.
     folders = [str(p) for p in target.iterdir() if p.is_dir() and not p.is_symlink()]
-    command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *folders]
+    command = [
+        sys.executable,
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "checked-hash",
+        *folders,
+    ]
     subprocess.run(command, check=False, capture_output=True)
 
 
@@ -139,22 +160,37 @@ def line(outcome: Outcome) -> str:
     fault, detail = outcome.fault, outcome.detail
     if outcome.result == "survived" and fault.reason:
         detail = f"as expected: {fault.reason}"
-    return f"{outcome.result:<9}{outcome.seconds:6.1f} s  {fault.name}  {fault.file}" + (f"\n    {detail}" if detail else "")
+    return f"{outcome.result:<9}{outcome.seconds:6.1f} s  {fault.name}  {fault.file}" + (
+        f"\n    {detail}" if detail else ""
+    )
 
 
 def failed(outcome: Outcome) -> bool:
-    return outcome.result in ("stale", "broken") or (outcome.result == "survived" and not outcome.fault.reason)
+    return outcome.result in ("stale", "broken") or (
+        outcome.result == "survived" and not outcome.fault.reason
+    )
 
 
 def summary(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
     count = Counter(o.result for o in outcomes)
     expected = sum(o.result == "survived" and bool(o.fault.reason) for o in outcomes)
-    parts = [f"{count['killed']} killed", f"{count['survived'] - expected} survived", f"{count['stale']} stale"]
-    parts += [f"{expected} survived with a reason"] * bool(expected) + [f"{count['broken']} broken"] * bool(count["broken"])
+    parts = [
+        f"{count['killed']} killed",
+        f"{count['survived'] - expected} survived",
+        f"{count['stale']} stale",
+    ]
+    parts += [f"{expected} survived with a reason"] * bool(expected) + [
+        f"{count['broken']} broken"
+    ] * bool(count["broken"])
     return f"{len(outcomes)} faults: {', '.join(parts)}; {seconds:.0f} s, {jobs} processes"
 
 
-def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequence[str] = preload.LIBRARIES) -> int:
+def run(
+    faults: list[Fault],
+    root: Path = ROOT,
+    jobs: int = 1,
+    libraries: Sequence[str] = preload.LIBRARIES,
+) -> int:
     """Judge every fault and print what becomes of it; the exit status."""
     start = time.monotonic()
     fitting = [f for f in faults if not staleness(f, root)]
@@ -165,21 +201,31 @@ def run(faults: list[Fault], root: Path = ROOT, jobs: int = 1, libraries: Sequen
             print("\n".join(failures))
             print("error: these tests fail without any fault; fix them first", file=sys.stderr)
             return 2
-        print(f"the named tests of {len(tests)} files pass without a fault ({time.monotonic() - start:.0f} s)", flush=True)
+        print(
+            f"the named tests of {len(tests)} files pass without a fault"
+            f" ({time.monotonic() - start:.0f} s)",
+            flush=True,
+        )
         outcomes = []
         for done in as_completed([threads.submit(judge, free, fault) for fault in faults]):
             outcomes.append(done.result())
             print(line(outcomes[-1]), flush=True)
     if bad := [o for o in outcomes if failed(o)]:
-        print("\nnot killed:\n" + "\n".join(line(o) for o in sorted(bad, key=lambda o: o.fault.name)))
+        print(
+            "\nnot killed:\n" + "\n".join(line(o) for o in sorted(bad, key=lambda o: o.fault.name))
+        )
     print(summary(outcomes, time.monotonic() - start, jobs))
     return 1 if bad else 0
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.mutants", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--only", default="", metavar="WORD", help="faults whose name or file contains this")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="faults whose name or file contains this"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)"
+    )
     given = parser.parse_args(argv)
     chosen = [f for f in read(LIST) if given.only in f.name or given.only in f.file]
     if not chosen:

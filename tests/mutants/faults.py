@@ -29,13 +29,16 @@ class Fault:
 
 
 def read(path: Path = LIST) -> list[Fault]:
-    """The faults in a YAML list. Raises ValueError for an entry that is not complete and for a name that occurs twice."""
+    """The faults in a YAML list. Raises ValueError for an entry that is not complete and for a name
+    that occurs twice."""
     faults = []
     for entry in yaml.safe_load(path.read_text()):
         try:
             faults.append(Fault(**entry | {"tests": tuple(entry["tests"])}))
         except (TypeError, KeyError) as error:
-            raise ValueError(f"{path.name}: {entry.get('name', entry)}: expected {FIELDS} ({error})") from error
+            raise ValueError(
+                f"{path.name}: {entry.get('name', entry)}: expected {FIELDS} ({error})"
+            ) from error
     names = [fault.name for fault in faults]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{path.name}: names that occur twice: {', '.join(sorted(twice))}")
@@ -61,14 +64,19 @@ def staleness(fault: Fault, root: Path) -> str:
         if not (root / place).exists():
             return f"no test file {place}"
         for part in parts:
-            if not re.search(rf"^ *(def|class) {re.escape(part.split('[')[0])}\b", (root / place).read_text(), re.M):
+            if not re.search(
+                rf"^ *(def|class) {re.escape(part.split('[')[0])}\b",
+                (root / place).read_text(),
+                re.M,
+            ):
                 return f"no test {part} in {place}"
     return ""
 
 
 @contextmanager
 def inserted(fault: Fault, root: Path) -> Iterator[None]:
-    """While this is open, the tree in `root` has the fault. Raises ValueError when the fault does not fit the tree."""
+    """While this is open, the tree in `root` has the fault. Raises ValueError when the fault does
+    not fit the tree."""
     if why := staleness(fault, root):
         raise ValueError(why)
     path = root / fault.file

@@ -1,9 +1,11 @@
 """A server under clients for as long as is asked, half of them slow or broken.   make soak MINUTES=30
 
-Good clients ask for texts whose mentions are all distinct. Bad ones send half a body and wait, half a head, broken JSON, too much,
-or go away before their answer. Printed: good requests and their errors, p50 and p99, and the server's memory after a sixth of the
+Good clients ask for texts whose mentions are all distinct. Bad ones send half a body and wait, half
+a head, broken JSON, too much,
+or go away before their answer. Printed: good requests and their errors, p50 and p99, and the
+    server's memory after a sixth of the
 time and at the end. Exit code 1 when a good request failed.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -55,13 +57,17 @@ class Soak:
             count = 0
             while time.monotonic() < self.until:
                 places = [(number + GOOD * (count * 4 + i)) % NAMES for i in range(4)]
-                texts = [f"A case of {NAMES_OF[p].upper()} x{count} with ({count})." for p in places]
+                texts = [
+                    f"A case of {NAMES_OF[p].upper()} x{count} with ({count})." for p in places
+                ]
                 count += 1
                 began = time.monotonic()
                 try:
                     answer = client.post("/link", json={"texts": texts})
                     documents = answer.json()["documents"] if answer.status_code == 200 else []
-                    if [d["text"] for d in documents] != texts or not all(d["mentions"] for d in documents):
+                    if [d["text"] for d in documents] != texts or not all(
+                        d["mentions"] for d in documents
+                    ):
                         self.errors.append(f"{answer.status_code} {answer.text[:100]}")
                     self.mentions += sum(len(d["mentions"]) for d in documents)
                 except (httpx.HTTPError, ValueError, KeyError) as error:
@@ -75,10 +81,14 @@ class Soak:
         head = "POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         whole = json.dumps({"texts": ["x" * 50_000] * 4})
         kinds = [
-            (head + "Content-Length: 500\r\n\r\n{", 40.0), ("POST /li", 40.0), (head + "Content-Length: 9\r\n\r\n{\"texts\":", 1.0),
-            (head + "Content-Length: 90000000\r\n\r\n", 1.0), (head + f"Content-Length: {len(whole)}\r\n\r\n{whole}", 0.0),
-            ("GET /health HTTP/1.1\r\nHost: evil.example.com\r\n\r\n", 1.0), ("\x16\x03\x01\x02\x00", 1.0),
-        ]  # fmt: skip
+            (head + "Content-Length: 500\r\n\r\n{", 40.0),
+            ("POST /li", 40.0),
+            (head + 'Content-Length: 9\r\n\r\n{"texts":', 1.0),
+            (head + "Content-Length: 90000000\r\n\r\n", 1.0),
+            (head + f"Content-Length: {len(whole)}\r\n\r\n{whole}", 0.0),
+            ("GET /health HTTP/1.1\r\nHost: evil.example.com\r\n\r\n", 1.0),
+            ("\x16\x03\x01\x02\x00", 1.0),
+        ]
         while time.monotonic() < self.until:
             content, wait = draw.choice(kinds)
             self.broken += 1
@@ -108,10 +118,29 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         names = [(f"e{i}", name, "preferred", "en") for i, name in enumerate(NAMES_OF)]
-        folder = graph({f"e{i}": "thing" for i in range(NAMES)}, [("e0", "near", "e1")], names).save(Path(place) / "graph")
-        words = [sys.executable, "-m", "app.cli", "serve", "--graph", str(folder), "--chain", given.chain, "--port", "0"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "KEPL_RUNS": place, "OMP_NUM_THREADS": "1"}
-        server = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        folder = graph(
+            {f"e{i}": "thing" for i in range(NAMES)}, [("e0", "near", "e1")], names
+        ).save(Path(place) / "graph")
+        words = [
+            sys.executable,
+            "-m",
+            "app.cli",
+            "serve",
+            "--graph",
+            str(folder),
+            "--chain",
+            given.chain,
+            "--port",
+            "0",
+        ]
+        environment = os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "KEPL_RUNS": place,
+            "OMP_NUM_THREADS": "1",
+        }
+        server = subprocess.Popen(
+            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        )
         try:
             assert server.stdout is not None
             soak = Soak(server.stdout.readline().split()[0], time.monotonic() + 60 * given.minutes)
@@ -129,11 +158,11 @@ def main() -> int:
             server.wait(60)
     p50, p99 = np.percentile(soak.seconds, [50, 99])
     print(
-        f"{given.minutes:g} minutes, {GOOD} good and {BAD} bad clients, chain {given.chain!r}\n"
-        f"good requests {len(soak.seconds):,}, of which failed {len(soak.errors):,}; mentions {soak.mentions:,}; "
-        f"bad requests {soak.broken:,}\n"
-        f"p50 {1000 * p50:.0f} ms, p99 {1000 * p99:.0f} ms; memory {early:.0f} MB after {given.minutes / 6:g} minutes, "
-        f"{late:.0f} MB at the end"
+        f"{given.minutes:g} minutes, {GOOD} good and {BAD} bad clients, chain {given.chain!r}\ngood"
+        f" requests {len(soak.seconds):,}, of which failed {len(soak.errors):,}; mentions"
+        f" {soak.mentions:,}; bad requests {soak.broken:,}\np50 {1000 * p50:.0f} ms, p99"
+        f" {1000 * p99:.0f} ms; memory {early:.0f} MB after {given.minutes / 6:g} minutes,"
+        f" {late:.0f} MB at the end"
     )
     for error in soak.errors[:5]:
         print(f"  {error}")

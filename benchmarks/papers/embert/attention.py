@@ -1,17 +1,25 @@
-"""What two encoders' attention does with entities: two figures, and what they show over many sentences.
+"""What two encoders' attention does with entities: two figures, and what they show over many
+sentences.
 
-    kepl figures embert [--model embert --base zh --linked-text FOLDER --sentences 500 --out FOLDER ...]
+    kepl figures embert [--model embert --base zh --linked-text FOLDER --sentences 500 --out FOLDER
+    ...]
 
-    figure2.png, figure2.csv   the weights between an entity and its context when the entity is unchanged, replaced by a
-                               synonym, and by a random entity of the same type and length: one sentence drawn; of every
-                               sentence how alike the weights are (Spearman, cosine)
-    figure3.png, figure3.csv   a layer's weights between the tokens of a sentence with a long entity: one sentence drawn; of
-                               every sentence the share of the entity's weights that stays inside it, and the share that its
-                               adjective (all pieces but the last) gives to its atomic part (the last)
+    figure2.png, figure2.csv   the weights between an entity and its context when the entity is
+                               unchanged, replaced by a
+                               synonym, and by a random entity of the same type and length: one
+                               sentence drawn; of every sentence how alike the weights are
+                               (Spearman, cosine)
+    figure3.png, figure3.csv   a layer's weights between the tokens of a sentence with a long
+                               entity: one sentence drawn; of
+                               every sentence the share of the entity's weights that stays inside
+                               it, and the share that its adjective (all pieces but the last) gives
+                               to its atomic part (the last)
     summary.json               means with 95 % intervals, and paired differences
 
-Figure 2 compares weights of context tokens alone, without [CLS] and [SEP], which get much and from every entity the same.
-Figure 3 counts shares twice: among all tokens, and among those of the text. Intervals and tests are bootstraps over
+Figure 2 compares weights of context tokens alone, without [CLS] and [SEP], which get much and from
+every entity the same.
+Figure 3 counts shares twice: among all tokens, and among those of the text. Intervals and tests are
+    bootstraps over
 sentences, which are of different entities.
 """
 
@@ -43,13 +51,17 @@ from models.metrics import bootstrap_interval, compared
 
 Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
-#: For which sentences figure2 has means: a synonym that is longer or shorter than the name moves what follows it to
-#: other positions, which the random name never does; one that shares characters may owe its likeness to them.
+# : For which sentences figure2 has means: a synonym that is longer or shorter than the name moves
+# what follows it to
+# : other positions, which the random name never does; one that shares characters may owe its
+# likeness to them.
 PARTS: dict[str, Callable[[Swap], bool]] = {
     "all": lambda s: True,
     "synonyms as long as the name": lambda s: len(s.synonym) == len(s.original),
     "synonyms without a character of the name": lambda s: not s.shared,
-    "as long, and no character in common": lambda s: len(s.synonym) == len(s.original) and not s.shared,
+    "as long, and no character in common": lambda s: (
+        len(s.synonym) == len(s.original) and not s.shared
+    ),
 }
 SHOWN2, SHOWN3 = 20, 30  # tokens of a sentence in a picture; the paper shows 20 in Figure 2
 
@@ -67,7 +79,8 @@ class Reader(NamedTuple):
 
 
 def reader(name: str, checkpoint: str | None, device: str) -> Reader:
-    """The encoder that `name` means, with the attention that returns its weights. Raises InputError for one that is no BERT."""
+    """The encoder that `name` means, with the attention that returns its weights. Raises InputError
+    for one that is no BERT."""
     chosen = encoder(name, checkpoint)
     bert = load_bert(chosen.folder, attention="eager")
     bert.to(torch.device(device))  # type: ignore[arg-type]  # the annotation of the method that it wraps
@@ -91,9 +104,16 @@ def difference(first: Values, second: Values) -> dict[str, float]:
 # Figure 2
 
 
-def weights(given: Reader, sentences: Sequence[Swap], layer: int) -> list[dict[str, dict[str, np.ndarray]]]:
-    """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for all three names."""
-    texts = [joined(given.tokenizer, (s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
+def weights(
+    given: Reader, sentences: Sequence[Swap], layer: int
+) -> list[dict[str, dict[str, np.ndarray]]]:
+    """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for
+    all three names."""
+    texts = [
+        joined(given.tokenizer, (s.left, getattr(s, name), s.right))
+        for s in sentences
+        for name in NAMES
+    ]
     maps = attention_maps(given.bert, texts, layer, int(given.tokenizer.pad_token_id))
     result: list[dict[str, dict[str, np.ndarray]]] = []
     for _ in sentences:
@@ -107,12 +127,16 @@ def weights(given: Reader, sentences: Sequence[Swap], layer: int) -> list[dict[s
     return result
 
 
-def likeness(found: Sequence[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[str, dict[str, dict[str, list[float]]]]:
-    """{direction: {spearman or cosine: {synonym or random: of each sentence, how alike its weights are to the original's}}}."""
+def likeness(
+    found: Sequence[Mapping[str, Mapping[str, np.ndarray]]],
+) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """{direction: {spearman or cosine: {synonym or random: of each sentence, how alike its weights
+    are to the original's}}}."""
     return {
         direction: {
             kind: {
-                name: [alike(one[direction]["original"], one[direction][name]) for one in found] for name in NAMES[1:]
+                name: [alike(one[direction]["original"], one[direction][name]) for one in found]
+                for name in NAMES[1:]
             }
             for kind, alike in LIKENESS.items()
         }
@@ -120,33 +144,49 @@ def likeness(found: Sequence[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[st
     }
 
 
-def _summarize_likeness(alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray) -> dict[str, Any]:
+def _summarize_likeness(
+    alike: Mapping[str, Mapping[str, Mapping[str, list[float]]]], rows: np.ndarray
+) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for direction, kinds in alike.items():
         result[direction] = {}
         for kind, values in kinds.items():
             synonym, random = (np.asarray(values[name])[rows] for name in NAMES[1:])
             result[direction][kind] = {
-                "synonym": mean_of(synonym), "random": mean_of(random), "synonym - random": difference(random, synonym),
-            }  # fmt: skip
+                "synonym": mean_of(synonym),
+                "random": mean_of(random),
+                "synonym - random": difference(random, synonym),
+            }
     return result
 
 
 def figure2(
-    readers: Sequence[Reader], layers: Sequence[int], sentences: Sequence[Swap], out: Path, pick: int | None
+    readers: Sequence[Reader],
+    layers: Sequence[int],
+    sentences: Sequence[Swap],
+    out: Path,
+    pick: int | None,
 ) -> dict[str, Any]:
     """Draw and write Figure 2 of `sentences`; returns what summary.json says of it."""
     found = [weights(one, sentences, layer) for one, layer in zip(readers, layers, strict=True)]
     alike = [likeness(one) for one in found]
-    parts = {name: np.array([i for i, s in enumerate(sentences) if fits(s)], int) for name, fits in PARTS.items()}
+    parts = {
+        name: np.array([i for i, s in enumerate(sentences) if fits(s)], int)
+        for name, fits in PARTS.items()
+    }
     result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
     for one, own, layer in zip(readers, alike, layers, strict=True):
         told: dict[str, Any] = {"layer": layer, "layers": one.layers}
         for name, rows in parts.items():
-            told[name] = {"sentences": len(rows)} | (_summarize_likeness(own, rows) if len(rows) else {})
+            told[name] = {"sentences": len(rows)} | (
+                _summarize_likeness(own, rows) if len(rows) else {}
+            )
         result["encoders"][one.name] = told
     gains = [
-        {d: {k: np.subtract(v["synonym"], v["random"]) for k, v in kinds.items()} for d, kinds in own.items()}
+        {
+            d: {k: np.subtract(v["synonym"], v["random"]) for k, v in kinds.items()}
+            for d, kinds in own.items()
+        }
         for own in alike
     ]
     if len(readers) > 1:
@@ -156,13 +196,28 @@ def figure2(
     with written(out / "figure2.csv") as handle:
         writer = CsvWriter(handle)
         columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
-        writer.writerow(["row", "document", "entity", *NAMES, "shared characters", "encoder", "direction", *columns])
+        writer.writerow(
+            [
+                "row",
+                "document",
+                "entity",
+                *NAMES,
+                "shared characters",
+                "encoder",
+                "direction",
+                *columns,
+            ]
+        )
         for i, s in enumerate(sentences):
             for one, own in zip(readers, alike, strict=True):
                 for direction in DIRECTIONS:
-                    values = [f"{own[direction][k][name][i]:.6f}" for k in LIKENESS for name in NAMES[1:]]
+                    values = [
+                        f"{own[direction][k][name][i]:.6f}" for k in LIKENESS for name in NAMES[1:]
+                    ]
                     names = [getattr(s, name) for name in NAMES]
-                    writer.writerow([i, s.document, s.entity, *names, s.shared, one.name, direction, *values])
+                    writer.writerow(
+                        [i, s.document, s.entity, *names, s.shared, one.name, direction, *values]
+                    )
     gain = gains[0]["entity to context"]["spearman"]
     row = _row(pick, "PICK2", np.asarray(gain))
     result["drawn row"] = row
@@ -171,7 +226,8 @@ def figure2(
 
 
 def _row(pick: int | None, name: str, values: np.ndarray) -> int:
-    """`pick`, or the row of the (lower) median, so that what is drawn is neither the best nor the worst."""
+    """`pick`, or the row of the (lower) median, so that what is drawn is neither the best nor the
+    worst."""
     if pick is None:
         return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
     if not 0 <= pick < len(values):
@@ -180,16 +236,21 @@ def _row(pick: int | None, name: str, values: np.ndarray) -> int:
 
 
 def near(left: int, right: int, most: int) -> tuple[int, int]:
-    """How many of `left` and `right` tokens beside an entity are shown, `most` in all, the nearest ones."""
+    """How many of `left` and `right` tokens beside an entity are shown, `most` in all, the nearest
+    ones."""
     keep = min(left, max(most // 2, most - right))
     return keep, min(right, most - keep)
 
 
 def draw_lines(
-    file: Path, readers: Sequence[Reader], layers: Sequence[int], sentence: Swap,
+    file: Path,
+    readers: Sequence[Reader],
+    layers: Sequence[int],
+    sentence: Swap,
     found: Sequence[Mapping[str, Mapping[str, np.ndarray]]],
-) -> None:  # fmt: skip
-    """A panel for each direction and encoder: the weight of each context token, a line for each of the three names."""
+) -> None:
+    """A panel for each direction and encoder: the weight of each context token, a line for each of
+    the three names."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
@@ -200,22 +261,34 @@ def draw_lines(
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(DIRECTIONS), len(readers), squeeze=False)
     for column, (one, layer) in enumerate(zip(readers, layers, strict=True)):
-        left, _, right = joined(one.tokenizer, (sentence.left, sentence.original, sentence.right)).parts
-        tokens = _tokens(one, joined(one.tokenizer, (sentence.left, sentence.original, sentence.right)))
+        left, _, right = joined(
+            one.tokenizer, (sentence.left, sentence.original, sentence.right)
+        ).parts
+        tokens = _tokens(
+            one, joined(one.tokenizer, (sentence.left, sentence.original, sentence.right))
+        )
         before, after = near(len(left), len(right), SHOWN2)
         first = len(left) - before
         shown = np.concatenate([left[first:], right[:after]]).astype(int)
-        places = [*range(before), *range(before + 2, before + 2 + after)]  # a gap where the entity is
+        # a gap where the entity is
+        places = [*range(before), *range(before + 2, before + 2 + after)]
         for line, direction in enumerate(DIRECTIONS):
             axis = grid[line][column]
             for name in NAMES:
                 values = found[column][direction][name][first : first + len(shown)]
                 axis.plot(
-                    places, values, marker="o", markersize=3, label=f"{name}: {label(getattr(sentence, name), path)}"
+                    places,
+                    values,
+                    marker="o",
+                    markersize=3,
+                    label=f"{name}: {label(getattr(sentence, name), path)}",
                 )
             names = [label(tokens[i], path) for i in shown]
             axis.set_xticks([*places, before + 0.5], [*names, "[ENT]"], fontproperties=font)
-            axis.set(title=f"{one.name}, layer {layer} of {one.layers}: {direction}", ylabel="weights, all heads added")
+            axis.set(
+                title=f"{one.name}, layer {layer} of {one.layers}: {direction}",
+                ylabel="weights, all heads added",
+            )
             axis.legend(prop=font)
     with written(file, "wb") as handle:
         figure.savefig(handle, format="png", dpi=110)
@@ -237,23 +310,39 @@ AMONG = ("all tokens", "the text's tokens")
 
 
 def inner(text: Text, attention: np.ndarray) -> dict[str, float]:
-    """Shares of a long entity's attention, each beside that of even attention; `text` is left, adjective, atomic, right."""
+    """Shares of a long entity's attention, each beside that of even attention; `text` is left,
+    adjective, atomic, right."""
     _, adjective, atomic, _ = text.parts
-    parts = {"entity": np.concatenate([adjective, atomic]), "adjective": adjective, "atomic": atomic}
+    parts = {
+        "entity": np.concatenate([adjective, atomic]),
+        "adjective": adjective,
+        "atomic": atomic,
+    }
     result = {}
     for among, tokens in zip(AMONG, (text.whole, text.inside), strict=True):
         for name, (queries, keys, itself) in SHARES.items():
-            result[f"{name}, of {among}"] = share(attention, parts[queries], parts[keys], tokens, itself)
+            result[f"{name}, of {among}"] = share(
+                attention, parts[queries], parts[keys], tokens, itself
+            )
             result[f"{name}, of {among}, even"] = even(parts[queries], parts[keys], tokens, itself)
     return result
 
 
 def figure3(
-    readers: Sequence[Reader], layers: Sequence[int], sentences: Sequence[Halves], out: Path, pick: int | None
+    readers: Sequence[Reader],
+    layers: Sequence[int],
+    sentences: Sequence[Halves],
+    out: Path,
+    pick: int | None,
 ) -> dict[str, Any]:
     """Draw and write Figure 3 of `sentences`; returns what summary.json says of it."""
-    texts = [[joined(one.tokenizer, (s.left, s.adjective, s.atomic, s.right)) for s in sentences] for one in readers]
-    whole = [i for i in range(len(sentences)) if all(len(p) for own in texts for p in own[i].parts[1:3])]
+    texts = [
+        [joined(one.tokenizer, (s.left, s.adjective, s.atomic, s.right)) for s in sentences]
+        for one in readers
+    ]
+    whole = [
+        i for i in range(len(sentences)) if all(len(p) for own in texts for p in own[i].parts[1:3])
+    ]
     if not whole:
         raise InputError("no sentence whose long entity has tokens in both of its parts")
     shares = []
@@ -270,22 +359,41 @@ def figure3(
         for name in names:
             if not name.endswith(", even"):
                 values, flat = ([s[key] for s in own_shares] for key in (name, f"{name}, even"))
-                told[name] = mean_of(values) | {"even": float(np.mean(flat)), "- even": difference(flat, values)}
+                told[name] = mean_of(values) | {
+                    "even": float(np.mean(flat)),
+                    "- even": difference(flat, values),
+                }
         result["encoders"][one.name] = told
     if len(readers) > 1:
         result[f"{readers[0].name} - {readers[1].name}"] = {
             name: difference([s[name] for s in shares[1]], [s[name] for s in shares[0]])
-            for name in names if not name.endswith(", even")
-        }  # fmt: skip
+            for name in names
+            if not name.endswith(", even")
+        }
     with written(out / "figure3.csv") as handle:
         writer = CsvWriter(handle)
-        writer.writerow(["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names])
+        writer.writerow(
+            ["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names]
+        )
         for row, i in enumerate(whole):
             for one, own, own_shares in zip(readers, texts, shares, strict=True):
                 s, cells = sentences[i], [f"{own_shares[row][name]:.6f}" for name in names]
-                writer.writerow([row, s.document, s.entity, s.adjective, s.atomic, one.name, len(own[i].ids), *cells])
+                writer.writerow(
+                    [
+                        row,
+                        s.document,
+                        s.entity,
+                        s.adjective,
+                        s.atomic,
+                        one.name,
+                        len(own[i].ids),
+                        *cells,
+                    ]
+                )
     name = f"inside, of {AMONG[0]}"
-    gain = np.array([s[name] for s in shares[0]]) - (np.array([s[name] for s in shares[1]]) if len(readers) > 1 else 0)
+    gain = np.array([s[name] for s in shares[0]]) - (
+        np.array([s[name] for s in shares[1]]) if len(readers) > 1 else 0
+    )
     row = _row(pick, "PICK3", gain)
     result["drawn row"] = row
     drawn = [(own[whole[row]], found[row]) for own, found in zip(texts, maps, strict=True)]
@@ -294,9 +402,13 @@ def figure3(
 
 
 def draw_maps(
-    file: Path, readers: Sequence[Reader], layers: Sequence[int], drawn: Sequence[tuple[Text, np.ndarray]]
+    file: Path,
+    readers: Sequence[Reader],
+    layers: Sequence[int],
+    drawn: Sequence[tuple[Text, np.ndarray]],
 ) -> None:
-    """The weights between the text's tokens as a heat map for each encoder, rows attending to columns, one colour scale."""
+    """The weights between the text's tokens as a heat map for each encoder, rows attending to
+    columns, one colour scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
@@ -311,7 +423,9 @@ def draw_maps(
     for one, (text, attention) in zip(readers, drawn, strict=True):
         left, adjective, atomic, right = text.parts
         before, after = near(len(left), len(right), max(0, SHOWN3 - len(adjective) - len(atomic)))
-        shown = np.concatenate([left[len(left) - before :], adjective, atomic, right[:after]]).astype(int)
+        shown = np.concatenate(
+            [left[len(left) - before :], adjective, atomic, right[:after]]
+        ).astype(int)
         names = _tokens(one, text)
         pictures.append(
             (
@@ -332,7 +446,14 @@ def draw_maps(
         axis.set_title(f"{one.name}, layer {layer} of {one.layers}")
         for size, style in ((adjective_size + atomic_size, "--"), (adjective_size, ":")):
             axis.add_patch(
-                Rectangle((before - 0.5, before - 0.5), size, size, fill=False, color="tab:blue", linestyle=style)
+                Rectangle(
+                    (before - 0.5, before - 0.5),
+                    size,
+                    size,
+                    fill=False,
+                    color="tab:blue",
+                    linestyle=style,
+                )
             )
     figure.colorbar(image, ax=list(axes), shrink=0.7, label="weights, all heads added")
     with written(file, "wb") as handle:
@@ -345,23 +466,34 @@ def report(summary: Mapping[str, Any]) -> str:
     for name, own in summary["figure2"]["encoders"].items():
         for part, direction in itertools.product(PARTS, DIRECTIONS):
             for kind, told in own[part].get(direction, {}).items():
-                synonym, random, d = told["synonym"]["mean"], told["random"]["mean"], told["synonym - random"]
+                synonym, random, d = (
+                    told["synonym"]["mean"],
+                    told["random"]["mean"],
+                    told["synonym - random"],
+                )
                 lines.append(
-                    f"{name}, {part} ({own[part]['sentences']}), {direction}, {kind}: synonym {synonym:.3f}, "
-                    f"random {random:.3f}, difference {d['mean']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}], p = {d['p']:.4f}"
+                    f"{name}, {part} ({own[part]['sentences']}), {direction}, {kind}: synonym"
+                    f" {synonym:.3f}, random {random:.3f}, difference {d['mean']:+.3f}"
+                    f" [{d['low']:+.3f}, {d['high']:+.3f}], p = {d['p']:.4f}"
                 )
     for name, own in summary["figure3"]["encoders"].items():
         for measure, told in own.items():
             if isinstance(told, dict):
                 lines.append(
-                    f"{name}, {measure}: {told['mean']:.3f} [{told['low']:.3f}, {told['high']:.3f}], even {told['even']:.3f}"
+                    f"{name}, {measure}: {told['mean']:.3f} [{told['low']:.3f},"
+                    f" {told['high']:.3f}], even {told['even']:.3f}"
                 )
     between = f"{summary['model']} - {summary['base']}"
     apart = summary["figure2"][f"synonym - random, {between}"]
-    pairs = [(f"synonym - random, {d}, {k}", told) for d, kinds in apart.items() for k, told in kinds.items()]
+    pairs = [
+        (f"synonym - random, {d}, {k}", told)
+        for d, kinds in apart.items()
+        for k, told in kinds.items()
+    ]
     for measure, told in (*pairs, *summary["figure3"][between].items()):
         lines.append(
-            f"{between}, {measure}: {told['mean']:+.3f} [{told['low']:+.3f}, {told['high']:+.3f}], p = {told['p']:.4f}"
+            f"{between}, {measure}: {told['mean']:+.3f} [{told['low']:+.3f}, {told['high']:+.3f}],"
+            f" p = {told['p']:.4f}"
         )
     for figure in ("figure2", "figure3"):
         lines += [f"{figure}: {n:,} {what}" for what, n in summary[figure]["left out"].items()]
@@ -369,13 +501,24 @@ def report(summary: Mapping[str, Any]) -> str:
 
 
 def draw(
-    model: str, base: str, ckpt: str | None, folders: Mapping[str, Path], depth: Mapping[str, tuple[int, int]], target: Path,
-    sentences: int, window: int, least: int, layers_given: Mapping[str, int | None], picks: Mapping[str, int | None], seed: int,
+    model: str,
+    base: str,
+    ckpt: str | None,
+    folders: Mapping[str, Path],
+    depth: Mapping[str, tuple[int, int]],
+    target: Path,
+    sentences: int,
+    window: int,
+    least: int,
+    layers_given: Mapping[str, int | None],
+    picks: Mapping[str, int | None],
+    seed: int,
     device: str,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Draw both figures; returns what summary.json holds. Raises InputError.
 
-    folders: {linked_text, graph, thesaurus, segments: folder}.  depth: {figure2, figure3: (layer, of how many)} where
+    folders: {linked_text, graph, thesaurus, segments: folder}.  depth: {figure2, figure3: (layer,
+        of how many)} where
     `layers_given` names none.
     """
     if sentences < 1:
@@ -388,22 +531,37 @@ def draw(
     room = min(int(one.bert.config.max_position_embeddings) for one in readers) - 2
     if window > room:
         raise InputError(f"WINDOW={window}: the encoders hold {room} tokens beside [CLS] and [SEP]")
-    layers = {key: [layers_given[key] or layer_of(*depth[key], one.layers) for one in readers] for key in depth}
+    layers = {
+        key: [layers_given[key] or layer_of(*depth[key], one.layers) for one in readers]
+        for key in depth
+    }
     kinds, pool = pools(KnowledgeGraph.load(folders["graph"]))
     options: dict[str, int] = {"number": sentences, "window": window, "least": least, "seed": seed}
     names = Thesaurus.load(folders["thesaurus"])
     swapped, without2 = swaps(mentions(folders["linked_text"]), names.names, kinds, pool, **options)
-    long, without3 = halves(mentions(folders["linked_text"]), Segmenter.load(folders["segments"]).pieces, **options)
+    long, without3 = halves(
+        mentions(folders["linked_text"]), Segmenter.load(folders["segments"]).pieces, **options
+    )
     for what, kept, without in (("synonym", swapped, without2), ("long entity", long, without3)):
         if not kept:
             told = "; ".join(f"{n:,} {why}" for why, n in without.items()) or "no mention at all"
             raise InputError(f"{folders['linked_text']}: no sentence with a {what} ({told})")
     summary = {
-        "model": readers[0].name, "base": readers[1].name, "window": window, "least": least, "seed": seed,
+        "model": readers[0].name,
+        "base": readers[1].name,
+        "window": window,
+        "least": least,
+        "seed": seed,
         "folders": {name: str(place) for name, place in folders.items()},
-        "figure2": figure2(readers, layers["figure2"], swapped, target, picks["figure2"]) | {"left out": dict(without2)},
-        "figure3": figure3(readers, layers["figure3"], long, target, picks["figure3"]) | {"left out": dict(without3)},
-    }  # fmt: skip
+        "figure2": (
+            figure2(readers, layers["figure2"], swapped, target, picks["figure2"])
+            | {"left out": dict(without2)}
+        ),
+        "figure3": (
+            figure3(readers, layers["figure3"], long, target, picks["figure3"])
+            | {"left out": dict(without3)}
+        ),
+    }
     write_json(target / "summary.json", summary)
     print(report(summary))
     print(*(target / name for name in ("figure2.png", "figure3.png", "summary.json")), sep="\n")

@@ -32,7 +32,8 @@ class Text(NamedTuple):
 
 
 def joined(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text:
-    """A text given in parts, each made into tokens for itself, so that no token reaches over two of them.
+    """A text given in parts, each made into tokens for itself, so that no token reaches over two of
+    them.
 
     Texts that differ in one part therefore have the same tokens in all others.
     """
@@ -45,11 +46,14 @@ def joined(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text:
 
 
 @torch.inference_mode()
-def attention_maps(bert: BertModel, texts: Sequence[Text], layer: int, pad: int = 0) -> Iterator[np.ndarray]:
-    """(L, L) of each text: weights of `layer` (from 1), summed over heads; each row sums to their number.
+def attention_maps(
+    bert: BertModel, texts: Sequence[Text], layer: int, pad: int = 0
+) -> Iterator[np.ndarray]:
+    """(L, L) of each text: weights of `layer` (from 1), summed over heads; each row sums to their
+    number.
 
-    `bert` is loaded with attention="eager", the one that returns its weights. Raises InputError for a layer that it does
-    not have and a text that it cannot hold.
+    `bert` is loaded with attention="eager", the one that returns its weights. Raises InputError for
+    a layer that it does not have and a text that it cannot hold.
     """
     config = bert.config
     if not 1 <= layer <= config.num_hidden_layers:
@@ -57,7 +61,8 @@ def attention_maps(bert: BertModel, texts: Sequence[Text], layer: int, pad: int 
     longest = max((len(t.ids) for t in texts), default=0)
     if longest > config.max_position_embeddings:
         raise InputError(
-            f"a text of {longest} tokens; the encoder holds {config.max_position_embeddings}. Give a smaller WINDOW="
+            f"a text of {longest} tokens; the encoder holds {config.max_position_embeddings}. Give"
+            " a smaller WINDOW="
         )
     bert.eval()
     device = bert.embeddings.word_embeddings.weight.device
@@ -65,7 +70,9 @@ def attention_maps(bert: BertModel, texts: Sequence[Text], layer: int, pad: int 
         batch = texts[begin : begin + BATCH]
         most = max(len(t.ids) for t in batch)
         ids = torch.tensor([t.ids + [pad] * (most - len(t.ids)) for t in batch], device=device)
-        mask = torch.tensor([[1] * len(t.ids) + [0] * (most - len(t.ids)) for t in batch], device=device)
+        mask = torch.tensor(
+            [[1] * len(t.ids) + [0] * (most - len(t.ids)) for t in batch], device=device
+        )
         weights = bert(ids, mask, output_attentions=True).attentions
         summed = weights[layer - 1].float().sum(1).cpu().numpy()  # (B, L, L)
         for text, one in zip(batch, summed, strict=True):

@@ -1,4 +1,5 @@
-"""Numbers of one attention matrix: a[i, j] is the weight with which token i attends to token j, summed over heads.
+"""Numbers of one attention matrix: a[i, j] is the weight with which token i attends to token j,
+summed over heads.
 
 Tokens are given as arrays of places. Rows sum to the number of heads; shares do not depend on it.
 """
@@ -10,17 +11,20 @@ from scipy import stats
 
 
 def layer_of(place: int, of: int, layers: int) -> int:
-    """Which layer (from 1) of an encoder of `layers` is as deep as layer `place` of `of`: rounded up."""
+    """Which layer (from 1) of an encoder of `layers` is as deep as layer `place` of `of`: rounded
+    up."""
     return -(-place * layers // of)
 
 
 def to_context(attention: np.ndarray, entity: np.ndarray, context: np.ndarray) -> np.ndarray:
-    """(C,) what each context token gets from the entity's tokens, added: the direction of the paper's text."""
+    """(C,) what each context token gets from the entity's tokens, added: the direction of the
+    paper's text."""
     return np.asarray(attention[np.ix_(entity, context)].sum(0))
 
 
 def from_context(attention: np.ndarray, entity: np.ndarray, context: np.ndarray) -> np.ndarray:
-    """(C,) what each context token gives to the entity's tokens, added: the direction of the figure's caption."""
+    """(C,) what each context token gives to the entity's tokens, added: the direction of the
+    figure's caption."""
     return np.asarray(attention[np.ix_(context, entity)].sum(1))
 
 
@@ -28,7 +32,8 @@ DIRECTIONS = {"entity to context": to_context, "context to entity": from_context
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Rank correlation, ties sharing their mean rank; 0 where one side is constant and ranks nothing."""
+    """Rank correlation, ties sharing their mean rank; 0 where one side is constant and ranks
+    nothing."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
@@ -44,9 +49,14 @@ LIKENESS = {"spearman": spearman, "cosine": cosine}
 
 
 def share(
-    attention: np.ndarray, queries: np.ndarray, keys: np.ndarray, among: np.ndarray, itself: bool = True
+    attention: np.ndarray,
+    queries: np.ndarray,
+    keys: np.ndarray,
+    among: np.ndarray,
+    itself: bool = True,
 ) -> float:
-    """Of what `queries` give to the tokens `among`, the part that `keys` (some of them) get; the mean over queries.
+    """Of what `queries` give to the tokens `among`, the part that `keys` (some of them) get; the
+    mean over queries.
 
     itself: False leaves out of `keys`, not of `among`, the query itself.
     """

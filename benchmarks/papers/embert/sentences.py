@@ -1,10 +1,12 @@
 """Sentences for the two figures, drawn from linked text (a folder of `python -m kg.linking`).
 
-Of every entity one sentence at most is taken, so that sentences are independent of each other: the one of its mentions
-with the smallest hash of seed, document and place; then as many as are asked for, by the same hash. What is left out is
-counted. A sentence ends at 。！？； or a line's end and is cut to a window of characters around its mention, the same
-for all encoders: no tokenizer makes more tokens than characters, so what fits is whole in all of them.
-"""
+Of every entity one sentence at most is taken, so that sentences are independent of each other: the
+one of its mentions with the smallest hash of seed, document and place; then as many as are asked
+for, by the same hash. What is left out is counted. A sentence ends at 。！？； or a line's end and is
+cut to a window of characters around its mention, the same
+for all encoders: no tokenizer makes more tokens than characters, so what fits is whole in all of
+    them.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class Mention(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """A sentence `left` + name + `right`, and three names for it: its own, a synonym, a random one of its type and length."""
+    """A sentence `left` + name + `right`, and three names for it: its own, a synonym, a random one
+    of its type and length."""
 
     document: str
     entity: str
@@ -65,7 +68,8 @@ class Swap(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """A sentence with a long entity between `left` and `right`: what describes it, and its last piece."""
+    """A sentence with a long entity between `left` and `right`: what describes it, and its last
+    piece."""
 
     document: str
     entity: str
@@ -86,7 +90,8 @@ def mentions(linked: Path) -> Iterator[Mention]:
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
-    """What is left and right of text[start:end] in its sentence, `room` characters at most in both together.
+    """What is left and right of text[start:end] in its sentence, `room` characters at most in both
+    together.
 
     Where that is too much, each side keeps half of the room, and more where the other needs less.
     """
@@ -104,7 +109,8 @@ def _key(seed: int, mention: Mention) -> str:
 
 
 def _drawn(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
-    """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number` smallest."""
+    """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number`
+    smallest."""
     best: dict[str, tuple[str, Sentence]] = {}
     for key, sentence in found:
         if sentence.entity not in best or key < best[sentence.entity][0]:
@@ -112,7 +118,9 @@ def _drawn(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]
     return [sentence for _, sentence in sorted(best.values(), key=lambda one: one[0])[:number]]
 
 
-def _contexts(given: Mention, window: int, longest: int, least: int, left_out: Counter[str]) -> tuple[str, str] | None:
+def _contexts(
+    given: Mention, window: int, longest: int, least: int, left_out: Counter[str]
+) -> tuple[str, str] | None:
     if longest + least > window:
         left_out[LONG] += 1
         return None
@@ -135,15 +143,23 @@ def pools(graph: KnowledgeGraph) -> tuple[dict[str, str], dict[tuple[str, int], 
 
 
 def swaps(
-    given: Iterable[Mention], names_of: Callable[[str], Sequence[str]], kinds: Kinds, pool: Pool, *, number: int,
-    window: int = 128, least: int = 10, seed: int = 0,
-) -> tuple[list[Swap], Counter[str]]:  # fmt: skip
+    given: Iterable[Mention],
+    names_of: Callable[[str], Sequence[str]],
+    kinds: Kinds,
+    pool: Pool,
+    *,
+    number: int,
+    window: int = 128,
+    least: int = 10,
+    seed: int = 0,
+) -> tuple[list[Swap], Counter[str]]:
     """(sentences in which an entity can be replaced, what was left out).
 
-    names_of: an entity's names that mean the same (:class:`kg.thesaurus.Thesaurus`). kinds, pool: :func:`pools`. The
-    synonym is as long as the name where one is. The random name is of another entity, and none of the names that mean the
-    same. `window` characters hold the
-    sentence with the longest of its three names; `least` characters of context there must be, or nothing is compared.
+    names_of: an entity's names that mean the same (:class:`kg.thesaurus.Thesaurus`). kinds, pool:
+        :func:`pools`. The
+    synonym is as long as the name where one is. The random name is of another entity, and none of
+    the names that mean the same. `window` characters hold the sentence with the longest of its
+    three names; `least` characters of context there must be, or nothing is compared.
     """
     left_out: Counter[str] = Counter()
 
@@ -162,12 +178,15 @@ def swaps(
             key = _key(seed, one)
             rng = np.random.default_rng(int(key, 16))
             names = pool.get((kinds[one.entity], len(own)), ())
-            order = rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
+            order = (
+                rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
+            )
             drawn = next((names[i] for i in order if names[i].casefold() not in folded), None)
             if drawn is None:
                 left_out[NO_OTHER] += 1
                 continue
-            # another length moves every token behind the name to another position, which alone changes its weights
+            # another length moves every token behind the name to another position, which alone
+            # changes its weights
             others = [n for n in others if len(n) == len(own)] or others
             synonym = others[int(rng.integers(len(others)))]
             sides = _contexts(one, window, max(len(own), len(synonym)), least, left_out)
@@ -182,10 +201,16 @@ def swaps(
 
 
 def halves(
-    given: Iterable[Mention], pieces_of: Callable[[str], Sequence[str]], *, number: int, window: int = 128,
-    least: int = 10, seed: int = 0,
-) -> tuple[list[Halves], Counter[str]]:  # fmt: skip
-    """(sentences with a long entity, what was left out). The last piece is atomic, all before it the adjective.
+    given: Iterable[Mention],
+    pieces_of: Callable[[str], Sequence[str]],
+    *,
+    number: int,
+    window: int = 128,
+    least: int = 10,
+    seed: int = 0,
+) -> tuple[list[Halves], Counter[str]]:
+    """(sentences with a long entity, what was left out). The last piece is atomic, all before it
+    the adjective.
 
     pieces_of: a name's pieces (:class:`kg.segment.Segmenter`), one for a short entity.
     """
@@ -206,6 +231,9 @@ def halves(
                 continue
             sides = _contexts(one, window, len(own), least, left_out)
             if sides is not None:
-                yield _key(seed, one), Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1])
+                yield (
+                    _key(seed, one),
+                    Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1]),
+                )
 
     return _drawn(iterate_halves(), number), left_out

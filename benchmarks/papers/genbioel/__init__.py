@@ -9,9 +9,15 @@ from benchmarks.options import Files
 
 
 def figures(
-    task: str = "COMETA:closed", of: str | None = None, split: str | None = None, folds: Sequence[int] = (),
-    graph: Path | None = None, out: Path | None = None, *, files: Files,
-) -> None:  # fmt: skip
+    task: str = "COMETA:closed",
+    of: str | None = None,
+    split: str | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    out: Path | None = None,
+    *,
+    files: Files,
+) -> None:
     """Figure 2: accuracy of a scored linker by the similarity of mention and target name.
 
     Args:

@@ -1,4 +1,5 @@
-"""GenBioEL's Figure 2: accuracy by the highest TF-IDF similarity of the mention to a name of its gold concept.
+"""GenBioEL's Figure 2: accuracy by the highest TF-IDF similarity of the mention to a name of its
+gold concept.
 
 That name is the one that fine-tuning uses as its target. figure2.png, figure2.csv.
 """
@@ -21,8 +22,11 @@ LOG = logging.getLogger(__name__)
 BINS = 10
 
 
-def target_similarity(names: Names, parts: Sequence[str], gold: frozenset[str], tfidf: TfIdf) -> float:
-    """The highest cosine of a string of the mention with a name of its gold concepts; the lowest over composite parts."""
+def target_similarity(
+    names: Names, parts: Sequence[str], gold: frozenset[str], tfidf: TfIdf
+) -> float:
+    """The highest cosine of a string of the mention with a name of its gold concepts; the lowest
+    over composite parts."""
     own = sorted({n for c in gold for n in _names_by_concept(names)[c]})
     if not own:
         return 0.0
@@ -42,7 +46,8 @@ def _names_by_concept(names: Names) -> dict[str, list[str]]:
 
 
 def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """((n,) similarities, (n,) whether Acc@1 counts it) of the mentions whose gold is in the dictionary."""
+    """((n,) similarities, (n,) whether Acc@1 counts it) of the mentions whose gold is in the
+    dictionary."""
     rules = run.result.protocol["normalisation"]
     similarity, right = [], []
     for number, fold in enumerate(run.folds):
@@ -57,7 +62,8 @@ def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, float | None]]:
-    """Draw Figure 2 of a scored linker; returns (from, to, mentions, accuracy, None without any) of each bin."""
+    """Draw Figure 2 of a scored linker; returns (from, to, mentions, accuracy, None without any) of
+    each bin."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -66,7 +72,9 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
     name = run.result.task
     similarity, right = accuracy_by_similarity(run)
     if not len(similarity):
-        raise InputError(f"{name}: no mention's concept is in the dictionary, so there is nothing to draw")
+        raise InputError(
+            f"{name}: no mention's concept is in the dictionary, so there is nothing to draw"
+        )
     edges = np.linspace(0, 1, BINS + 1)
     place = np.minimum((similarity.clip(0, 1) * BINS).astype(int), BINS - 1)
     rows: list[tuple[float, float, int, float | None]] = []
@@ -78,7 +86,9 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
     out.mkdir(parents=True, exist_ok=True)
     with written(out / "figure2.csv") as handle:
         handle.write("from,to,mentions,accuracy\n")
-        handle.writelines(f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows)
+        handle.writelines(
+            f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows
+        )
     drawing, axis = plt.subplots(figsize=(8, 4.5))
     middle = [(a + b) / 2 for a, b, *_ in rows]
     axis.bar(middle, [n for *_, n, _ in rows], width=0.09, alpha=0.35, label="mentions")

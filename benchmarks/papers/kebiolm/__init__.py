@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def figures(run: Sequence[Path] = (), out: Path | None = None) -> None:
-    """How far the entity vectors move from where TransE (or chance) put them: mean cosine to the start, by training step.
+    """How far the entity vectors move from where TransE (or chance) put them: mean cosine to the
+    start, by training step.
 
     Args:
         run: Folders of pre-training runs, each a line. Default: every run in runs/kebiolm.

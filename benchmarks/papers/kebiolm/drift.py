@@ -1,4 +1,5 @@
-"""Cosine of the entity vectors to their start over the steps of pre-training, from what runs logged."""
+"""Cosine of the entity vectors to their start over the steps of pre-training, from what runs
+logged."""
 
 from __future__ import annotations
 
@@ -17,20 +18,30 @@ COLUMNS = ("run", "entities", "step", "cosine")
 
 
 def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
-    """Draw a line for each run, and one for its entities that the text never mentions; returns the PNG. Raises InputError."""
+    """Draw a line for each run, and one for its entities that the text never mentions; returns the
+    PNG. Raises InputError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     base = runs_folder() / "kebiolm"
-    folders = [Path(one) for one in runs] or sorted(file.parent for file in base.glob("*/*/seed*/journal.jsonl"))
-    named = {str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders}
+    folders = [Path(one) for one in runs] or sorted(
+        file.parent for file in base.glob("*/*/seed*/journal.jsonl")
+    )
+    named = {
+        str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders
+    }
     rows = [
         (name, entities, step, value)
-        for name, folder in named.items() for key, entities in KEYS.items() for step, value in history(folder, key)
-    ]  # fmt: skip
+        for name, folder in named.items()
+        for key, entities in KEYS.items()
+        for step, value in history(folder, key)
+    ]
     without = [name for name in named if name not in {row[0] for row in rows}]
     if not rows:
-        raise InputError(f"no run with {next(iter(KEYS))} in {', '.join(map(str, folders)) or base}. Run `make pretrain-kebiolm`.")
+        raise InputError(
+            f"no run with {next(iter(KEYS))} in {', '.join(map(str, folders)) or base}. Run `make"
+            " pretrain-kebiolm`."
+        )
     if without:
         LOG.warning(f"without such a curve, so not drawn: {', '.join(without)}")
     out = out or runs_folder() / "figures" / "kebiolm"

@@ -9,11 +9,20 @@ from inference.options import LinkerOptions
 
 
 def figures(
-    model: str = "sapbert", base: str | None = None, ckpt: str | None = None, pairs: Path | None = None,
-    out: Path | None = None, method: Literal["tsne", "umap"] = "tsne", concepts: int = 20, batches: int = 10, seed: int = 0,
-    pooling: Literal["cls", "mean", "text"] | None = None, device: str = "cpu",
-) -> None:  # fmt: skip
-    """Figures 1 and 2: names in the plane, and similarities of positive and negative pairs, before and after training.
+    model: str = "sapbert",
+    base: str | None = None,
+    ckpt: str | None = None,
+    pairs: Path | None = None,
+    out: Path | None = None,
+    method: Literal["tsne", "umap"] = "tsne",
+    concepts: int = 20,
+    batches: int = 10,
+    seed: int = 0,
+    pooling: Literal["cls", "mean", "text"] | None = None,
+    device: str = "cpu",
+) -> None:
+    """Figures 1 and 2: names in the plane, and similarities of positive and negative pairs, before
+    and after training.
 
     Args:
         model: Encoder after training.

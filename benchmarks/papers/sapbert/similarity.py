@@ -1,14 +1,20 @@
-"""Figures 1 and 2 of SapBERT: names in the plane, and similarities of right and wrong pairs, before and after training.
+"""Figures 1 and 2 of SapBERT: names in the plane, and similarities of right and wrong pairs, before
+and after training.
 
-    kepl figures sapbert [--model sapbert --base minilm --pairs FOLDER --out FOLDER --method tsne|umap ...]
+    kepl figures sapbert [--model sapbert --base minilm --pairs FOLDER --out FOLDER --method
+    tsne|umap ...]
 
-    figure1.png, figure1.csv   t-SNE (Fig. 1) or UMAP of the names of some concepts: x, y, concept, name, which encoder
-    figure2.png, figure2.csv   histograms of cosine similarities of positive and negative pairs (Fig. 2), all pairs of the
+    figure1.png, figure1.csv   t-SNE (Fig. 1) or UMAP of the names of some concepts: x, y, concept,
+                               name, which encoder
+    figure2.png, figure2.csv   histograms of cosine similarities of positive and negative pairs
+                               (Fig. 2), all pairs of the
                                batches ("natural") and those that Eq. (1) keeps ("mined")
-    figures.json               what they show in numbers: silhouette of the concepts, medians, overlap of the histograms
+    figures.json               what they show in numbers: silhouette of the concepts, medians,
+                               overlap of the histograms
 
-Both show the same names to both encoders. PAIRS is a folder of `python -m datamodules.sapbert`; without it, and without
-BASE, those are taken that the run of MODEL was trained from. The overlap of two histograms is the sum of the smaller of
+Both show the same names to both encoders. PAIRS is a folder of `python -m datamodules.sapbert`;
+without it, and without BASE, those are taken that the run of MODEL was trained from. The overlap of
+two histograms is the sum of the smaller of
 both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 when nothing does.
 """
 
@@ -49,8 +55,11 @@ def inputs(model: str, ckpt: str | None, base: str | None, pairs: Path | None) -
     return base or run["model"]["init_args"]["encoder"], Path(own)
 
 
-def chosen_names(pairs: Pairs, concepts: int, seed: int, most: int = 12) -> tuple[list[str], list[str]]:
-    """(names, the concept of each): `concepts` concepts drawn by `seed` among those with the most names, `most` of each."""
+def chosen_names(
+    pairs: Pairs, concepts: int, seed: int, most: int = 12
+) -> tuple[list[str], list[str]]:
+    """(names, the concept of each): `concepts` concepts drawn by `seed` among those with the most
+    names, `most` of each."""
     members = np.asarray(pairs.members)
     owner, size = np.unique(members[:, 1], return_counts=True)
     rich = owner[np.argsort(-size, kind="stable")][: max(5 * concepts, concepts)]
@@ -62,7 +71,8 @@ def chosen_names(pairs: Pairs, concepts: int, seed: int, most: int = 12) -> tupl
 
 
 def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
-    """(n, 2) of (n, d) vectors of unit length. Raises InputError when METHOD=umap is not installed."""
+    """(n, 2) of (n, d) vectors of unit length. Raises InputError when METHOD=umap is not
+    installed."""
     if method == "umap":
         try:
             import umap
@@ -73,19 +83,25 @@ def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
 
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     return np.asarray(
-        TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=seed).fit_transform(vectors)
+        TSNE(
+            metric="cosine", init="random", perplexity=perplexity, random_state=seed
+        ).fit_transform(vectors)
     )
 
 
 def silhouette(vectors: np.ndarray, concept: Sequence[str]) -> float:
-    """How much nearer a name is to those of its own concept than to the next one's, by cosine: -1 to 1."""
+    """How much nearer a name is to those of its own concept than to the next one's, by cosine: -1
+    to 1."""
     from sklearn.metrics import silhouette_score
 
     return float(silhouette_score(vectors, concept, metric="cosine"))
 
 
-def pair_similarities(embed: Embedder, pairs: Pairs, batches: int, seed: int) -> dict[str, np.ndarray]:
-    """{"natural positive", "natural negative", "mined positive", "mined negative": cosine similarities}."""
+def pair_similarities(
+    embed: Embedder, pairs: Pairs, batches: int, seed: int
+) -> dict[str, np.ndarray]:
+    """{"natural positive", "natural negative", "mined positive", "mined negative": cosine
+    similarities}."""
     names = pairs.names
     order = np.random.default_rng(seed).permutation(len(pairs))
     size = min(BATCH, len(pairs))
@@ -95,11 +111,16 @@ def pair_similarities(embed: Embedder, pairs: Pairs, batches: int, seed: int) ->
     for start in range(0, min(batches * size, len(pairs) - size + 1), size):
         first, second, concept = pairs[order[start : start + size]].T
         # a name that is in two pairs is one name: its similarity to itself says nothing
-        rows = np.unique(np.stack([np.concatenate([first, second]), np.tile(concept, 2)], 1), axis=0)
+        rows = np.unique(
+            np.stack([np.concatenate([first, second]), np.tile(concept, 2)], 1), axis=0
+        )
         f = torch.nn.functional.normalize(embed([names[i] for i in rows[:, 0]]).float(), dim=1)
         owner = torch.from_numpy(rows[:, 1])
         similarity, distance = similarities(f)
-        for kind, masks in (("natural", all_pairs(owner, 0, len(f))), ("mined", hard_pairs(distance, owner))):
+        for kind, masks in (
+            ("natural", all_pairs(owner, 0, len(f))),
+            ("mined", hard_pairs(distance, owner)),
+        ):
             for sign, mask in zip(("positive", "negative"), masks, strict=True):
                 found[f"{kind} {sign}"].append(similarity[mask].numpy())
     return {key: np.concatenate(parts) for key, parts in found.items()}
@@ -116,9 +137,17 @@ def overlap(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def draw(
-    model: str, ckpt: str | None, base: str | None, pairs_folder: Path | None, out: Path | None, method: str,
-    concepts: int, batches: int, seed: int, options: LinkerOptions,
-) -> dict[str, Any]:  # fmt: skip
+    model: str,
+    ckpt: str | None,
+    base: str | None,
+    pairs_folder: Path | None,
+    out: Path | None,
+    method: str,
+    concepts: int,
+    batches: int,
+    seed: int,
+    options: LinkerOptions,
+) -> dict[str, Any]:
     """Draw both figures; returns what figures.json holds. Raises InputError."""
     import matplotlib
 
@@ -130,10 +159,19 @@ def draw(
     out = out or runs_folder() / "figures" / "sapbert"
     out.mkdir(parents=True, exist_ok=True)
     after = embedder(encoder(model, ckpt), options)
-    before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))  # the one difference is the training
+    # the one difference is the training
+    before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))
     names, owners = chosen_names(pairs, concepts, seed)
-    result: dict[str, Any] = {"before": base, "after": model, "pooling": after.pooling, "pairs": str(folder),
-                              "names": len(names), "concepts": len(set(owners)), "method": method, "seed": seed}  # fmt: skip
+    result: dict[str, Any] = {
+        "before": base,
+        "after": model,
+        "pooling": after.pooling,
+        "pairs": str(folder),
+        "names": len(names),
+        "concepts": len(set(owners)),
+        "method": method,
+        "seed": seed,
+    }
     colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
     drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
     rows = []
@@ -142,8 +180,12 @@ def draw(
         at = plane(vectors, method, seed)
         axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
         result[f"silhouette {title}"] = silhouette(vectors, owners)
-        axis.set(title=f"{title}: silhouette {result[f'silhouette {title}']:.3f}", xticks=[], yticks=[])
-        rows += [(title, x, y, c, n) for (x, y), c, n in zip(at.tolist(), owners, names, strict=True)]
+        axis.set(
+            title=f"{title}: silhouette {result[f'silhouette {title}']:.3f}", xticks=[], yticks=[]
+        )
+        rows += [
+            (title, x, y, c, n) for (x, y), c, n in zip(at.tolist(), owners, names, strict=True)
+        ]
     drawing.tight_layout()
     drawing.savefig(out / "figure1.png", dpi=110)
     plt.close(drawing)
@@ -159,7 +201,11 @@ def draw(
             for sign, values in (("positive", positive), ("negative", negative)):
                 shares[f"{title} {kind} {sign}"] = histogram(values)
                 axis.stairs(
-                    shares[f"{title} {kind} {sign}"], BINS, fill=True, alpha=0.5, label=f"{sign} ({len(values):,})"
+                    shares[f"{title} {kind} {sign}"],
+                    BINS,
+                    fill=True,
+                    alpha=0.5,
+                    label=f"{sign} ({len(values):,})",
                 )
                 result[f"{title} {kind} {sign}"] = {
                     "pairs": len(values),
@@ -167,7 +213,8 @@ def draw(
                 }
             result[f"{title} {kind} overlap"] = overlap(positive, negative)
             axis.set(
-                title=f"{title}, {kind} pairs: overlap {overlap(positive, negative):.3f}", xlabel="cosine similarity"
+                title=f"{title}, {kind} pairs: overlap {overlap(positive, negative):.3f}",
+                xlabel="cosine similarity",
             )
             axis.legend()
     drawing.tight_layout()
@@ -176,10 +223,21 @@ def draw(
     with written(out / "figure2.csv") as handle:
         handle.write("\t".join(["from", "to", *shares]) + "\n")
         for i in range(len(BINS) - 1):
-            handle.write("\t".join(f"{v:.6f}" for v in (BINS[i], BINS[i + 1], *(s[i] for s in shares.values()))) + "\n")
+            handle.write(
+                "\t".join(
+                    f"{v:.6f}" for v in (BINS[i], BINS[i + 1], *(s[i] for s in shares.values()))
+                )
+                + "\n"
+            )
     write_json(out / "figures.json", result)
-    print(f"{out}/figure1.png: silhouette of {result['concepts']} concepts {result['silhouette before']:.3f} before, "
-          f"{result['silhouette after']:.3f} after\n{out}/figure2.png: overlap of right and wrong pairs "
-          + ", ".join(f"{kind} {result[f'before {kind} overlap']:.3f} before, {result[f'after {kind} overlap']:.3f} after"
-                      for kind in ("natural", "mined")))  # fmt: skip
+    print(
+        f"{out}/figure1.png: silhouette of {result['concepts']} concepts"
+        f" {result['silhouette before']:.3f} before, {result['silhouette after']:.3f}"
+        f" after\n{out}/figure2.png: overlap of right and wrong pairs "
+        + ", ".join(
+            f"{kind} {result[f'before {kind} overlap']:.3f} before,"
+            f" {result[f'after {kind} overlap']:.3f} after"
+            for kind in ("natural", "mined")
+        )
+    )
     return result

@@ -7,13 +7,21 @@ from typing import Literal
 
 
 def figures(
-    of: Literal["scores", "diagnosis"] = "scores", task: str = "cMedQANER", profile: Literal["small", "paper"] | None = None,
-    model: str = "smedbert", ckpt: str | None = None, names: int = 500, seed: int = 0, out: Path | None = None,
-) -> None:  # fmt: skip
-    """Figures 3 and 4: a task's score by entity hit ratio, and by neighbours a mention; or what knowledge does to names' vectors.
+    of: Literal["scores", "diagnosis"] = "scores",
+    task: str = "cMedQANER",
+    profile: Literal["small", "paper"] | None = None,
+    model: str = "smedbert",
+    ckpt: str | None = None,
+    names: int = 500,
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Figures 3 and 4: a task's score by entity hit ratio, and by neighbours a mention; or what
+    knowledge does to names' vectors.
 
     Args:
-        of: scores (Figures 3 and 4), or diagnosis (layer by layer: cosines, dimensions and lengths with and without knowledge).
+        of: scores (Figures 3 and 4), or diagnosis (layer by layer: cosines, dimensions and lengths
+            with and without knowledge).
         task: Fine-tuning task of the scores.
         profile: Profile of fine-tuning. Default: the only one there is.
         model: Encoder of the diagnosis.

@@ -2,13 +2,17 @@
 
     kepl figures smedbert OF=diagnosis [MODEL=smedbert NAMES=500 SEED=0 OUT=FOLDER]
 
-Each name is read three times: plainly, with what its entity is given (SMedBERT: its neighbours), and with what another name's
-is. Its vector is the mean of its tokens' states without [CLS] and [SEP], as in the retrieval of synonyms (Table 1).
+Each name is read three times: plainly, with what its entity is given (SMedBERT: its neighbours),
+    and with what another name's
+is. Its vector is the mean of its tokens' states without [CLS] and [SEP], as in the retrieval of
+synonyms (Table 1).
 
     to plain    cosine of the name read with knowledge to the name read plainly
-    to foreign  cosine of the name with its own to the name with another's knowledge: near 1, knowledge shifts all names alike
+    to foreign  cosine of the name with its own to the name with another's knowledge: near 1,
+    knowledge shifts all names alike
     others      mean cosine among different names: near 1, names can hardly be distinguished
-    dimensions  (sum of eigenvalues)^2 / sum of their squares, of the covariance of the names' unit vectors: in how many directions
+    dimensions  (sum of eigenvalues)^2 / sum of their squares, of the covariance of the names' unit
+    vectors: in how many directions
                 names differ; from 1 to the hidden size
     norm        mean length
 
@@ -34,7 +38,16 @@ from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
 
-MEASURES = ("to plain", "to foreign", "others, plain", "others", "dimensions, plain", "dimensions", "norm, plain", "norm")
+MEASURES = (
+    "to plain",
+    "to foreign",
+    "others, plain",
+    "others",
+    "dimensions, plain",
+    "dimensions",
+    "norm, plain",
+    "norm",
+)
 AT_ONCE = 64  # names
 
 
@@ -63,9 +76,15 @@ def measures(plain: Tensor, own: Tensor, foreign: Tensor) -> dict[str, float]:
     """MEASURES of a layer's vectors (n, d) of the names read in the three ways."""
     cosine = torch.nn.functional.cosine_similarity
     values = (
-        cosine(own, plain).mean(), cosine(own, foreign).mean(), among_others(plain), among_others(own),
-        dimensions(plain), dimensions(own), plain.norm(dim=1).mean(), own.norm(dim=1).mean(),
-    )  # fmt: skip
+        cosine(own, plain).mean(),
+        cosine(own, foreign).mean(),
+        among_others(plain),
+        among_others(own),
+        dimensions(plain),
+        dimensions(own),
+        plain.norm(dim=1).mean(),
+        own.norm(dim=1).mean(),
+    )
     return dict(zip(MEASURES, map(float, values), strict=True))
 
 
@@ -77,7 +96,8 @@ def recorded(bert: Any) -> Iterator[list[Tensor]]:
     def keep(_module: Any, _given: Any, result: Tensor) -> None:
         states.append(result)
 
-    ends = (bert.embeddings, *(layer.output for layer in bert.encoder.layer))  # ERNIE's layers are called part by part
+    # ERNIE's layers are called part by part
+    ends = (bert.embeddings, *(layer.output for layer in bert.encoder.layer))
     hooks = [part.register_forward_hook(keep) for part in ends]
     try:
         yield states
@@ -86,38 +106,66 @@ def recorded(bert: Any) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def linked_alone(names: list[str], link: Any, offsets: list[list[tuple[int, int]]]) -> tuple[list[int], Any]:
+def linked_alone(
+    names: list[str], link: Any, offsets: list[list[tuple[int, int]]]
+) -> tuple[list[int], Any]:
     """(the names with exactly one mention that is given something, those mentions in order)."""
     mentions = link(names, offsets)
-    given = mentions.neighbours[:, 0] >= 0 if hasattr(mentions, "neighbours") else torch.ones(len(mentions.span), dtype=torch.bool)
+    given = (
+        mentions.neighbours[:, 0] >= 0
+        if hasattr(mentions, "neighbours")
+        else torch.ones(len(mentions.span), dtype=torch.bool)
+    )
     rows = mentions.span[:, 0].tolist()
     once = [row for row in dict.fromkeys(rows) if rows.count(row) == 1]
-    kept = torch.tensor([m for m, row in enumerate(rows) if row in set(once) and bool(given[m])], dtype=torch.long)
+    kept = torch.tensor(
+        [m for m, row in enumerate(rows) if row in set(once) and bool(given[m])], dtype=torch.long
+    )
     return [rows[m] for m in kept.tolist()], type(mentions)(*(part[kept] for part in mentions))
 
 
 @torch.inference_mode()
-def diagnosed(model: str = "smedbert", ckpt: str | None = None, names: int = 500, seed: int = 0) -> tuple[list[Row], int]:
-    """(what knowledge does behind each layer, of how many names). Raises InputError when the encoder is given no mentions."""
+def diagnosed(
+    model: str = "smedbert", ckpt: str | None = None, names: int = 500, seed: int = 0
+) -> tuple[list[Row], int]:
+    """(what knowledge does behind each layer, of how many names). Raises InputError when the
+    encoder is given no mentions."""
     chosen = encoder(model, ckpt)
     if chosen.linker is None:
-        raise InputError(f"MODEL={model}: it links no mentions; expected an encoder that does (smedbert, ernie, knowbert)")
-    read, tokenizer = imported(chosen.load, "models")(chosen.folder).eval(), load_tokenizer(chosen.folder)
+        raise InputError(
+            f"MODEL={model}: it links no mentions; expected an encoder that does (smedbert, ernie,"
+            " knowbert)"
+        )
+    read, tokenizer = (
+        imported(chosen.load, "models")(chosen.folder).eval(),
+        load_tokenizer(chosen.folder),
+    )
     link = imported(chosen.linker, "datamodules")(chosen.folder)
-    every = sorted(set(read_table(Path(chosen.folder) / "names.parquet", ["name"])["name"].to_pylist()))
+    every = sorted(
+        set(read_table(Path(chosen.folder) / "names.parquet", ["name"])["name"].to_pylist())
+    )
     drawn = [every[i] for i in np.random.default_rng(seed).permutation(len(every))[: 4 * names]]
     encoded = tokenizer(drawn, truncation=True, max_length=32, return_offsets_mapping=True)
     alone, mentions = linked_alone(drawn, link, encoded["offset_mapping"])
     alone, mentions = alone[:names], type(mentions)(*(part[:names] for part in mentions))
     if len(alone) < 2:
-        raise InputError(f"MODEL={model}: {len(alone)} of {len(drawn)} names are linked alone; expected at least 2")
-    other = mentions._replace(**{k: part.roll(1, 0) for k, part in mentions._asdict().items() if k != "span"})
+        raise InputError(
+            f"MODEL={model}: {len(alone)} of {len(drawn)} names are linked alone; expected at"
+            " least 2"
+        )
+    other = mentions._replace(
+        **{k: part.roll(1, 0) for k, part in mentions._asdict().items() if k != "span"}
+    )
     found: dict[str, list[list[Tensor]]] = {"plain": [], "own": [], "foreign": []}
     ends = torch.tensor(tokenizer.all_special_ids)
     for begin in range(0, len(alone), AT_ONCE):
         ids = [encoded["input_ids"][row] for row in alone[begin : begin + AT_ONCE]]
-        padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), True, float(tokenizer.pad_token_id or 0))
-        mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(row), dtype=torch.long) for row in ids], True)
+        padded = torch.nn.utils.rnn.pad_sequence(
+            list(map(torch.tensor, ids)), True, float(tokenizer.pad_token_id or 0)
+        )
+        mask = torch.nn.utils.rnn.pad_sequence(
+            [torch.ones(len(row), dtype=torch.long) for row in ids], True
+        )
         text = mask * ~torch.isin(padded, ends)
         for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
             part = None
@@ -128,9 +176,14 @@ def diagnosed(model: str = "smedbert", ckpt: str | None = None, names: int = 500
                 part = part._replace(span=span)
             with recorded(read.bert) as states:
                 read(padded, mask, part)
-            pooled = [(s * text[..., None]).sum(1) / text.sum(1, keepdim=True).clamp_min(1) for s in states]
+            pooled = [
+                (s * text[..., None]).sum(1) / text.sum(1, keepdim=True).clamp_min(1)
+                for s in states
+            ]
             found[way].append(pooled)
-    layers = {way: [torch.cat(parts) for parts in zip(*own, strict=True)] for way, own in found.items()}
+    layers = {
+        way: [torch.cat(parts) for parts in zip(*own, strict=True)] for way, own in found.items()
+    }
     together = zip(layers["plain"], layers["own"], layers["foreign"], strict=True)
     return [Row(i, measures(*three)) for i, three in enumerate(together)], len(alone)
 
@@ -138,8 +191,14 @@ def diagnosed(model: str = "smedbert", ckpt: str | None = None, names: int = 500
 def table(rows: list[Row], model: str, count: int) -> str:
     """The measures as text."""
     head = f"{'layer':<6}" + "".join(f"{name:>19}" for name in MEASURES)
-    lines = [f"{row.layer:<6}" + "".join(f"{row.values[name]:>19.3f}" for name in MEASURES) for row in rows]
-    title = f"{model}: {count} names that are linked, read plainly, with their own and with another's knowledge"
+    lines = [
+        f"{row.layer:<6}" + "".join(f"{row.values[name]:>19.3f}" for name in MEASURES)
+        for row in rows
+    ]
+    title = (
+        f"{model}: {count} names that are linked, read plainly, with their own and with another's"
+        " knowledge"
+    )
     return "\n".join([title, head, *lines])
 
 
@@ -151,6 +210,9 @@ def diagnose(model: str, ckpt: str | None, names: int, seed: int, out: Path | No
     with written(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(["model", "names", "layer", *MEASURES])
-        writer.writerows([model, count, row.layer, *(f"{row.values[name]:.6f}" for name in MEASURES)] for row in rows)
+        writer.writerows(
+            [model, count, row.layer, *(f"{row.values[name]:.6f}" for name in MEASURES)]
+            for row in rows
+        )
     print(file)
     return file

@@ -1,4 +1,5 @@
-"""SMedBERT's Figures 3 and 4: a task's score by one setting, drawn from results. figures.yaml has the lines."""
+"""SMedBERT's Figures 3 and 4: a task's score by one setting, drawn from results. figures.yaml has
+the lines."""
 
 from __future__ import annotations
 
@@ -36,8 +37,13 @@ class Point(NamedTuple):
 def points(
     lines: Mapping[str, Mapping[float, Any]], name: str, profile: Literal["small", "paper"] | None
 ) -> tuple[list[Point], list[str]]:
-    """(what is scored of the `lines`, the commands for what is not). Raises InputError for scores that do not go together."""
-    places = [(line, float(x), System(given)) for line, own in lines.items() for x, given in sorted(own.items())]
+    """(what is scored of the `lines`, the commands for what is not). Raises InputError for scores
+    that do not go together."""
+    places = [
+        (line, float(x), System(given))
+        for line, own in lines.items()
+        for x, given in sorted(own.items())
+    ]
     results = fine_tuned(name, [system for *_, system in places], profile)
     found, missing = [], []
     for line, x, system in places:
@@ -47,7 +53,10 @@ def points(
             interval = group.interval(group.results[0].metric) if single else None
             found.append(Point(line, x, group.values(), interval, words))
         else:
-            missing.append(f"make finetune TASK={name} MODEL={words}" + (f" PROFILE={profile}" if profile else ""))
+            missing.append(
+                f"make finetune TASK={name} MODEL={words}"
+                + (f" PROFILE={profile}" if profile else "")
+            )
     return found, list(dict.fromkeys(missing))
 
 
@@ -64,7 +73,14 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
         low = [p.mean - (p.interval[0] if p.interval else min(p.scores)) for p in own]
         high = [(p.interval[1] if p.interval else max(p.scores)) - p.mean for p in own]
         bars = [[100 * max(v, 0.0) for v in side] for side in (low, high)]
-        axis.errorbar([p.x for p in own], [100 * p.mean for p in own], yerr=bars, marker="o", capsize=3, label=line)
+        axis.errorbar(
+            [p.x for p in own],
+            [100 * p.mean for p in own],
+            yerr=bars,
+            marker="o",
+            capsize=3,
+            label=line,
+        )
     axis.set(xlabel=x, ylabel=y, title=title)
     axis.legend()
     with written(file, "wb") as handle:
@@ -72,9 +88,11 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
 
 
 def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | None) -> list[Path]:
-    """Draw every figure of which anything is scored; returns the PNG files. Raises InputError when there is nothing at all.
+    """Draw every figure of which anything is scored; returns the PNG files. Raises InputError when
+    there is nothing at all.
 
-    figures.yaml: {file name: {title, x, lines: {line: {x: model, or {model, its options}}}}}. Bars are the 95 % interval of a
+    figures.yaml: {file name: {title, x, lines: {line: {x: model, or {model, its options}}}}}. Bars
+        are the 95 % interval of a
     single score, and lowest to highest of several.
     """
     definition = task(name)
@@ -93,14 +111,24 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
             for p in found:
                 ends = p.interval or (min(p.scores), max(p.scores))
                 numbers = [f"{v:.4f}" for v in (p.mean, *ends)]
-                writer.writerow([p.line, f"{p.x:g}", *numbers, " ".join(f"{s:.4f}" for s in p.scores), p.model])
+                writer.writerow(
+                    [p.line, f"{p.x:g}", *numbers, " ".join(f"{s:.4f}" for s in p.scores), p.model]
+                )
                 print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
-        draw(out / f"{file}.png", found, one["x"], f"{definition.metric}, %", f"{name}: {one['title']}")
+        draw(
+            out / f"{file}.png",
+            found,
+            one["x"],
+            f"{definition.metric}, %",
+            f"{name}: {one['title']}",
+        )
         made.append(out / f"{file}.png")
         print(out / f"{file}.png")
     told = "\n  ".join(dict.fromkeys(wanted))
     if not made:
-        raise InputError(f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {told}")
+        raise InputError(
+            f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {told}"
+        )
     if told:
         LOG.warning(f"not scored, so not drawn:\n  {told}")
     return made

@@ -1,10 +1,12 @@
-"""Word vectors that encoders are compared with (SMedBERT, Appendix C): SGNS and GloVe, of characters and of words.
+"""Word vectors that encoders are compared with (SMedBERT, Appendix C): SGNS and GloVe, of
+characters and of words.
 
     sgns    skip-gram with negative sampling (Mikolov et al., 2013), gensim's
     glove   Pennington, Socher and Manning, EMNLP 2014: Glove, here
 
-A name's vector is the mean over its characters; in the word-level models it is its own if the text has the name as a word
-often enough, and that of the character-level model otherwise, as the paper has it (cosines between the two say little).
+A name's vector is the mean over its characters; in the word-level models it is its own if the text
+has the name as a word often enough, and that of the character-level model otherwise, as the paper
+has it (cosines between the two say little).
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from kg.linking import linked as documents_of
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
-SIZE, WINDOW, LEAST = 100, 5, 5  #: width, context on either side, occurrences below which a word has no vector
+# : width, context on either side, occurrences below which a word has no vector
+SIZE, WINDOW, LEAST = 100, 5, 5
 NEGATIVES, PASSES = 5, 5  #: of SGNS, the tool's defaults
-X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15  #: of GloVe; the paper's, and its 50 passes cut to what a CPU allows
+# : of GloVe; the paper's, and its 50 passes cut to what a CPU allows
+X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15
 
 
 def texts(linked: Path) -> Iterator[str]:
@@ -46,7 +50,8 @@ def cut(text: str, unit: str) -> list[str]:
 
 
 def cooccurrences(documents: Sequence[np.ndarray], size: int, window: int) -> sparse.coo_matrix:
-    """(size, size) X_ij: how often word j is near word i, each time counting 1 / distance, on either side."""
+    """(size, size) X_ij: how often word j is near word i, each time counting 1 / distance, on
+    either side."""
     total = sparse.csr_matrix((size, size))
     for begin in range(0, len(documents), 20_000):
         part = [d for d in documents[begin : begin + 20_000] if len(d)]
@@ -63,9 +68,12 @@ def cooccurrences(documents: Sequence[np.ndarray], size: int, window: int) -> sp
 
 
 class Glove(nn.Module):
-    """w_i . w~_j + b_i + b~_j fits log X_ij, weighted by f(X_ij) = min(1, (X_ij / x_max)^alpha); the vectors are w + w~."""
+    """w_i . w~_j + b_i + b~_j fits log X_ij, weighted by f(X_ij) = min(1, (X_ij / x_max)^alpha);
+    the vectors are w + w~."""
 
-    def __init__(self, words: int, size: int = SIZE, x_max: float = X_MAX, alpha: float = ALPHA) -> None:
+    def __init__(
+        self, words: int, size: int = SIZE, x_max: float = X_MAX, alpha: float = ALPHA
+    ) -> None:
         super().__init__()
         self.x_max, self.alpha = x_max, alpha
         self.word, self.context = nn.Embedding(words, size), nn.Embedding(words, size)
@@ -75,7 +83,9 @@ class Glove(nn.Module):
 
     def forward(self, row: Tensor, column: Tensor, count: Tensor) -> Tensor:
         """() mean over (n,) places of the matrix of f(X) (w . w~ + b + b~ - log X)^2."""
-        found = (self.word(row) * self.context(column)).sum(-1) + (self.bias(row) + self.context_bias(column))[:, 0]
+        found = (self.word(row) * self.context(column)).sum(-1) + (
+            self.bias(row) + self.context_bias(column)
+        )[:, 0]
         weight = (count / self.x_max).pow(self.alpha).clamp_max(1.0)
         return (weight * (found - count.log()).square()).mean()
 
@@ -85,7 +95,9 @@ class Glove(nn.Module):
         return result
 
 
-def glove(documents: Sequence[np.ndarray], size: int, seed: int, epochs: int = EPOCHS, batch: int = 8192) -> np.ndarray:
+def glove(
+    documents: Sequence[np.ndarray], size: int, seed: int, epochs: int = EPOCHS, batch: int = 8192
+) -> np.ndarray:
     """(size, SIZE) vectors of words 0 to size - 1; `documents` are sequences of them."""
     counts = cooccurrences(documents, size, WINDOW)
     torch.manual_seed(seed)
@@ -96,7 +108,8 @@ def glove(documents: Sequence[np.ndarray], size: int, seed: int, epochs: int = E
     for _ in tqdm(range(epochs), desc="GloVe, epochs", disable=None):
         for part in torch.randperm(len(value)).split(batch):
             optimizer.zero_grad()
-            (model(row[part], column[part], value[part]) * len(part)).backward()  # the tool's: one step sums its places
+            # the tool's: one step sums its places
+            (model(row[part], column[part], value[part]) * len(part)).backward()
             optimizer.step()
     return model.vectors
 
@@ -108,15 +121,26 @@ def sgns(documents: Sequence[list[str]], seed: int, least: int) -> tuple[list[st
     except ImportError as error:
         raise InputError("MODEL=sgns: needs gensim. Run make setup.") from error
     model = Word2Vec(
-        documents, vector_size=SIZE, window=WINDOW, min_count=least, sg=1, negative=NEGATIVES, epochs=PASSES, seed=seed,
+        documents,
+        vector_size=SIZE,
+        window=WINDOW,
+        min_count=least,
+        sg=1,
+        negative=NEGATIVES,
+        epochs=PASSES,
+        seed=seed,
         workers=1,
-    )  # fmt: skip
+    )
     return list(model.wv.index_to_key), np.asarray(model.wv.vectors)
 
 
 def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.ndarray]:
-    """{character or word: its vector}, trained on the text. Characters have one whatever their number."""
-    documents = [cut(text, unit) for text in tqdm(texts(linked), desc=f"{unit}s", unit=" texts", disable=None)]
+    """{character or word: its vector}, trained on the text. Characters have one whatever their
+    number."""
+    documents = [
+        cut(text, unit)
+        for text in tqdm(texts(linked), desc=f"{unit}s", unit=" texts", disable=None)
+    ]
     least = 1 if unit == "char" else LEAST
     if kind == "sgns":
         names, vectors = sgns(documents, seed, least)
@@ -129,7 +153,9 @@ def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.
 
 
 def composed(
-    names: Sequence[str], characters_of: dict[str, np.ndarray], words_of: dict[str, np.ndarray] | None
+    names: Sequence[str],
+    characters_of: dict[str, np.ndarray],
+    words_of: dict[str, np.ndarray] | None,
 ) -> np.ndarray:
     """(n, SIZE) unit vectors of names; zeros for one of which nothing is known."""
     result = np.zeros((len(names), SIZE), np.float32)
@@ -145,13 +171,21 @@ def composed(
 def trained(
     kind: str, unit: str, linked: Path, seed: int
 ) -> tuple[dict[str, Any], Callable[[Sequence[str]], np.ndarray]]:
-    """(what decides the vectors, names -> (n, SIZE) vectors) of sgns or glove on the text in folder `linked`."""
+    """(what decides the vectors, names -> (n, SIZE) vectors) of sgns or glove on the text in folder
+    `linked`."""
     if unit not in UNITS:
-        raise InputError(f"MODEL={kind}:{unit}: choose from: {', '.join(f'{kind}:{u}' for u in UNITS)}")
+        raise InputError(
+            f"MODEL={kind}:{unit}: choose from: {', '.join(f'{kind}:{u}' for u in UNITS)}"
+        )
     own = word_vectors(kind, "char", linked, seed)
     words_of = word_vectors(kind, "word", linked, seed) if unit == "word" else None
     identity = {
-        "vectors": kind, "unit": unit, "text": sha256(linked / "manifest.json"), "seed": seed, "size": SIZE,
-        "window": WINDOW, "least": LEAST,
-    }  # fmt: skip
+        "vectors": kind,
+        "unit": unit,
+        "text": sha256(linked / "manifest.json"),
+        "seed": seed,
+        "size": SIZE,
+        "window": WINDOW,
+        "least": LEAST,
+    }
     return identity, lambda names: composed(names, own, words_of)

@@ -1,4 +1,5 @@
-"""A chain of this project (inference.chain). options: graph (folder), chain, nil, linker (its options by name)."""
+"""A chain of this project (inference.chain). options: graph (folder), chain, nil, linker (its
+options by name)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 
-def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list[list[tuple[int, int, str | None]]]]:
+def make(
+    names: Path, options: dict[str, Any]
+) -> Callable[[Sequence[str]], list[list[tuple[int, int, str | None]]]]:
     """See benchmarks.peers.worker."""
     from inference.chain import Pipeline
 

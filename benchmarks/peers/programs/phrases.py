@@ -1,4 +1,5 @@
-"""spaCy's PhraseMatcher over the graph's names, in lower case; of overlapping matches the longest (spacy.util.filter_spans)."""
+"""spaCy's PhraseMatcher over the graph's names, in lower case; of overlapping matches the longest
+(spacy.util.filter_spans)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 
-def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list[list[tuple[int, int, str]]]]:
+def make(
+    names: Path, options: dict[str, Any]
+) -> Callable[[Sequence[str]], list[list[tuple[int, int, str]]]]:
     """See benchmarks.peers.worker."""
     import spacy
     from spacy.matcher import PhraseMatcher

@@ -1,6 +1,8 @@
-"""scispaCy's candidate generator (Neumann et al., BioNLP 2019) over the graph, behind a detector of this project.
+"""scispaCy's candidate generator (Neumann et al., BioNLP 2019) over the graph, behind a detector of
+this project.
 
-scispaCy's own detectors are downloads. options: graph (folder), detector (as in a chain), threshold.
+scispaCy's own detectors are downloads. options: graph (folder), detector (as in a chain),
+threshold.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 
-def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list[list[tuple[int, int, str | None]]]]:
+def make(
+    names: Path, options: dict[str, Any]
+) -> Callable[[Sequence[str]], list[list[tuple[int, int, str | None]]]]:
     """See benchmarks.peers.worker."""
     from inference.chain import Pipeline
     from kg.graph import KnowledgeGraph
@@ -18,13 +22,17 @@ def make(names: Path, options: dict[str, Any]) -> Callable[[Sequence[str]], list
     from kg.linking.scispacy import NearestNames
 
     pipeline = Pipeline(options["graph"], f"{options['detector']} > names")
-    near = NearestNames.from_graph(KnowledgeGraph.load(options["graph"]), threshold=options["threshold"])
+    near = NearestNames.from_graph(
+        KnowledgeGraph.load(options["graph"]), threshold=options["threshold"]
+    )
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str | None]]]:
         detected = pipeline.detect([Passage(text) for text in texts])
         spans = [(number, m.start, m.end) for number, own in enumerate(detected) for m in own]
         found: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
-        for (number, start, end), best in zip(spans, near.best([texts[n][a:b] for n, a, b in spans]), strict=True):
+        for (number, start, end), best in zip(
+            spans, near.best([texts[n][a:b] for n, a, b in spans]), strict=True
+        ):
             found[number].append((start, end, best and best[0]))
         return found
 

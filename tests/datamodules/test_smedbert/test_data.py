@@ -1,4 +1,5 @@
-"""SMedBERT's batches: masks, sentence order, who gets knowledge and who predicts neighbours, negatives."""
+"""SMedBERT's batches: masks, sentence order, who gets knowledge and who predicts neighbours,
+negatives."""
 
 from __future__ import annotations
 
@@ -22,9 +23,13 @@ from tests.fakes.smedbert import Folders
 
 def data(fake: Folders, **given: Any) -> SMedBERTData:
     made = SMedBERTData(
-        corpus=fake.corpus, tokenizer=fake.bert, graph=fake.graph, entities=fake.entities, neighbours=fake.neighbours,
+        corpus=fake.corpus,
+        tokenizer=fake.bert,
+        graph=fake.graph,
+        entities=fake.entities,
+        neighbours=fake.neighbours,
         **{"k": 5, "batch_size": 16, "max_length": LENGTH + 1, "n_negatives": 7, **given},
-    )  # fmt: skip
+    )
     made.setup()
     return made
 
@@ -92,7 +97,8 @@ def test_a_batch_is_its_sequences(fake_smedbert: Folders) -> None:
 
 
 def test_mentions_are_masked_whole_and_either_infused_or_predicting(fake_smedbert: Folders) -> None:
-    """D6: masked mentions take knowledge in, unmasked ones with neighbours predict them; both are on their own tokens."""
+    """D6: masked mentions take knowledge in, unmasked ones with neighbours predict them; both are
+    on their own tokens."""
     made, corpus = data(fake_smedbert, max_mentions=2), Corpus(fake_smedbert.corpus)
     known = (np.asarray(made.table.rows)[:, :5, 0] >= 0).any(1)
     seen = 0
@@ -106,20 +112,29 @@ def test_mentions_are_masked_whole_and_either_infused_or_predicting(fake_smedber
             assert not predicted[row, start:end].any()
         found: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         for part in (batch.masked, batch.unmasked):
-            for (row, start, end), entity in zip(part.span.tolist(), part.entity.tolist(), strict=True):
-                found.setdefault(row, []).append((entity, tuple(batch.original_ids[row, start:end].tolist())))
+            for (row, start, end), entity in zip(
+                part.span.tolist(), part.entity.tolist(), strict=True
+            ):
+                found.setdefault(row, []).append(
+                    (entity, tuple(batch.original_ids[row, start:end].tolist()))
+                )
         masked = {(r, s) for r, s, _ in batch.masked.span.tolist()}
         for row, index in enumerate(indices):
             example = corpus[int(index)]
-            wanted = [(int(e), tuple(example.ids[s:t].tolist())) for s, t, e in example.mentions[:2]]
+            wanted = [
+                (int(e), tuple(example.ids[s:t].tolist())) for s, t, e in example.mentions[:2]
+            ]
             lonely = [w for w in wanted if not known[w[0]] and w not in found.get(row, [])]
             assert sorted(found.get(row, [])) == sorted(w for w in wanted if w not in lonely)
         seen += len(masked)
     assert seen > 10
 
 
-def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_the_others(fake_smedbert: Folders) -> None:
-    """D9: the same masks and mentions as without; no neighbour is both told and asked for, none is lost, none is a negative."""
+def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_the_others(
+    fake_smedbert: Folders,
+) -> None:
+    """D9: the same masks and mentions as without; no neighbour is both told and asked for, none is
+    lost, none is a negative."""
     plain, some, every = (data(fake_smedbert, infused=share) for share in (0.0, 0.5, 1.0))
 
     def near(part: Any) -> dict[tuple[int, ...], set[int]]:
@@ -135,20 +150,29 @@ def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_
         for batch in (half, all_told):
             infused, asked = near(batch.infused), near(batch.unmasked)
             assert near(batch.masked) == masked and infused | masked == infused
-            assert len(asked) == len(batch.unmasked.span) and len(infused) == len(batch.infused.span)  # each once
+            # each once
+            assert len(asked) == len(batch.unmasked.span) and len(infused) == len(
+                batch.infused.span
+            )
             brought = {span: own for span, own in infused.items() if span not in masked}
             for span, own in whole.items():
                 one, other = brought.get(span, set()), asked.get(span, set())
                 assert one | other == own and not one & other
                 assert span not in brought or len(brought[span]) == len(own) // 2
                 given += len(brought.get(span, ()))
-            assert not (batch.mlm_labels != -100)[[r for r, *_ in brought], [s for _, s, _ in brought]].any()
+            assert not (batch.mlm_labels != -100)[
+                [r for r, *_ in brought], [s for _, s, _ in brought]
+            ].any()
             rows, places = (batch.unmasked.neighbours >= 0).nonzero(as_tuple=True)
-            assert batch.candidates[:, 0].tolist() == batch.unmasked.neighbours[rows, places].tolist()
+            assert (
+                batch.candidates[:, 0].tolist() == batch.unmasked.neighbours[rows, places].tolist()
+            )
             for row, negatives in zip(rows.tolist(), batch.candidates[:, 1:].tolist(), strict=True):
                 assert not whole[tuple(batch.unmasked.span[row].tolist())] & set(negatives)
             lost = batch.infused.neighbours < 0
-            assert (batch.infused.type[lost] == -1).all() and (batch.infused.relation[lost] == 0).all()
+            assert (batch.infused.type[lost] == -1).all() and (
+                batch.infused.relation[lost] == 0
+            ).all()
         told_shares.append((len(whole), len(set(near(half.infused)) & set(whole))))
         assert set(near(all_told.infused)) >= set(whole)
     total, told_ones = map(sum, zip(*told_shares, strict=True))
@@ -158,9 +182,12 @@ def test_a_share_of_unmasked_mentions_reads_half_of_its_neighbours_and_predicts_
 
 
 def test_masked_share(fake_smedbert: Folders) -> None:
-    """The share of tokens that are predicted is the setting's within a point, and so is the share of mentions."""
+    """The share of tokens that are predicted is the setting's within a point, and so is the share
+    of mentions."""
     made = data(fake_smedbert, mask=0.2, random=0.05, keep=0.05)
-    batches = [made.batch(indices, epoch) for epoch in range(60) for indices in made.order(epoch)[:4]]
+    batches = [
+        made.batch(indices, epoch) for epoch in range(60) for indices in made.order(epoch)[:4]
+    ]
     special = torch.tensor(made.tokenizer.all_special_ids)
     tokens = sum(int((~torch.isin(b.original_ids, special)).sum()) for b in batches)
     predicted = sum(int((b.mlm_labels != -100).sum()) for b in batches)
@@ -172,7 +199,8 @@ def test_masked_share(fake_smedbert: Folders) -> None:
 
 
 def test_candidates_are_neighbours_and_negatives_of_their_type(fake_smedbert: Folders) -> None:
-    """D8, and Q: the first candidate is a neighbour by a triple of the graph; negatives have its type and are no neighbours."""
+    """D8, and Q: the first candidate is a neighbour by a triple of the graph; negatives have its
+    type and are no neighbours."""
     made, facts = data(fake_smedbert), triples(fake_smedbert)
     batch = made.batch(made.order(0)[0], 0)
     there = batch.unmasked.neighbours >= 0
@@ -180,7 +208,10 @@ def test_candidates_are_neighbours_and_negatives_of_their_type(fake_smedbert: Fo
     assert len(rows) == len(batch.candidates) == int(batch.counts[2]) > 20
     for pair, (m, k) in enumerate(zip(rows.tolist(), places.tolist(), strict=True)):
         own, near = int(batch.unmasked.entity[m]), int(batch.unmasked.neighbours[m, k])
-        relation, direction = int(batch.unmasked.relation[m, k]), int(batch.unmasked.direction[m, k])
+        relation, direction = (
+            int(batch.unmasked.relation[m, k]),
+            int(batch.unmasked.direction[m, k]),
+        )
         assert ((own, relation, near) if direction == 1 else (near, relation, own)) in facts
         assert batch.unmasked.type[m, k] == made.types[near] and batch.candidates[pair, 0] == near
         others = batch.candidates[pair, 1:]
@@ -188,12 +219,15 @@ def test_candidates_are_neighbours_and_negatives_of_their_type(fake_smedbert: Fo
         assert (made.types[others.numpy()] == made.types[near]).all()
         assert not torch.isin(others, batch.unmasked.neighbours[m]).any()
     assert (batch.candidates == -1).any()  # the fake graph is small: some draws are neighbours
-    assert torch.allclose(batch.log_q[:, 0].double(), torch.from_numpy(made.sampler.log_q[batch.candidates[:, 0]]))
+    assert torch.allclose(
+        batch.log_q[:, 0].double(), torch.from_numpy(made.sampler.log_q[batch.candidates[:, 0]])
+    )
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_negatives_do_not_depend_on_batch_mates(fake_smedbert: Folders, epoch: int) -> None:
-    """Two processes that share a batch out draw the negatives that one would, or their gradients would differ."""
+    """Two processes that share a batch out draw the negatives that one would, or their gradients
+    would differ."""
     made = data(fake_smedbert, n_ranked=9)
     indices = made.order(0)[0]
     whole = made.batch(indices, epoch)
@@ -209,8 +243,11 @@ def test_counts_of_a_blank_batch_are_zero(fake_smedbert: Folders) -> None:
     assert blank.counts.tolist() == [0, 0, 0, 0] and blank.input_ids.shape == full.input_ids.shape
     assert blank.candidates.shape == (0, 8) and len(blank.masked.span) == 0
     assert full.counts.tolist() == [
-        (full.mlm_labels != -100).sum(), (full.order != -100).sum(), len(full.candidates), len(full.masked.span),
-    ]  # fmt: skip
+        (full.mlm_labels != -100).sum(),
+        (full.order != -100).sum(),
+        len(full.candidates),
+        len(full.masked.span),
+    ]
 
 
 def test_validation_ranks_among_the_same_type(fake_smedbert: Folders) -> None:
@@ -222,14 +259,21 @@ def test_validation_ranks_among_the_same_type(fake_smedbert: Folders) -> None:
         for row in drawn.tolist():
             there = [e for e in row if e >= 0]
             assert len(set(there)) == len(there) and len({made.types[e] for e in there}) == 1
-    assert batch.ranked is not None and batch.even is not None and not torch.equal(batch.ranked, batch.even)
+    assert (
+        batch.ranked is not None
+        and batch.even is not None
+        and not torch.equal(batch.ranked, batch.even)
+    )
     assert made.batch(made.order(0)[0], 0).ranked is None
     again = data(fake_smedbert, n_ranked=9).batch(made.held_out_indices, -1)
     assert all(torch.equal(a, b) for a, b in zip(flat(batch), flat(again), strict=True))
 
 
 def test_once() -> None:
-    assert once(np.array([[3, 1, 3, 3, 1], [1, 2, 3, 4, 5]])).tolist() == [[3, 1, -1, -1, -1], [1, 2, 3, 4, 5]]
+    assert once(np.array([[3, 1, 3, 3, 1], [1, 2, 3, 4, 5]])).tolist() == [
+        [3, 1, -1, -1, -1],
+        [1, 2, 3, 4, 5],
+    ]
 
 
 def flat(batch: SMedBERTBatch) -> list[torch.Tensor]:
@@ -258,13 +302,16 @@ def test_the_sampler_draws_by_frequency_within_a_type(seed: int, kinds: int) -> 
     for entity, row in enumerate(others):
         there = row[row >= 0]
         assert entity not in there and len(set(there.tolist())) == len(there)
-        assert len(there) == min(3, (types == types[entity]).sum() - 1) and (types[there] == types[entity]).all()
+        assert (
+            len(there) == min(3, (types == types[entity]).sum() - 1)
+            and (types[there] == types[entity]).all()
+        )
 
 
 def test_neighbours_are_no_negatives() -> None:
-    assert without_neighbours(np.array([[1, 2, 3], [3, 3, 4]]), np.array([[2, 3], [4, -1]])).tolist() == [
-        [1, -1, -1], [3, 3, -1]
-    ]  # fmt: skip
+    assert without_neighbours(
+        np.array([[1, 2, 3], [3, 3, 4]]), np.array([[2, 3], [4, -1]])
+    ).tolist() == [[1, -1, -1], [3, 3, -1]]
 
 
 def test_parts_that_do_not_belong_together_are_refused(fake_smedbert: Folders) -> None:

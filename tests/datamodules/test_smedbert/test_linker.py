@@ -26,7 +26,9 @@ def export(fake_smedbert: Folders, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def tokens(fake: Folders, texts: list[str]) -> list[list[tuple[int, int]]]:
     """Offsets of [CLS], the characters and [SEP]."""
-    encoded = load_tokenizer(fake.bert)(texts, return_offsets_mapping=True, add_special_tokens=False)
+    encoded = load_tokenizer(fake.bert)(
+        texts, return_offsets_mapping=True, add_special_tokens=False
+    )
     return [[(0, 0), *offsets, (0, 0)] for offsets in encoded["offset_mapping"]]
 
 
@@ -57,15 +59,19 @@ def test_windows_and_separators_cut_no_mention_in_two(fake_smedbert: Folders, ex
     assert len(linker(export)([text], [window]).span) == 0  # and ends inside 肾痛
     split = [(0, 0), *offsets[1:4], (0, 0), *offsets[4:7], (0, 0)]  # [SEP] inside 肺炎
     found = linker(export)([text], [split])
-    assert found.entity.tolist() == [ids(fake_smedbert)["肾痛"]] and found.span.tolist() == [[0, 6, 8]]
+    assert found.entity.tolist() == [ids(fake_smedbert)["肾痛"]] and found.span.tolist() == [
+        [0, 6, 8]
+    ]
     none = linker(export)(["休息"], [[(0, 0), (0, 0)]])
     assert none.span.shape == (0, 3) and none.neighbours.shape == (0, 5)
 
 
 def test_hit_ratio_selects_a_share_of_the_mentions(fake_smedbert: Folders, export: Path) -> None:
-    """Figure 3: which mentions get knowledge depends on text and place alone, and a larger share holds a smaller one."""
+    """Figure 3: which mentions get knowledge depends on text and place alone, and a larger share
+    holds a smaller one."""
     texts = [
-        "".join(np.random.default_rng(i).permutation(["肺炎", "肾痛", "心肿", "骨瘤"])) + "。" * i for i in range(60)
+        "".join(np.random.default_rng(i).permutation(["肺炎", "肾痛", "心肿", "骨瘤"])) + "。" * i
+        for i in range(60)
     ]
     offsets = tokens(fake_smedbert, texts)
 
@@ -80,7 +86,8 @@ def test_hit_ratio_selects_a_share_of_the_mentions(fake_smedbert: Folders, expor
 
 
 def test_foreign_knowledge_changes_only_what_is_said(fake_smedbert: Folders, export: Path) -> None:
-    """The control of Figure 3: the same mentions, each with another entity's neighbours, the same in every text."""
+    """The control of Figure 3: the same mentions, each with another entity's neighbours, the same
+    in every text."""
     texts = ["肺炎，肾痛。", "肾痛，肺炎，孤独症。", "心肿骨瘤"]
     offsets = tokens(fake_smedbert, texts)
     own, other, half = (linker(export, foreign=share)(texts, offsets) for share in (0, 1, 0.5))
@@ -91,13 +98,18 @@ def test_foreign_knowledge_changes_only_what_is_said(fake_smedbert: Folders, exp
     known = linker(export)([name], tokens(fake_smedbert, [name]))
     assert torch.equal(other.neighbours[0], known.neighbours[0])
     changed = half.entity != own.entity
-    assert 0 < changed.sum() < len(changed) and torch.equal(half.entity[changed], other.entity[changed])
+    assert 0 < changed.sum() < len(changed) and torch.equal(
+        half.entity[changed], other.entity[changed]
+    )
     with pytest.raises(InputError, match="foreign -1"):
         linker(export, foreign=-1)
 
 
-def test_mentions_have_as_many_neighbours_as_in_pretraining(fake_smedbert: Folders, tmp_path: Path) -> None:
-    """The table holds six of an entity; what was pre-trained with five is not fine-tuned with six unless asked."""
+def test_mentions_have_as_many_neighbours_as_in_pretraining(
+    fake_smedbert: Folders, tmp_path: Path
+) -> None:
+    """The table holds six of an entity; what was pre-trained with five is not fine-tuned with six
+    unless asked."""
     data(fake_smedbert, k=5).export(tmp_path)
     texts = ["肺炎"]
     offsets = tokens(fake_smedbert, texts)

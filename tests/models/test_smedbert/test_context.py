@@ -17,9 +17,13 @@ def drawn(seed: int, d: int = 4, d_r: int = 3, pairs: int = 5) -> tuple[Tensor, 
     g = torch.Generator().manual_seed(seed)
     direction = torch.where(torch.rand(pairs, generator=g) < 0.5, 1, -1)
     return (
-        torch.randn(pairs, d, generator=g), torch.randint(3, (pairs,), generator=g), direction,
-        torch.randn(pairs, 6, d, generator=g), torch.randn(3, d, d_r, generator=g), torch.randn(3, d_r, generator=g),
-    )  # fmt: skip
+        torch.randn(pairs, d, generator=g),
+        torch.randint(3, (pairs,), generator=g),
+        direction,
+        torch.randn(pairs, 6, d, generator=g),
+        torch.randn(3, d, d_r, generator=g),
+        torch.randn(3, d_r, generator=g),
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -47,8 +51,12 @@ def test_equation_18_and_the_printed_norm(seed: int) -> None:
         target = h[p] @ m[r[p]] + sign[p] * v[r[p]]
         for n in range(e.shape[1]):
             padded = torch.cat([e[p, n], torch.zeros(1)])
-            assert (row @ padded).item() == pytest.approx((target @ (e[p, n] @ m[r[p]])).item(), abs=1e-3)  # Eq. (18)
-            slow = 10 * (row / row.norm()) @ (padded / e[p, n].norm())  # Eq. (19) without its last term
+            # Eq. (18)
+            assert (row @ padded).item() == pytest.approx(
+                (target @ (e[p, n] @ m[r[p]])).item(), abs=1e-3
+            )
+            # Eq. (19) without its last term
+            slow = 10 * (row / row.norm()) @ (padded / e[p, n].norm())
             assert paper[p, n].item() == pytest.approx(slow.item(), abs=1e-4)
 
 
@@ -56,18 +64,24 @@ def test_d2_the_default_norm_is_equation_16_for_orthogonal_projections() -> None
     h, r, sign, e, _, _ = drawn(3)
     m = torch.stack([torch.linalg.qr(torch.randn(4, 4))[0] for _ in range(3)])
     v = torch.randn(3, 4)
-    default, exact = (compatibility(h, r, sign, e, m, v, 10.0, norm) for norm in ("relation", "exact"))  # type: ignore[arg-type]
+    default, exact = (
+        compatibility(h, r, sign, e, m, v, 10.0, norm) for norm in ("relation", "exact")
+    )  # type: ignore[arg-type]
     torch.testing.assert_close(default, exact, atol=1e-4, rtol=1e-4)
     printed = compatibility(h, r, sign, e, m, v, 10.0, "paper")
     assert not torch.allclose(printed, exact, atol=1e-2)  # it counts v . h_r too ...
     none = torch.zeros_like(v)
     torch.testing.assert_close(
-        compatibility(h, r, sign, e, m, none, 10.0, "paper"), compatibility(h, r, sign, e, m, none, 10.0, "exact"),
-        atol=1e-4, rtol=1e-4,
-    )  # fmt: skip  # ... which is nothing where h_r is 0
+        compatibility(h, r, sign, e, m, none, 10.0, "paper"),
+        compatibility(h, r, sign, e, m, none, 10.0, "exact"),
+        atol=1e-4,
+        rtol=1e-4,
+    )
     lame = m * 2.0
     assert not torch.allclose(
-        compatibility(h, r, sign, e, lame, v, 10.0), compatibility(h, r, sign, e, m, v, 10.0), atol=1e-2
+        compatibility(h, r, sign, e, lame, v, 10.0),
+        compatibility(h, r, sign, e, m, v, 10.0),
+        atol=1e-2,
     )
 
 
@@ -94,12 +108,17 @@ def test_sampled_softmax_is_equation_15(seed: int) -> None:
     for correction in (1.0, 10.0):
         ours = sampled_softmax(score, log_q, there, correction)
         for p in range(4):
-            f = [(score[p, n] - correction * log_q[p, n]).double().exp() for n in range(6) if there[p, n]]
+            f = [
+                (score[p, n] - correction * log_q[p, n]).double().exp()
+                for n in range(6)
+                if there[p, n]
+            ]
             assert ours[p].item() == pytest.approx(-math.log(f[0] / sum(f)), rel=1e-3, abs=1e-5)
 
 
 def test_d3_the_correction_makes_sampling_unbiased() -> None:
-    """With log Q taken away and many negatives, the loss is the full softmax over the type, whatever Q is."""
+    """With log Q taken away and many negatives, the loss is the full softmax over the type,
+    whatever Q is."""
     torch.manual_seed(0)
     logits = torch.randn(12)
     q = torch.rand(12) + 0.05
@@ -107,16 +126,18 @@ def test_d3_the_correction_makes_sampling_unbiased() -> None:
     drawn = torch.multinomial(q, 200_000, replacement=True)
     drawn = drawn[drawn != 4]  # accidental hits are no negatives
     index = torch.cat([torch.tensor([4]), drawn])
-    # n draws by Q estimate the sum over all others as their mean of exp(s) / Q: log n is what is left over.
+    # n draws by Q estimate the sum over all others as their mean of exp(s) / Q: log n is what is
+    # left over.
     log_q = q.log()[index] + math.log(len(drawn) / (1 - q[4].item()))
     log_q[0] = 0.0
-    ours = sampled_softmax(logits[index][None], log_q[None], torch.ones(1, len(index), dtype=torch.bool))
+    ours = sampled_softmax(
+        logits[index][None], log_q[None], torch.ones(1, len(index), dtype=torch.bool)
+    )
     assert ours.item() == pytest.approx(-logits.log_softmax(0)[4].item(), abs=0.02)
-    printed = sampled_softmax(logits[index][None], log_q[None], torch.ones(1, len(index), dtype=torch.bool), 10.0)
+    printed = sampled_softmax(
+        logits[index][None], log_q[None], torch.ones(1, len(index), dtype=torch.bool), 10.0
+    )
     assert abs(printed.item() - ours.item()) > 1
-
-
-
 
 
 def test_gradients_are_finite() -> None:
