@@ -19,8 +19,8 @@ from datamodules.tasks import SPLITS, load_task, save_task
 from experiments.encoders import folder_name
 
 LOG = logging.getLogger(__name__)
-# : Raise when a reader makes other examples out of the same files: task folders are then built
-# again.
+#: Raise when a reader makes other examples out of the same files: task folders are then built
+#: again.
 READERS = 1
 
 
