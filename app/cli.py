@@ -312,7 +312,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         return 0 if words else 2
     verb, rest = words[0], words[1:]
     if verb == "graph" and rest[:1] == ["build"]:
-        from kg.build import run
+        from kg.build.source import run
 
         return run(rest[1:], "kepl graph build")
     if "--help" in rest or "-h" in rest:

@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Demo(NamedTuple):
-    """A graph of kg.build.
+    """A graph of kg.build.source.
 
     source    its reader;  dataset, file  path of the file that it reads, if no installed package
               contains one
@@ -70,7 +70,7 @@ def demo_graph(what: str, files: Files) -> Path:
     """The folder of a demo's graph, built first where it is missing. Raises InputError for a file
     that cannot be had."""
     from datamodules.sources import fetched, place
-    from kg.build import build
+    from kg.build.source import build
 
     demo = DEMOS[what]
     path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None

@@ -47,12 +47,12 @@ from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
 from core.tracking import ROOT, inherited, runs_folder
 from datamodules.finetune import check_text
+from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from experiments.encoders import Encoder, NotTrained, encoder, model_names, options
 from experiments.machine import Machine
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
-from kg.pretrained import load
 
 LOG = logging.getLogger(__name__)
 DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named

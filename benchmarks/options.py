@@ -26,7 +26,7 @@ class Protocol:
     """Only scores of one protocol are compared.
 
     Args:
-        normalise: Rules for names, joined by + (kg.names). Default: BioSyn's.
+        normalise: Rules for names, joined by + (kg.search.names). Default: BioSyn's.
         abbreviations: Expand abbreviations that a mention's text defines (Schwartz-Hearst).
             Default: as the task says.
         train_names: Add the mentions of the training split to the dictionary.

@@ -36,8 +36,8 @@ from tqdm import tqdm
 from core.arrays import read_table
 from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
 from core.outputs import check_no_input
+from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import documents
 
 FORMAT = 1
 FILE = "samples.parquet"
@@ -125,7 +125,7 @@ def samples(
     if not pairs:
         raise InputError(
             "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
-            " them apart: python -m kg.refine --help"
+            " them apart: python -m kg.build.refine --help"
         )
     rng = np.random.default_rng(seed)
     equals: dict[int, set[int]] = defaultdict(set)
@@ -334,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make = commands.add_parser("build", help="samples of a graph's equivalences")
     make.set_defaults(does=build)
     make.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph that kg.refine made"
+        "--graph", required=True, metavar="FOLDER", help="a graph that kg.build.refine made"
     )
     make.add_argument("--out", required=True, metavar="FOLDER", help="where the samples go")
     make.add_argument("--negatives", type=int, default=19, help="entities beside the gold one (19)")

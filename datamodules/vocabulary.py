@@ -26,8 +26,8 @@ from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, digest, read_json, sha256, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import documents
 
 FORMAT = 1
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

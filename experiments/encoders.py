@@ -40,7 +40,7 @@ import yaml
 
 from core.files import InputError, digest, read_json, sha256, written_folder
 from core.tracking import ROOT, newest_export, runs_folder
-from kg.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
+from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 
 PLAIN = "models.encoders.BertEncoder"
 MASKED_LM = "models.probing.masked_lm"

@@ -75,7 +75,7 @@ ENDINGS = {
 BEGINNINGS = ("", "慢性", "急性", "先天性", "老年性")
 CHARACTERS = [chr(c) for c in range(0x6C00, 0x7100)]  #: of the middle of names and of running text
 KINDS = list(ENDINGS)
-SAME = "别称"  #: the relation that kg.refine makes equivalences of
+SAME = "别称"  #: the relation that kg.build.refine makes equivalences of
 
 
 def scaled(size: float, scale: float, least: int = 1) -> int:

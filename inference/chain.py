@@ -45,8 +45,8 @@ from inference.detectors import (
 )
 from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.homonyms import Homonyms, graph_descriptions
 from kg.linking.composites import parts_of, widen
+from kg.linking.homonyms import Homonyms, graph_descriptions
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
 

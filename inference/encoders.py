@@ -20,7 +20,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import Encoder
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device
-from kg.search import EXACT, Index, backends_in, checked_backend, extend, write
+from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 # : names that are encoded together: a dictionary of more is encoded in parts, which a later run

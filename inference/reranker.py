@@ -40,8 +40,8 @@ class Ranker(Protocol):
 
 def text_of(candidate: Candidate, names: Names) -> str:
     """What a cross-encoder reads of a candidate: the name that was found, the preferred one where
-    that is another, and the string that distinguishes the concept (kg.homonyms) where several have
-    the name."""
+    that is another, and the string that distinguishes the concept (kg.linking.homonyms) where
+    several have the name."""
     name, concepts = candidate.name, names.concepts[candidate.name]
     strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
     parts = [

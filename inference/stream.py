@@ -48,8 +48,8 @@ from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.options import Work
-from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import (
+from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
+from kg.documents.formats import (
     INPUTS,
     Document,
     Plan,
@@ -60,7 +60,7 @@ from kg.linking.documents import (
     pubtator_annotations,
     spooled,
 )
-from kg.linking.documents import format_of as input_format_of
+from kg.documents.formats import format_of as input_format_of
 from kg.linking.passage import Passage
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from benchmarks.tasks.linking import task
 from core.files import InputError, lines, written
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Linking
-from kg.names import normaliser
+from kg.search.names import normaliser
 
 
 class Run(NamedTuple):

@@ -48,7 +48,7 @@ from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
 from inference.reranker import Reranked, reranking_of
 from kg.linking.abbreviations import ShortForms
-from kg.names import BIOSYN, normaliser, one_name
+from kg.search.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 METRIC = "acc@1"
@@ -68,8 +68,8 @@ class Tuned(NamedTuple):
 
 
 def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
-    """The dictionary with one name a concept (kg.names.one_name), that which GenBioEL is trained to
-    write by the same rule."""
+    """The dictionary with one name a concept (kg.search.names.one_name), that which GenBioEL is
+    trained to write by the same rule."""
     normalised = normaliser("lower+symbols")
     own: dict[str, dict[str, str]] = {}
     for concept, text in zip(dictionary.ids, dictionary.names, strict=True):

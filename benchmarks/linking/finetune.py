@@ -40,13 +40,13 @@ from benchmarks.tasks.linking import task
 from core.dotted import imported
 from core.files import InputError, digest, read_json
 from core.tracking import ROOT, runs_folder
+from datamodules.pretrained import load
 from experiments.encoders import Encoder, encoder
 from experiments.machine import Machine
 from experiments.pretrain import machine as machine_words
 from experiments.stages import Stage, run_stages
 from inference.load import linkable_of
 from inference.options import LinkerOptions
-from kg.pretrained import load
 
 LOG = logging.getLogger(__name__)
 RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}

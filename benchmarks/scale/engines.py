@@ -26,8 +26,8 @@ from typing import Any
 from benchmarks.made import graph_like, pubmed
 from core.executor import parts_folder
 from core.files import digest, sha256
+from kg.documents.formats import part_name, planned
 from kg.graph import KnowledgeGraph
-from kg.linking.documents import part_name, planned
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import write_part
 

@@ -1,5 +1,5 @@
 """Search among many names: bytes on disk, seconds to load, queries a second, recall and memory of
-each backend of kg.search.
+each backend of kg.search.index.
 
     python -m benchmarks.scale.search --items 1000000
 
@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.speed._memory import resident
-from kg.search import BLOCK, EXACT, RECALL, Index, extend, write
+from kg.search.index import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
 # : rows of a cluster, the numbers that distinguish them, and how far they are apart

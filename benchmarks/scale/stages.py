@@ -19,18 +19,18 @@ from transformers import BertConfig, BertModel
 from benchmarks.made import graph_like, pubmed, umls_like
 from datamodules.corpus import Corpus
 from datamodules.corpus import build as build_corpus
+from datamodules.pretrained import pretrained
 from datamodules.tokenizers import load_tokenizer
 from experiments.synthetic import umls
 from inference.encoders import Embedder, write_index
 from inference.options import Work
-from kg.build import main as build_graph
+from kg.build.source import main as build_graph
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus
-from kg.pretrained import pretrained
-from kg.search import Index
-from kg.train import train
-from kg.trie import Ragged, Trie
+from kg.search.index import Index
+from kg.search.trie import Ragged, Trie
+from kg.vectors.train import train
 from models.encoders import BertEncoder
 
 NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100

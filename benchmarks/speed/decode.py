@@ -29,7 +29,7 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
 from benchmarks.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
-from kg.trie import Ragged, Trie
+from kg.search.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
 
 ROOT, BEAMS = 16, 5

@@ -24,9 +24,9 @@ import torch
 from transformers import BertConfig, BertModel
 
 from datamodules.contexts import marked
+from datamodules.pretrained import PACKAGED
 from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import NEAREST, EntityReader
-from kg.pretrained import PACKAGED
 from models.kebiolm import KeBioLMEncoder
 
 SETTINGS = {

@@ -30,12 +30,12 @@ import pyarrow as pa
 from benchmarks.made import umls_like
 from benchmarks.speed._memory import forget_peak, resident
 from core.commands import child_environment, python_command
+from kg.build.sources import hpo as source
+from kg.documents.formats import Mention
 from kg.graph import KINDS
-from kg.linking.documents import Mention
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches, usable_names
 from kg.linking.run import AT_ONCE
 from kg.linking.tokens import spaced, word_starts, words
-from kg.sources import hpo as source
 
 NAMES, ABSTRACTS = 900_000, 1_000
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from experiments.encoders import encoder
 from inference.encoders import Embedder, embedder
 from inference.options import LinkerOptions
-from kg.sources import hpo
+from kg.build.sources import hpo
 
 SAME = 0.99  #: least share of queries with the same nearest name
 

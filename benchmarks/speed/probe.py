@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, PreTrainedModel
 
-from kg.pretrained import load
+from datamodules.pretrained import load
 from models.probing import Filling, fillings, from_transformers
 
 MASK, FIRST, VOCABULARY = 103, 1000, 30_522

@@ -21,9 +21,9 @@ from typing import Any
 
 from benchmarks.made import graph_like, pubmed
 from core.executor import parts_folder
-from kg.linking.documents import documents, part_name, planned
+from kg.documents.formats import documents, part_name, planned
+from kg.documents.mentions import Document
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.mentions import Document
 from kg.linking.run import record_of, write_part
 
 WORKERS, AT_ONCE = 8, 64  # AT_ONCE: documents that the reader hands over together

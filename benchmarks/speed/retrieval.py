@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from kg.search import Found, Index
+from kg.search.index import Found, Index
 
 SCORES = 1e-5
 

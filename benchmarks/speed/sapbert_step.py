@@ -21,7 +21,7 @@ from torch import Tensor
 
 from datamodules.sapbert import SapBERTBatch, SapBERTData
 from datamodules.sapbert.pairs import build
-from kg.sources import hpo
+from kg.build.sources import hpo
 from models.sapbert import SapBERT
 
 LENGTH = 25

@@ -50,7 +50,7 @@ def dictionaries(count: int) -> dict[str, float]:
 
 def arrays(count: int, folder: Path) -> dict[str, float]:
     """Load and touch the trie in `folder`; what it took, and a digest of its names."""
-    from kg.trie import ARRAYS, Trie  # not in the other process, which needs no torch
+    from kg.search.trie import ARRAYS, Trie  # not in the other process, which needs no torch
 
     before, started = resident("VmRSS"), time.perf_counter()
     trie = Trie.load(folder, "synthetic")
@@ -83,7 +83,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(names: int = 900_000) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.speed asks for."""
-    from kg.trie import Ragged, Trie
+    from kg.search.trie import Ragged, Trie
 
     made = Ragged(*synthetic(names))
     with tempfile.TemporaryDirectory() as place:

@@ -379,7 +379,7 @@ def task(name: str) -> Task:
 def _inputs(definition: Task, data: Path) -> dict[str, str]:
     """{file or folder: its checksum}. Raises InputError for one that is missing."""
     if definition.dataset is None:
-        from kg.sources import hpo
+        from kg.build.sources import hpo
 
         return {p.name: sha256(p) for p in hpo.files(data)[:1]}
     sums = {}
@@ -416,7 +416,7 @@ def prepared(
             + (", or take COMETA:closed" if name == "COMETA-EL" else "")
         )
     if data is None:
-        from kg.sources import hpo
+        from kg.build.sources import hpo
 
         place = hpo.files()[0].parent
     else:

@@ -17,7 +17,7 @@ Names"):
                then the first in order
     shortest   the shortest, then the first in order
     sample     drawn once for each concept, so that one name may represent it in a dictionary too
-               (:func:`kg.names.one_name`)
+               (:func:`kg.search.names.one_name`)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
 from kg.linking.abbreviations import ShortForms
-from kg.names import TfIdf, normaliser, one_name
+from kg.search.names import TfIdf, normaliser, one_name
 
 TARGETS = ("tfidf", "shortest", "sample")
 
@@ -65,8 +65,8 @@ def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def representative_names(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
-    """(concepts,) the number of the name that represents each concept (kg.names.one_name), -1 where
-    it has none."""
+    """(concepts,) the number of the name that represents each concept (kg.search.names.one_name),
+    -1 where it has none."""
     found = np.full(len(names.concepts), -1, np.int64)
     number = {name: i for i, name in enumerate(names.names)}
     concept, begin = np.unique(names.members[:, 0], return_index=True)

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from core.files import InputError
 from datamodules.linking import Dictionary
-from kg.names import SYMBOLS, normaliser
+from kg.search.names import SYMBOLS, normaliser
 
-RULES = "lower+symbols"  #: of kg.names; what :func:`normalised` does to many names at once
+RULES = "lower+symbols"  #: of kg.search.names; what :func:`normalised` does to many names at once
 
 
 def _spaced(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -41,7 +41,7 @@ from datamodules.tokenizers import (
     tokenizer_fingerprint,
 )
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.names import BIOSYN, normaliser
+from kg.search.names import BIOSYN, normaliser
 
 DEFINITIONS = 2  #: of a concept at most, the first ones; not in the paper, the released code's
 OTHERS = 3  #: other names in a context at most, likewise

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 from core.files import InputError, explained, lines, whole_number
 from datamodules.linking import Dictionary, Mention
+from kg.build.sources import medic as medic_source
+from kg.build.sources import mesh as mesh_source
+from kg.documents.formats import pubtator_annotations
 from kg.graph import KnowledgeGraph
 from kg.ids import alternatives_of, bare, split_ids
-from kg.linking.documents import pubtator_annotations
-from kg.sources import medic as medic_source
-from kg.sources import mesh as mesh_source
 
 NO_ID = "mentions without a concept in their source: not linked, spans of detection alone"
 DUPLICATE_ROWS = "dictionary lines left out: the same id and name occur before"
@@ -377,7 +377,7 @@ def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
 
 
 def medic(path: Path, found: Counter[str] | None = None) -> Dictionary:
-    """MEDIC as CTD or BioSyn keeps it (:mod:`kg.sources.medic`)."""
+    """MEDIC as CTD or BioSyn keeps it (:mod:`kg.build.sources.medic`)."""
     rows = Rows(found)
     for concept in medic_source.concepts(path):
         for name in concept.names:

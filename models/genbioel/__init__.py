@@ -39,8 +39,8 @@ from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 
 from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
+from datamodules.pretrained import load
 from datamodules.steps import places
-from kg.pretrained import load
 from models.base import PaperModule, warmup_linear
 from models.encoders import Layout, attention_mask_4d, layout
 from models.losses import word_loss

@@ -36,7 +36,7 @@ from inference.linkers import (
     NearestByTfIdf,
 )
 from kg.graph import KnowledgeGraph, table
-from kg.search import Index
+from kg.search.index import Index
 from models.encoders import BertEncoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes

@@ -23,7 +23,7 @@ from benchmarks.tables.measured import linked
 from benchmarks.tasks.linking import task
 from core.files import InputError
 from inference.linkers import Names
-from kg.names import TfIdf
+from kg.search.names import TfIdf
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake
 

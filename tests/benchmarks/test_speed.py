@@ -23,8 +23,8 @@ from benchmarks.speed import (
     pubmed_link,
     sapbert_step,
 )
-from kg.sources import hpo
-from kg.trie import Ragged, Trie
+from kg.build.sources import hpo
+from kg.search.trie import Ragged, Trie
 from tests.fakes import hpo as fake_hpo
 
 pytestmark = pytest.mark.usefixtures("preloaded")

@@ -40,7 +40,7 @@ from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.masking import IGNORE
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
-from kg.names import normaliser
+from kg.search.names import normaliser
 from tests.fakes import bert
 from tests.fakes import genbioel as fake
 from tests.fakes.genbioel import Folders

@@ -15,8 +15,8 @@ import torch
 from core.files import InputError
 from datamodules import corpus
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
+from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
 

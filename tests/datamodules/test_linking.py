@@ -16,7 +16,7 @@ from datamodules.linking.__main__ import main
 from datamodules.linking.formats import NO_ID, gold_of
 from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
 from kg.graph import KnowledgeGraph, table
-from kg.names import BIOSYN, normaliser
+from kg.search.names import BIOSYN, normaliser
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import linking as fakes
 

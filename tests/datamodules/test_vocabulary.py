@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 from core.files import InputError, read_json
 from datamodules import vocabulary
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph
-from kg.sources import cmekg
 from tests.fakes.mlm import Folders
 
 

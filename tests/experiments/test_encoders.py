@@ -185,7 +185,9 @@ def test_a_wrong_name_lists_the_names_and_queries_no_hub(
     runs: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     fine_tuned(runs, "NCBI/minilm/aaaa")
-    monkeypatch.setattr("kg.pretrained.hub_folder", lambda name: pytest.fail("asked the hub"))
+    monkeypatch.setattr(
+        "datamodules.pretrained.hub_folder", lambda name: pytest.fail("asked the hub")
+    )
     with pytest.raises(InputError, match=message):
         encoder(name)
     other = "Expected a folder or TASK/encoder; trained: NCBI/minilm"

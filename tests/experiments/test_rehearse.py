@@ -42,7 +42,7 @@ REHEARSED = [
     if "rehearsal" in pretrain.pipeline_of(p)["profiles"].get("paper", {})
 ]
 SHORT = {
-    "kg.train": "--epochs 1 --held_out 10",
+    "kg.vectors.train": "--epochs 1 --held_out 10",
     "experiments/kg/transr.yaml": "--warm_epochs 1 --dim 8 --relation_dim 8",
 }
 

@@ -15,10 +15,10 @@ from datamodules.genbioel.inputs import Inputs
 from datamodules.synonyms import samples
 from datamodules.tokenizers import load_tokenizer
 from experiments import synthetic
+from kg.build.refine import refined
+from kg.build.sources import umls
+from kg.documents.formats import json_documents
 from kg.graph import KnowledgeGraph
-from kg.linking.documents import json_documents
-from kg.refine import refined
-from kg.sources import umls
 from models.encoders import load_bert
 from models.genbioel import load_bart
 
@@ -77,7 +77,7 @@ def test_documents_mention_the_releases_concepts(tmp_path: Path) -> None:
 
 
 def test_a_chinese_graph_stays_whole_when_it_is_refined(tmp_path: Path) -> None:
-    """Its names are names by the rules of kg.refine, it has equivalences, and look-alikes to
+    """Its names are names by the rules of kg.build.refine, it has equivalences, and look-alikes to
     distinguish them from."""
     assert synthetic.chinese_graph(
         tmp_path / "g", 0.01, entities=60_000, triples=600_000

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from datamodules import corpus
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert
 from tests.fakes import linked as fake_linked
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules import corpus, vocabulary
+from kg.build.sources import cmekg
 from kg.linking.run import link_corpus
-from kg.sources import cmekg
 from tests.fakes import cmekg as fake
 
 

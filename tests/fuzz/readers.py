@@ -17,12 +17,14 @@ from datamodules.linking import formats as linking
 from datamodules.linking import load_linking
 from datamodules.tasks import load_task
 from inference import stream
-from kg import cleaning, embeddings, graph, thesaurus
-from kg.linking import documents as docs
+from kg import graph
+from kg.build import cleaning, thesaurus
+from kg.build.segment import cuts, phrases, score, segmenter
+from kg.build.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
+from kg.documents import formats as docs
 from kg.linking.run import link_corpus, linked
 from kg.pagerank.table import frequencies
-from kg.segment import cuts, phrases, score, segmenter
-from kg.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
+from kg.vectors import embeddings
 from tests.fakes import blurb as fake_blurb
 from tests.fakes import chineseblue as fake_chinese
 from tests.fakes import cmekg as fake_cmekg

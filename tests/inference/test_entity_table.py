@@ -25,7 +25,7 @@ from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import EntityReader, table_of
 from inference.linkers import Names
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.kebiolm import Folders

@@ -29,7 +29,7 @@ from inference.stream import (
     pubtator,
 )
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
-from kg.linking.documents import documents, write_documents
+from kg.documents.formats import documents, write_documents
 from tests.fakes.graphs import graph
 from tests.inference.conftest import Trained
 

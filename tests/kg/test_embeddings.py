@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.files import InputError
-from kg.embeddings import EmbeddingTable, read_text_vectors
+from kg.vectors.embeddings import EmbeddingTable, read_text_vectors
 
 
 def small() -> EmbeddingTable:

@@ -8,9 +8,9 @@ import pytest
 
 from core.files import InputError
 from datamodules.linking import formats
-from kg import build
+from kg.build import source as build
+from kg.build.sources import medic
 from kg.graph import KnowledgeGraph
-from kg.sources import medic
 from tests.fakes import medic as fake
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "en_dict" / "medic_06Jul2012.txt.gz"

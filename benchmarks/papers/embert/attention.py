@@ -43,9 +43,9 @@ from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
 from inference.options import checked_device
+from kg.build.segment import Segmenter
+from kg.build.thesaurus import Thesaurus
 from kg.graph import KnowledgeGraph
-from kg.segment import Segmenter
-from kg.thesaurus import Thesaurus
 from models.encoders import load_bert
 from models.metrics import bootstrap_interval, compared
 

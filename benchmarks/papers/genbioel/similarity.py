@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.linking.cases import Run
 from core.files import InputError, written
 from inference.linkers import Names
-from kg.names import TfIdf
+from kg.search.names import TfIdf
 
 LOG = logging.getLogger(__name__)
 BINS = 10

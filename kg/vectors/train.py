@@ -1,6 +1,6 @@
 """Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT uses it.
 
-    python -m kg.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
+    python -m kg.vectors.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
 
 TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3,
 batches of 2,048 and 30 epochs. It does not state margin, negative sampling or normalisation: a
@@ -56,8 +56,8 @@ from core.files import InputError, digest, locked, read_json, sha256, write_json
 from core.journal import NAME as JOURNAL
 from core.journal import Journal
 from core.logs import quiet_libraries, set_up
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.vectors.embeddings import EmbeddingTable
 
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
@@ -745,7 +745,7 @@ def start_table(
     ):
         raise InputError(
             f"{folder}: expected a TransE table with the relations of {name}; train one: python -m"
-            " kg.train --help"
+            " kg.vectors.train --help"
         )
     if table.entity.shape[1] != dim:
         raise InputError(
@@ -765,7 +765,9 @@ def start_table(
 def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     configs = [a for a in arguments if a.endswith((".yaml", ".yml"))]
-    parser = ArgumentParser(prog="python -m kg.train", description=f"{__doc__}", default_env=False)
+    parser = ArgumentParser(
+        prog="python -m kg.vectors.train", description=f"{__doc__}", default_env=False
+    )
     parser.add_argument(
         "--config", action="config", help="a YAML file with these options; also without the flag"
     )

@@ -80,7 +80,7 @@ class EmbeddingTable:
         manifest says."""
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
-        make = "Train one: python -m kg.train --help"
+        make = "Train one: python -m kg.vectors.train --help"
         manifest = sealed(folder, file.name, "embedding table", "Train the table", make)
         try:
             tensors = load_file(file)
@@ -115,7 +115,7 @@ class EmbeddingTable:
         )
         raise InputError(
             f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
-            f" entities): {first}. Train the table on this graph: python -m kg.train --help"
+            f" entities): {first}. Train the table on this graph: python -m kg.vectors.train --help"
         )
 
 

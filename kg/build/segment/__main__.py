@@ -1,4 +1,4 @@
-"""python -m kg.segment build | show | score: what `kg.segment` documents."""
+"""python -m kg.build.segment build | show | score: what `kg.build.segment` documents."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import sys
 import time
 from collections.abc import Sequence
 
-import kg.segment
+import kg.build.segment
 from core.files import InputError
-from kg.linking.documents import FORMATS
-from kg.segment.build import QUALITY, build, is_built, request
-from kg.segment.score import read_reviewed, scored
-from kg.segment.segmenter import SINGLES, Segmenter, format_explanation
+from kg.build.segment.mining import QUALITY, build, is_built, request
+from kg.build.segment.score import read_reviewed, scored
+from kg.build.segment.segmenter import SINGLES, Segmenter, format_explanation
+from kg.documents.formats import FORMATS
 
 
 def arguments() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        "python -m kg.segment", description=kg.segment.__doc__, formatter_class=raw
+        "python -m kg.build.segment", description=kg.build.segment.__doc__, formatter_class=raw
     )
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser(

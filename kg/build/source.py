@@ -1,9 +1,9 @@
 """Build a graph from a source and save it.   python -m kg.build SOURCE [PATH] --out FOLDER
                                               [--option value …]
 
-A source is a file in kg/sources with `files(path)`, the list of files it reads, and `read(path,
-…)`, the graph; the options are read's own arguments (lists with blanks or commas: --languages
-ENG,SPA). Its file's existence registers it.
+A source is a file in kg/build/sources with `files(path)`, the list of files it reads, and
+`read(path, …)`, the graph; the options are read's own arguments (lists with blanks or commas:
+--languages ENG,SPA). Its file's existence registers it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def source_names() -> list[str]:
 
 
 def source_module(name: str) -> ModuleType:
-    """The module kg.sources.<name>. Raises InputError that lists the sources when there is none of
-    that name."""
+    """The module kg.build.sources.<name>. Raises InputError that lists the sources when there is
+    none of that name."""
     if name not in source_names():
         raise InputError(
             f"no source {name!r}; {nearest(name, source_names())}Choose from:"
             f" {', '.join(source_names())}"
         )
-    return importlib.import_module(f"kg.sources.{name}")
+    return importlib.import_module(f"kg.build.sources.{name}")
 
 
 def command(module: ModuleType) -> Callable[..., Any]:

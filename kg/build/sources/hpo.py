@@ -31,9 +31,9 @@ import pandas as pd
 import pyarrow as pa
 
 from core.files import InputError, lines
-from kg.delimited import batches, broken_line
+from kg.build.delimited import batches, broken_line
+from kg.build.sources import obo
 from kg.graph import SCHEMAS, KnowledgeGraph
-from kg.sources import obo
 
 ROOT = "HP:0000001"
 PHENOTYPE = "HP:0000118"

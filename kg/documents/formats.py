@@ -37,10 +37,16 @@ from core.files import (
     written,
 )
 from core.outputs import MANIFEST
+from kg.documents.bioc import NO_ENTITY, bioc_documents, biocjson_documents
+from kg.documents.mentions import (
+    NOT_FITTING,
+    Document,
+    Mention,
+    checked_mention,
+    counted_unless_used,
+)
+from kg.documents.xml import Events, read, root_of
 from kg.ids import is_no_concept
-from kg.linking.bioc import NO_ENTITY, bioc_documents, biocjson_documents
-from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
-from kg.linking.xml import Events, read, root_of
 
 LABELS = "labels of the sections of abstracts"
 OTHER_ABSTRACTS = "other abstracts (OtherAbstract)"
@@ -307,7 +313,7 @@ def pubmed_documents(
     """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner
     tags are flattened.
 
-    Memory stays that of a few articles. Raises InputError as :func:`kg.linking.xml.read` does.
+    Memory stays that of a few articles. Raises InputError as :func:`kg.documents.xml.read` does.
     """
     return read(_PubMed(path, Counter() if left_out is None else left_out), encoding)
 

@@ -15,11 +15,11 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from core.files import InputError, read_json
 from core.tracking import ROOT
+from datamodules import pretrained
 from datamodules.tokenizers import load_tokenizer
 from experiments.encoders import encoder
 from experiments.tracking import content, model_identities
 from inference.chain import Pipeline
-from kg import pretrained
 from models.encoders import load_bert
 from models.genbioel import load_bart
 from models.probing import masked_lm
@@ -137,7 +137,7 @@ def test_one_function_calls_from_pretrained() -> None:
         p
         for room in ROOMS
         for p in (ROOT / room).rglob("*.py")
-        if p != ROOT / "kg" / "pretrained.py"
+        if p != ROOT / "datamodules" / "pretrained.py"
     ]
     other = (
         r"\.from_pretrained\((?!\"<this"
@@ -146,7 +146,7 @@ def test_one_function_calls_from_pretrained() -> None:
     assert [
         f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in re.finditer(other, p.read_text())
     ] == []
-    assert (ROOT / "kg" / "pretrained.py").read_text().count(".from_pretrained(") == 1
+    assert (ROOT / "datamodules" / "pretrained.py").read_text().count(".from_pretrained(") == 1
 
 
 # hub models

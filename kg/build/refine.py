@@ -1,7 +1,7 @@
 """From a source's graph to the one that is trained on: entities with types, relations between
 entities, equivalences apart.
 
-    python -m kg.refine GRAPH --out FOLDER [--types GRAPH,GRAPH]
+    python -m kg.build.refine GRAPH --out FOLDER [--types GRAPH,GRAPH]
 
 Readers keep what their format says; every decision about it is made here, counted, printed and kept
 in the manifest under `refined`. The rules are made for Chinese graphs (CMeKG first of all) and go
@@ -58,7 +58,7 @@ from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
-from kg.build import load_built_graph
+from kg.build.source import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.linking.normal import comparable
 
@@ -335,7 +335,13 @@ def refined(
         else:
             named[entity, said] = row
     own_names = [
-        (entity, name[entity], "preferred", "zh" if is_chinese(name[entity]) else "en", "kg.refine")
+        (
+            entity,
+            name[entity],
+            "preferred",
+            "zh" if is_chinese(name[entity]) else "en",
+            "kg.build.refine",
+        )
         for entity in entities
         if (entity, name[entity]) not in named
     ]
@@ -471,7 +477,7 @@ def refine(
     """(the graph in `folder`, refined and saved in `out`, whether it was there already). `options`:
     see refined."""
     recipe = {
-        "reader": "kg.refine",
+        "reader": "kg.build.refine",
         "options": {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in options.items()
@@ -494,7 +500,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m kg.refine",
+        prog="python -m kg.build.refine",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -4,7 +4,8 @@ Chinese.
 Shang, Liu, Jiang, Ren, Voss and Han, Automated Phrase Mining from Massive Text Corpora, IEEE TKDE
 30(10), 2018.
 
-Candidates     n-grams of 2 to `longest` symbols that occur at `least` places (kg.segment.ngrams);
+Candidates     n-grams of 2 to `longest` symbols that occur at `least` places
+(kg.build.segment.ngrams);
                never across punctuation.
 Features       of each candidate, in FEATURES; nothing in them looks at the names of the graph.
 Positives      candidates that are names of the graph, a share of them held out by a seed.
@@ -34,7 +35,7 @@ import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
 from core.files import InputError, lines, written
-from kg.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
+from kg.build.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
 
 FEATURES = (
     "log count",

@@ -1,4 +1,4 @@
-"""Several graphs as one, by name and alias.   python -m kg.merge GRAPH GRAPH … --out FOLDER
+"""Several graphs as one, by name and alias.   python -m kg.build.merge GRAPH GRAPH … --out FOLDER
 
 The first graph stays as it is; each of the others is united with what exists by then, in the order
 given.
@@ -36,7 +36,7 @@ from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
-from kg.build import load_built_graph
+from kg.build.source import load_built_graph
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.ids import alternatives_of
 from kg.linking.matcher import needs_exact_case
@@ -251,7 +251,7 @@ def merge(
     """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises
     InputError."""
     recipe = {
-        "reader": "kg.merge",
+        "reader": "kg.build.merge",
         "options": {},
         "inputs": [fingerprint(folder) for folder in folders],
     }
@@ -278,7 +278,7 @@ def printed(report: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m kg.merge",
+        prog="python -m kg.build.merge",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

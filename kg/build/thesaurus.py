@@ -1,4 +1,4 @@
-"""Names that mean the same, by entity: python -m kg.thesaurus --graph GRAPH [--pairs FILE ...]
+"""Names that mean the same, by entity: python -m kg.build.thesaurus --graph GRAPH [--pairs FILE ...]
 --out FOLDER
 
     thesaurus.parquet   entity (an id of the graph), name, kind; a row for every name of each entity
@@ -20,7 +20,7 @@ substance, that has all trade names of other makers, and aliases of sources that
 is only alike. From the generic name all its trade names are one step away; two aliases of one
 disease find each other by their own pair or not at all.
 
-Names are compared as kg.merge compares them (NFKC, lower case, without blanks); equal ones are one.
+Names are compared as kg.build.merge compares them (NFKC, lower case, without blanks); equal ones are one.
 Left out and counted: names of one character; ambiguous names, which belong to entities that no
 equivalence and no pair joins; pairs without a name of the graph.
 
@@ -52,8 +52,8 @@ from core.files import (
     write_json,
     written_folder,
 )
+from kg.build.merge import compared
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.merge import compared
 
 FORMAT = 1
 SCHEMA = pa.schema([("entity", pa.string()), ("name", pa.string()), ("kind", pa.string())])
@@ -212,7 +212,7 @@ class Thesaurus:
         """The thesaurus in `folder`, which may be empty. Raises InputError when there is none or it
         is not whole."""
         file = Path(folder) / "thesaurus.parquet"
-        make = "Make one: python -m kg.thesaurus --help"
+        make = "Make one: python -m kg.build.thesaurus --help"
         manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
         if manifest.get("format") != FORMAT:
             raise InputError(
@@ -267,7 +267,7 @@ def thesaurus(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m kg.thesaurus",
+        prog="python -m kg.build.thesaurus",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,8 +1,8 @@
-"""A segmenter and the entity vocabulary from a graph and text: python -m kg.segment build.
+"""A segmenter and the entity vocabulary from a graph and text: python -m kg.build.segment build.
 
-phrases.tsv       phrase, count, quality (kg.segment.phrases)
+phrases.tsv       phrase, count, quality (kg.build.segment.phrases)
 cut_points.tsv    the characters that long names might be cut at, with what was decided
-                  (kg.segment.cuts)
+                  (kg.build.segment.cuts)
 words.tsv         what Jieba learns: names and good phrases of at most three characters, and users'
                   dictionaries
 segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
@@ -22,12 +22,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
-from kg.graph import KnowledgeGraph, fingerprint, table
-from kg.linking.documents import documents, files_in
-from kg.segment.cuts import REVIEWED, CutPoint, counted, proposed, read_cut_points, write_cut_points
-from kg.segment.ngrams import shaped
-from kg.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
-from kg.segment.segmenter import (
+from kg.build.segment.cuts import (
+    REVIEWED,
+    CutPoint,
+    counted,
+    proposed,
+    read_cut_points,
+    write_cut_points,
+)
+from kg.build.segment.ngrams import shaped
+from kg.build.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
+from kg.build.segment.segmenter import (
     FORMAT,
     SHORT,
     SINGLES,
@@ -36,6 +41,8 @@ from kg.segment.segmenter import (
     read_dictionary,
     units,
 )
+from kg.documents.formats import documents, files_in
+from kg.graph import KnowledgeGraph, fingerprint, table
 
 PHRASE = "短语"  #: the type of a phrase that is no name of the graph
 SEGMENTS = pa.schema(
@@ -139,7 +146,7 @@ def build(
     quality       least quality of a phrase of the vocabulary.  cut_points  reviewed table; None:
                   the project's own
     dictionaries  users' words for Jieba.  singles  as in Segmenter.  others  as in
-    kg.segment.phrases.mine
+    kg.build.segment.phrases.mine
 
     Raises InputError for anything that cannot be read, before the text is.
     """

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from core.files import InputError
-from kg.delimited import batches, broken_line
+from kg.build.delimited import batches, broken_line
 from kg.graph import SCHEMAS, KnowledgeGraph
 
 COLUMNS = {

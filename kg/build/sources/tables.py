@@ -27,8 +27,8 @@ from typing import Any, Literal
 
 from core.files import InputError, check_encoding, json_lines, lines, unpacked_name
 from core.settings import nearest
+from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
 from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
-from kg.sources.umls import LANGUAGES as ISO_LANGUAGES
 
 FORMS = (".csv", ".tsv", ".jsonl")
 REQUIRED = {

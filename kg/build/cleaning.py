@@ -1,8 +1,8 @@
 """Running text from the web -> clean segments, by the rules of SMedBERT (Zhang et al., ACL 2021,
 appendix A.1.1).
 
-    python -m kg.cleaning --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030] [--columns
-    title,ask,answer]
+    python -m kg.build.cleaning --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030]
+    [--columns title,ask,answer]
 
 The paper removes URLs, HTML tags and e-mail addresses from the posts, drops segments of fewer than
 256 characters and cuts longer ones to 512. Here the rules are, in this order, and each is counted:
@@ -53,7 +53,7 @@ from typing import Any
 from core.executor import Part, parts_folder
 from core.files import InputError, Span, check_files, check_writable, lines, written
 from core.outputs import check_no_input
-from kg.linking.documents import (
+from kg.documents.formats import (
     OTHER_FILES,
     check_options,
     documents,
@@ -400,7 +400,7 @@ def cleaned(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m kg.cleaning",
+        prog="python -m kg.build.cleaning",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

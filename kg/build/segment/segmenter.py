@@ -5,7 +5,7 @@ Units        A name is a row of units that nothing cuts: one ideograph, or one r
              and digits, each with the
              punctuation and blanks that follow it (an opening bracket goes with what it opens).
 Short names  of three characters or fewer, or without an ideograph, are left whole.
-1 Cut points    The others are cut at cut points (kg.segment.cuts).
+1 Cut points    The others are cut at cut points (kg.build.segment.cuts).
 2 Jieba         Each stretch goes through Jieba, which has the short names and phrases beside its
                 own words; its words are
                 concatenated. Letters and digits are joined with one ideograph behind or, without
@@ -14,7 +14,7 @@ Short names  of three characters or fewer, or without an ideograph, are left who
                 word before it (假膜性).
 3 Correction    If more than `singles` of the units are one ideograph alone, that was no
                 segmentation: the phrases cut the
-                name instead (kg.segment.phrases.PhraseModel). If that is no better the name is left
+                name instead (kg.build.segment.phrases.PhraseModel). If that is no better the name is left
                 whole, as a unknown name is better whole than in characters. One in three is the
                 default: one odd character beside a word of two (胃|穿孔) happens in good
                 segmentations, two in a name of five do not.
@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import jieba
 
 from core.files import InputError, lines, read_json
+from kg.build.segment.cuts import cut, read_cut_points
+from kg.build.segment.ngrams import evened
+from kg.build.segment.phrases import PhraseModel, read_phrases
 from kg.linking.tokens import IDEOGRAPHS
-from kg.segment.cuts import cut, read_cut_points
-from kg.segment.ngrams import evened
-from kg.segment.phrases import PhraseModel, read_phrases
 
 FORMAT = 1
 SHORT = 3  # characters of the longest name that is always short
@@ -189,13 +189,13 @@ class Segmenter:
 
     @classmethod
     def load(cls, folder: str | Path) -> Segmenter:
-        """The segmenter that `python -m kg.segment build` wrote to `folder`. Raises InputError when
-        there is none."""
+        """The segmenter that `python -m kg.build.segment build` wrote to `folder`. Raises
+        InputError when there is none."""
         folder = Path(folder)
         for name in ("manifest.json", "phrases.tsv", "cut_points.tsv", "words.tsv"):
             if not (folder / name).is_file():
                 raise InputError(
-                    f"{folder / name}: missing. Build a segmenter: python -m kg.segment build"
+                    f"{folder / name}: missing. Build a segmenter: python -m kg.build.segment build"
                     " --help"
                 )
         manifest = read_json(folder / "manifest.json")

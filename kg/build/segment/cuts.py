@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.files import InputError, lines, written
-from kg.segment.ngrams import evened
+from kg.build.segment.ngrams import evened
 
 MOST = 100  # the paper's
 REVIEWED = Path(__file__).with_name("cut_points_zh.tsv")

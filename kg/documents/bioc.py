@@ -18,9 +18,15 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from core.files import InputError, json_records, largest_document, whole_number
+from kg.documents.mentions import (
+    NOT_FITTING,
+    Document,
+    Mention,
+    checked_mention,
+    counted_unless_used,
+)
+from kg.documents.xml import Events, read
 from kg.ids import is_no_concept
-from kg.linking.mentions import NOT_FITTING, Document, Mention, checked_mention, counted_unless_used
-from kg.linking.xml import Events, read
 
 IDENTIFIERS = (
     "identifier",
@@ -223,7 +229,7 @@ def bioc_documents(
 ) -> Iterator[Document]:
     """A BioC collection in XML, a document at a time. `used`: whether the annotations are.
 
-    Raises InputError as :func:`kg.linking.xml.read` does, and for annotations that do not fit the
+    Raises InputError as :func:`kg.documents.xml.read` does, and for annotations that do not fit the
     text.
     """
     return read(_Collection(path, Counter() if left_out is None else left_out, used), encoding)

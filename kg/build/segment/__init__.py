@@ -1,8 +1,8 @@
 """Long entity names and the words they are made of (EMBERT, Cai et al., NLPCC 2021, appendix).
 
-    python -m kg.segment build --graph GRAPH --input TEXT ... --out FOLDER
-    python -m kg.segment show  --segmenter FOLDER NAME ...
-    python -m kg.segment score --segmenter FOLDER --reviewed FILE
+    python -m kg.build.segment build --graph GRAPH --input TEXT ... --out FOLDER
+    python -m kg.build.segment show  --segmenter FOLDER NAME ...
+    python -m kg.build.segment score --segmenter FOLDER --reviewed FILE
 
 ngrams, phrases  phrases of a text with their quality, learnt from the graph's names
 cuts             characters that names are cut at; cut_points_zh.tsv is the reviewed table for
@@ -12,6 +12,6 @@ build            what is written, and the graph with the phrases as entities
 score            against names cut by hand
 """
 
-from kg.segment.segmenter import Segmenter
+from kg.build.segment.segmenter import Segmenter
 
 __all__ = ["Segmenter"]

@@ -1,4 +1,4 @@
-"""How a segmenter does against names cut by hand: python -m kg.segment score.
+"""How a segmenter does against names cut by hand: python -m kg.build.segment score.
 
 The reviewed file has a name a line, | at each cut, optionally a tab and its type; lines with # are
 remarks. Counted are the
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.files import InputError, lines
-from kg.segment.cuts import cut
-from kg.segment.segmenter import Segmenter, plain_jieba, units
+from kg.build.segment.cuts import cut
+from kg.build.segment.segmenter import Segmenter, plain_jieba, units
 
 
 class Score(NamedTuple):

@@ -1,6 +1,6 @@
 """A source's own running text (definitions, comments) as JSONL that the linker reads.
 
-python -m kg.texts hpo [PATH] --out FILE [--share 0.2] [--without RELATION,RELATION]
+python -m kg.build.texts hpo [PATH] --out FILE [--share 0.2] [--without RELATION,RELATION]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.files import InputError, written
 from core.outputs import check_no_input
-from kg.build import source_module
+from kg.build.source import source_module
 
 
 def is_chosen(name: str, share: float) -> bool:
@@ -23,8 +23,8 @@ def is_chosen(name: str, share: float) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m kg.texts", description=__doc__)
-    parser.add_argument("source", help="a module in kg/sources that has texts()")
+    parser = argparse.ArgumentParser(prog="python -m kg.build.texts", description=__doc__)
+    parser.add_argument("source", help="a module in kg/build/sources that has texts()")
     parser.add_argument(
         "path", nargs="?", help="where the source's files are, if not in an installed package"
     )
