@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.options import Files
 from core.tracking import runs_folder
+from datamodules.options import Files
 
 LOG = logging.getLogger(__name__)
 

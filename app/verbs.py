@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.options import Choices, Files, Protocol
+from benchmarks.options import Choices, Protocol
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
+from datamodules.options import Files
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
 
@@ -327,7 +328,7 @@ def predict(
       kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm --input notes/
       --output relations.jsonl
     """
-    from experiments.encoders import finetuned
+    from experiments.names import finetuned
 
     limit_documents(max_document)
     check_device(device)
@@ -351,7 +352,7 @@ def predict(
         if task and to not in (None, "jsonl"):
             raise InputError(f"--to {to}: the predictions for a task's examples are JSON lines")
         if task:
-            from benchmarks.tasks import split_examples
+            from datamodules.tasks.prepare import split_examples
 
             counts = predict_task(
                 own, split_examples(task, split, files), output, fresh=fresh, report=LOG.info
@@ -657,7 +658,7 @@ def embed(
       kepl embed --model sapbert --text "heart attack" --json
       kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors
     """
-    from experiments.encoders import encoder
+    from experiments.names import encoder
 
     if bool(output) == json:
         raise InputError("--output FILE or --json: expected one of the two")
@@ -760,7 +761,7 @@ def evaluate(
       make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert" MIRROR=downloads/
       kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
     """
-    from benchmarks.tasks.linking import END_TO_END
+    from datamodules.tasks.linking import END_TO_END
 
     if task in END_TO_END:
         from benchmarks.linking import ends
@@ -1077,9 +1078,9 @@ def counts(task: Sequence[str] = (), *, files: Files) -> None:
         task: Tasks. Default: all.
     """
     from benchmarks.counts import count_rows, counts_table
-    from benchmarks.tasks import task as task_of
-    from benchmarks.tasks import tasks as all_tasks
     from datamodules.sources import fetched, place
+    from datamodules.tasks.prepare import task as task_of
+    from datamodules.tasks.prepare import tasks as all_tasks
 
     chosen = [task_of(name) for name in task] or list(all_tasks().values())
     print(counts_table(count_rows(lambda d: fetched(d.dataset, place(), files.mirror), chosen)))
@@ -1091,16 +1092,16 @@ def data(task: str, *, files: Files) -> None:
     Args:
         task: Task, linking task or data set.
     """
-    from benchmarks.tasks.fetch import fetch_files
+    from datamodules.tasks.fetch import fetch_files
 
     print(fetch_files(task, files))
 
 
 def tasks() -> None:
     """List the tasks: fine-tuning, linking, and both ends of linking."""
-    from benchmarks.tasks import tasks as all_tasks
-    from benchmarks.tasks.linking import END_TO_END
-    from benchmarks.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.linking import END_TO_END
+    from datamodules.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.prepare import tasks as all_tasks
 
     for task in all_tasks().values():
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""

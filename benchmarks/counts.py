@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.options import Files
-from benchmarks.tasks import read, task, tasks
-from benchmarks.tasks.definition import Definition
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
+from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import SPLITS
+from datamodules.tasks.definition import Definition
+from datamodules.tasks.prepare import read, task, tasks
 
 
 class CountRow(NamedTuple):

@@ -25,32 +25,31 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from benchmarks.options import Files
 from benchmarks.results import (
     OUTCOMES,
     OVERALL,
     SELECT,
     Model,
     Result,
-    folder_name,
     grouped,
     model_of,
     others,
     save,
     stored,
 )
-from benchmarks.tasks import task, task_folder
-from benchmarks.tasks.definition import Definition, config_of
 from core.arrays import load_arrays
 from core.executor import engine_of
 from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
-from core.tracking import ROOT, inherited, runs_folder
+from core.tracking import ROOT, folder_name, inherited, runs_folder
 from datamodules.finetune import check_text
+from datamodules.options import Files
 from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
-from experiments.encoders import Encoder, NotTrained, encoder, model_names, options
+from datamodules.tasks.definition import Definition, config_of
+from datamodules.tasks.prepare import task, task_folder
 from experiments.machine import Machine
+from experiments.names import Encoder, NotTrained, encoder, model_names, options
 from experiments.pretrain import gpus, pretrain
 from experiments.stages import Stage, run_stages
 

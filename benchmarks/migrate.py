@@ -20,7 +20,7 @@ from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save
 from core.files import InputError, read_json, write_json
 from core.tracking import runs_folder
 from datamodules import probing as queries_of
-from experiments.encoders import recipes
+from experiments.names import recipes
 
 LOG = logging.getLogger(__name__)
 POOLINGS, RULES, SCORES = ("cls", "mean", "text"), ("best", "fairseq"), ("name", "mean", "sum")

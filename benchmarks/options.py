@@ -9,19 +9,6 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
-    """Where a task's files come from.
-
-    Args:
-        mirror: Folders or archives that hold the files of data sets; searched before any address.
-        data: Folder of this task's files, instead of fetching them.
-    """
-
-    mirror: Sequence[Path] = ()
-    data: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Protocol:
     """Only scores of one protocol are compared.
 

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.graphs import graph_folder
-from benchmarks.options import Files
-from benchmarks.tasks import inputs, read, task, tasks
-from benchmarks.tasks.definition import Definition
 from core.files import InputError
+from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import Relation, Tagged
-from experiments.encoders import encoder
+from datamodules.tasks.definition import Definition
+from datamodules.tasks.prepare import inputs, read, task, tasks
+from experiments.names import encoder
 from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
 from kg.linking.normal import comparable

@@ -31,7 +31,6 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
-from benchmarks.options import Files
 from benchmarks.results import (
     Model,
     Result,
@@ -49,9 +48,10 @@ from core.dotted import imported
 from core.files import InputError, read_json, written
 from core.tracking import runs_folder
 from datamodules import probing as asked
+from datamodules.options import Files
 from datamodules.probing import MASK, Query
 from datamodules.tokenizers import load_tokenizer, replacements
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.options import checked_device
 from kg.graph import fingerprint
 from models.metrics import score

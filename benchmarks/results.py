@@ -25,8 +25,8 @@ import numpy as np
 from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
 from core.journal import Journal
-from core.tracking import commit, runs_folder
-from experiments.encoders import Encoder, default_stem, folder_name, recipes
+from core.tracking import commit, folder_name, runs_folder
+from experiments.names import Encoder, default_stem, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:

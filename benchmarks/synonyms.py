@@ -36,7 +36,7 @@ from core.tracking import runs_folder
 from datamodules.links import links
 from datamodules.synonyms import Sample, load
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.encoders import MAX_LENGTH, embedder
 from inference.options import LinkerOptions
 from kg.linking import linked as documents_of

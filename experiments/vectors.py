@@ -29,7 +29,7 @@ from core.dotted import imported
 from core.files import InputError, digest, written
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from experiments.encoders import encoder
+from experiments.names import encoder
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import EmbeddingTable
 

@@ -17,7 +17,7 @@ from core.executor import Part, parts_folder
 from core.files import InputError, check_files, digest, written
 from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import Encoder
+from experiments.names import Encoder
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write

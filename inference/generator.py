@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from core.dotted import imported
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import Encoder, encoder
+from experiments.names import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
 from inference.options import LinkerOptions, Work, checked_device, restricted_to

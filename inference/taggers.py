@@ -1,7 +1,7 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
     model = load("NCBI/minilm")                          a name or a folder
-                                                         (experiments.encoders.finetuned)
+                                                         (experiments.names.finetuned)
     model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
                                                          0.98)]]
 
@@ -41,7 +41,7 @@ from core.files import InputError, verified
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.encoders import FineTuned, finetuned
+from experiments.names import FineTuned, finetuned
 from inference.options import checked_device, checked_texts
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
@@ -434,7 +434,7 @@ def load(
     batch_size: int = 64,
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """The fine-tuned model that `name` means, a folder or TASK/encoder
-    (:func:`experiments.encoders.finetuned`).
+    (:func:`experiments.names.finetuned`).
 
     batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
         name that means none, a file that

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.linking.evaluate import BASELINES, folds_of
-from benchmarks.options import Files
 from benchmarks.results import Result, load, stored
-from benchmarks.tasks.linking import task
 from core.files import InputError, lines, written
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Linking
+from datamodules.options import Files
+from datamodules.tasks.linking import task
 from kg.search.names import normaliser
 
 

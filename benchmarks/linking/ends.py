@@ -40,7 +40,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
-from benchmarks.options import Files
 from benchmarks.results import (
     OVERALL,
     Model,
@@ -52,9 +51,10 @@ from benchmarks.results import (
     save,
     stored,
 )
-from benchmarks.tasks.linking import END_TO_END, task
 from core.files import InputError, digest, read_json, written
 from datamodules.linking import Dictionary, Linking, Mention
+from datamodules.options import Files
+from datamodules.tasks.linking import END_TO_END, task
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
 from kg.graph import KnowledgeGraph, fingerprint, table

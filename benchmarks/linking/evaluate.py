@@ -21,14 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking import scores as s
-from benchmarks.options import Files, Protocol
+from benchmarks.options import Protocol
 from benchmarks.results import (
     OVERALL,
     STYLES,
     Model,
     Result,
     difference,
-    folder_name,
     folder_of,
     grouped,
     log_result,
@@ -37,12 +36,13 @@ from benchmarks.results import (
     save,
     stored,
 )
-from benchmarks.tasks.linking import Task, prepared, task
 from core.files import InputError, digest, written
-from core.tracking import runs_folder
+from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
+from datamodules.options import Files
 from datamodules.sources import fetched, place
-from experiments.encoders import encoder
+from datamodules.tasks.linking import Task, prepared, task
+from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work

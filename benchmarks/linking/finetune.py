@@ -34,15 +34,16 @@ import yaml
 
 from benchmarks.finetune import trained_encoder
 from benchmarks.linking import evaluate as scoring
-from benchmarks.options import Files, Protocol
-from benchmarks.results import Result, folder_name, model_of
-from benchmarks.tasks.linking import task
+from benchmarks.options import Protocol
+from benchmarks.results import Result, model_of
 from core.dotted import imported
 from core.files import InputError, digest, read_json
-from core.tracking import ROOT, runs_folder
+from core.tracking import ROOT, folder_name, runs_folder
+from datamodules.options import Files
 from datamodules.pretrained import load
-from experiments.encoders import Encoder, encoder
+from datamodules.tasks.linking import task
 from experiments.machine import Machine
+from experiments.names import Encoder, encoder
 from experiments.pretrain import machine as machine_words
 from experiments.stages import Stage, run_stages
 from inference.load import linkable_of

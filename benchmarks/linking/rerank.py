@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.options import Files, Protocol
-from benchmarks.results import Result, folder_name, model_of
-from benchmarks.tasks.linking import task
+from benchmarks.options import Protocol
+from benchmarks.results import Result, model_of
 from core.files import InputError, digest, read_json
-from core.tracking import ROOT, runs_folder
+from core.tracking import ROOT, folder_name, runs_folder
+from datamodules.options import Files
 from datamodules.reranker import Sample, save_samples
-from experiments.encoders import encoder
+from datamodules.tasks.linking import task
 from experiments.machine import Machine
+from experiments.names import encoder
 from experiments.pretrain import machine as machine_words
 from experiments.stages import Stage, run_stages
 from inference.load import Linkable, linkable_of

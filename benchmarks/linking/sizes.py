@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.linking.evaluate import prepared_folds
-from benchmarks.options import Files
-from benchmarks.tasks.linking import task
 from datamodules.linking import Linking, load_linking
+from datamodules.options import Files
+from datamodules.tasks.linking import task
 
 
 def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:

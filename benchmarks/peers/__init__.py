@@ -33,7 +33,6 @@ from benchmarks.linking.ends import (
     result_of,
     write_predictions,
 )
-from benchmarks.options import Files
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -46,14 +45,15 @@ from benchmarks.results import (
     log_result,
     save,
 )
-from benchmarks.tasks.linking import END_TO_END
 from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
 from core.settings import nearest
 from core.spreadsheets import CsvWriter
-from core.tracking import ROOT, runs_folder
+from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
-from experiments.encoders import NotTrained, encoder, folder_name, is_task, trained
+from datamodules.options import Files
+from datamodules.tasks.linking import END_TO_END
+from experiments.names import NotTrained, encoder, is_task, trained
 from experiments.pretrain import pretrain
 from inference.chain import DETECTORS, Pipeline, steps_of
 from inference.options import LinkerOptions

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.encoders import Embedder, embedder
 from inference.options import LinkerOptions
 from kg.build.sources import hpo

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from datamodules.sapbert import SapBERTBatch, SapBERTData
-from datamodules.sapbert.pairs import build
+from datamodules.sapbert.name_pairs import build
 from kg.build.sources import hpo
 from models.sapbert import SapBERT
 

@@ -36,7 +36,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.options import Choices, Files
+from benchmarks.options import Choices
 from benchmarks.tables import counted, measured
 from benchmarks.tables.cells import (
     Cell,
@@ -50,6 +50,7 @@ from benchmarks.tables.missing import run_missing
 from core.dotted import imported
 from core.files import InputError, written
 from core.tracking import runs_folder
+from datamodules.options import Files
 
 PAPERS = Path(__file__).parents[1] / "papers"
 MEASURED = {

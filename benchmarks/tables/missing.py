@@ -12,7 +12,7 @@ from benchmarks.finetune import compute as finetune
 from benchmarks.finetune import seeds_of
 from benchmarks.linking.evaluate import compute as evaluate
 from benchmarks.linking.finetune import compute as finetune_linking
-from benchmarks.options import Choices, Files, Protocol
+from benchmarks.options import Choices, Protocol
 from benchmarks.probing import compute as probe
 from benchmarks.results import label
 from benchmarks.synonyms import WORDS, samples_checksum
@@ -28,6 +28,7 @@ from benchmarks.tables.measured import (
     systems,
 )
 from core.files import InputError
+from datamodules.options import Files
 from inference.options import LinkerOptions
 
 LOG = logging.getLogger(__name__)

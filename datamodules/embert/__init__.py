@@ -19,7 +19,7 @@ from torch import Tensor
 from core.arrays import read_table
 from core.files import InputError
 from datamodules.corpus import Corpus, Example
-from datamodules.embert.names import Pieces, Replacements
+from datamodules.embert.entity_names import Pieces, Replacements
 from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, numbered, padded

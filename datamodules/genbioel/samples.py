@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, lines, sha256, write_json, written_folder
+from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.names import left_to_one, normalised
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
 from datamodules.tokenizers import (

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from datamodules.linking import SPLITS, Dictionary, Mention
-from datamodules.linking.formats import Rows
+from datamodules.linking.readers import Rows
 from kg.build.sources import hpo, obo
 from kg.search.names import BIOSYN, normaliser
 

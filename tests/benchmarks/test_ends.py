@@ -23,10 +23,10 @@ from benchmarks.linking.ends import (
     report,
     tallies_of,
 )
-from benchmarks.options import Files
 from benchmarks.results import stored
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention
+from datamodules.options import Files
 from tests.fakes import linking as fakes
 
 

@@ -16,13 +16,13 @@ import benchmarks.finetune as module
 from app.cli import main
 from benchmarks.compare import compare
 from benchmarks.finetune import compute, flags, grid_points, report, seeds_of
-from benchmarks.options import Files
 from benchmarks.results import SELECT, Result, grouped
-from benchmarks.tasks import tasks as all_tasks
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
+from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import NotTrained, encoder, options, recipes
+from datamodules.tasks.prepare import tasks as all_tasks
+from experiments.names import NotTrained, encoder, options, recipes
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake
 

@@ -19,12 +19,13 @@ from benchmarks.compare import compare
 from benchmarks.linking import evaluate as module
 from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import BASELINES, compute
-from benchmarks.options import Files, Protocol
+from benchmarks.options import Protocol
 from benchmarks.results import differing, stored
-from benchmarks.tasks.linking import TASKS, prepared, task, tasks
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, load_linking
-from datamodules.linking.formats import graph_dictionary
+from datamodules.linking.readers import graph_dictionary
+from datamodules.options import Files
+from datamodules.tasks.linking import TASKS, prepared, task, tasks
 from datamodules.tokenizers import load_tokenizer
 from inference.chain import Pipeline
 from inference.encoders import Embedder, Encoded, index_made_of

@@ -16,12 +16,13 @@ from benchmarks import tables
 from benchmarks.linking.cases import Case, Run, cases, scored_run
 from benchmarks.linking.evaluate import compute, folds_of
 from benchmarks.linking.sizes import sizes
-from benchmarks.options import Choices, Files, Protocol
-from benchmarks.papers.genbioel import similarity
+from benchmarks.options import Choices, Protocol
+from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
 from benchmarks.tables.measured import linked
-from benchmarks.tasks.linking import task
 from core.files import InputError
+from datamodules.options import Files
+from datamodules.tasks.linking import task
 from inference.linkers import Names
 from kg.search.names import TfIdf
 from tests.fakes import linking as fakes

@@ -15,12 +15,12 @@ from benchmarks import tables
 from benchmarks.linking import finetune as module
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
-from benchmarks.papers.sapbert import similarity
+from benchmarks.papers.sapbert import name_similarity as similarity
 from benchmarks.results import stored
-from benchmarks.tasks.linking import task
 from core.files import read_json
-from datamodules.sapbert.pairs import Pairs
-from experiments.encoders import encoder
+from datamodules.sapbert.name_pairs import Pairs
+from datamodules.tasks.linking import task
+from experiments.names import encoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake

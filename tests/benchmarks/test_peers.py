@@ -15,9 +15,9 @@ import pytest
 from app.cli import main
 from benchmarks import peers
 from benchmarks.linking.ends import compute
-from benchmarks.options import Files
 from benchmarks.results import stored
 from core.files import InputError
+from datamodules.options import Files
 from tests.fakes import linking as fakes
 
 TASK = "BC5CDR-disease-E2E"

@@ -18,7 +18,6 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.compare import compare
 from benchmarks.counts import split_sizes
-from benchmarks.options import Files
 from benchmarks.papers.smedbert import lines as smedbert
 from benchmarks.results import (
     FILE,
@@ -35,9 +34,10 @@ from benchmarks.results import (
     stored,
 )
 from benchmarks.tables.measured import System, fine_tuned, pretrained, remarks, retrieved, systems
-from benchmarks.tasks import task
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
+from datamodules.options import Files
+from datamodules.tasks.prepare import task
 from models.metrics import bootstrap_interval
 from tests.fakes import chineseblue
 from tests.fakes import results as fake

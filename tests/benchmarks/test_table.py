@@ -14,11 +14,12 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.options import Choices, Files, Protocol
+from benchmarks.options import Choices, Protocol
 from benchmarks.tables import missing
 from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, format_comparison
 from benchmarks.tables.measured import row_of
 from core.files import InputError
+from datamodules.options import Files
 from inference.options import LinkerOptions
 from models.metrics import one_sample
 from tests.fakes import results as fake

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tasks as benchmark_tasks
 from benchmarks.counts import CountRow, count_rows, counted, counts_table
-from benchmarks.tasks import prepared, read, task, tasks
-from benchmarks.tasks.definition import derivation_settings
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
+from datamodules.tasks import prepare as benchmark_tasks
+from datamodules.tasks.definition import derivation_settings
+from datamodules.tasks.prepare import prepared, read, task, tasks
 from tests.fakes import blurb, chineseblue
 
 ISSUE = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.files import InputError
 from datamodules.corpus import Example
 from datamodules.embert import EMBERTBatch, EMBERTData
-from datamodules.embert.names import Pieces, Replacements
+from datamodules.embert.entity_names import Pieces, Replacements
 from datamodules.embert.text import (
     ADJECTIVE,
     ATOMIC,

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from core.files import InputError, read_json
 from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
+from datamodules.genbioel.concept_names import RULES, left_to_one, name_set, normalised
 from datamodules.genbioel.denoising import infilled, permuted
-from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.mentions import (
+from datamodules.genbioel.finetuning import (
     TARGETS,
     MentionSamples,
     SelectedMention,
@@ -33,7 +33,7 @@ from datamodules.genbioel.mentions import (
     representative_names,
     without_overlaps,
 )
-from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
+from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.samples import GraphSamples, drawn
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
 from datamodules.linking import Dictionary, Mention, load_linking

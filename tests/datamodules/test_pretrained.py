@@ -17,7 +17,7 @@ from core.files import InputError, read_json
 from core.tracking import ROOT
 from datamodules import pretrained
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from experiments.tracking import content, model_identities
 from inference.chain import Pipeline
 from models.encoders import load_bert

@@ -20,9 +20,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
-from datamodules.sapbert import pairs as module
+from datamodules.sapbert import name_pairs as module
 from datamodules.sapbert.alike import normalised
-from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs
+from datamodules.sapbert.name_pairs import Pairs, build, build_mentions, drawn_pairs
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert

@@ -21,10 +21,10 @@ import yaml
 import datamodules.sources as data
 from app.cli import main
 from benchmarks.counts import count_rows
-from benchmarks.tasks import fetch, prepared, task, tasks
-from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
 from datamodules.sources import addresses, listing, mirrors
+from datamodules.tasks.linking import tasks as linking_tasks
+from datamodules.tasks.prepare import fetch, prepared, task, tasks
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"

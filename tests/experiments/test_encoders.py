@@ -12,7 +12,7 @@ import pytest
 
 from core.files import InputError, read_json, sha256, write_json
 from core.tracking import ROOT
-from experiments.encoders import PLAIN, NotTrained, copied, encoder, finetuned, main, options
+from experiments.names import PLAIN, NotTrained, copied, encoder, finetuned, main, options
 from models.encoders import load_bert
 from tests.fakes import bert
 
@@ -217,7 +217,7 @@ def test_a_hub_name_is_asked_for_once_with_one_line(monkeypatch: pytest.MonkeyPa
 
 def test_looking_a_name_up_loads_no_model_library() -> None:
     code = (
-        "import sys, experiments.encoders; print([m for m in ('torch', 'transformers', 'mlflow',"
+        "import sys, experiments.names; print([m for m in ('torch', 'transformers', 'mlflow',"
         " 'numpy') if m in sys.modules])"
     )
     done = subprocess.run(

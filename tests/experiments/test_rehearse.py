@@ -17,9 +17,9 @@ from transformers import BertConfig, BertModel
 from app.cli import main
 from core.files import InputError, locked, read_json
 from experiments import pretrain, rehearse
-from experiments.encoders import NotTrained, encoder
 from experiments.machine import Inputs, Machine
 from experiments.meter import Meter, flop, product_peak
+from experiments.names import NotTrained, encoder
 from experiments.rehearse import (
     Cost,
     amount,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import benchmarks.finetune as benchmark
-from benchmarks.options import Files
+from datamodules.options import Files
 from experiments.pretrain import commands, pipeline_of
 from kg.graph import KnowledgeGraph
 from models.ernie import ERNIEEncoder

@@ -14,11 +14,11 @@ import yaml
 
 from app.cli import main
 from benchmarks.linking import finetune as module
-from benchmarks.tasks.linking import tasks
 from core.files import read_json
 from core.tracking import newest_export
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import encoder
+from datamodules.tasks.linking import tasks
+from experiments.names import encoder
 from models.genbioel import GenBioELModel
 from tests.experiments.callbacks import BLANK
 from tests.fakes import genbioel as fakes

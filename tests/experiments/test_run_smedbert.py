@@ -21,16 +21,16 @@ import yaml
 from torch import Tensor
 
 import benchmarks.finetune as benchmark
-from benchmarks.options import Files
 from benchmarks.papers.smedbert import figures
 from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
 from core.arrays import read_table
 from core.files import InputError, read_json
 from datamodules.mentions import Mentions
+from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import copied, encoder
 from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
+from experiments.names import copied, encoder
 from experiments.run import CLI, built, train
 from experiments.stages import Stage
 from inference.encoders import embedder

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import OVERALL, SELECT, Model, Result, folder_name, folder_of, save
-from core.tracking import runs_folder
+from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save
+from core.tracking import folder_name, runs_folder
 
 
 def time(age: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.sapbert.pairs import build
+from datamodules.sapbert.name_pairs import build
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from core.files import json_records, lines_of, read_json, sha256, write_json
 from datamodules import blurb, chineseblue, formats, ranking
-from datamodules.linking import formats as linking
 from datamodules.linking import load_linking
+from datamodules.linking import readers as linking
 from datamodules.tasks import load_task
 from inference import stream
 from kg import graph

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli import main
-from benchmarks.tasks.linking import task
 from core.files import InputError, write_json
 from datamodules.contexts import marked
 from datamodules.kebiolm import KeBioLMData
 from datamodules.linking import Dictionary
+from datamodules.tasks.linking import task
 from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import EntityReader, table_of
 from inference.linkers import Names

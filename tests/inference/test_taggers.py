@@ -22,7 +22,7 @@ from datamodules.finetune import overlapping_windows
 from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
 from datamodules.tasks import Tagged, load_task, save_task
-from experiments.encoders import encoder as encoder_of
+from experiments.names import encoder as encoder_of
 from inference.taggers import (
     Labelled,
     PairModel,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from datamodules.linking import formats
+from datamodules.linking import readers as formats
 from kg.build import source as build
 from kg.build.sources import medic
 from kg.graph import KnowledgeGraph

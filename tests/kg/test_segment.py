@@ -22,6 +22,7 @@ from kg.build.segment.cuts import (
     read_cut_points,
     write_cut_points,
 )
+from kg.build.segment.evaluation import boundaries, read_reviewed, score
 from kg.build.segment.mining import vocabulary
 from kg.build.segment.ngrams import cohesion, grams, shaped, symbols
 from kg.build.segment.phrases import (
@@ -34,7 +35,6 @@ from kg.build.segment.phrases import (
     read_phrases,
     write_phrases,
 )
-from kg.build.segment.score import boundaries, read_reviewed, score
 from kg.build.segment.segmenter import (
     Segmenter,
     format_explanation,

@@ -41,7 +41,7 @@ from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, p
 from core.files import InputError, write_json, written
 from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.options import checked_device
 from kg.build.segment import Segmenter
 from kg.build.thesaurus import Thesaurus

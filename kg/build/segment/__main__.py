@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import kg.build.segment
 from core.files import InputError
+from kg.build.segment.evaluation import read_reviewed, scored
 from kg.build.segment.mining import QUALITY, build, is_built, request
-from kg.build.segment.score import read_reviewed, scored
 from kg.build.segment.segmenter import SINGLES, Segmenter, format_explanation
 from kg.documents.formats import FORMATS
 

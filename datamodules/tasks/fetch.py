@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.options import Files
-from benchmarks.tasks import task
-from benchmarks.tasks.linking import task as linking_task
-from benchmarks.tasks.linking import tasks as linking_tasks
+from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.sources.listing import sources
+from datamodules.tasks.linking import task as linking_task
+from datamodules.tasks.linking import tasks as linking_tasks
+from datamodules.tasks.prepare import task
 
 
 def dataset_of(name: str) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 
-from benchmarks.options import Choices, Files
+from benchmarks.options import Choices
 from benchmarks.overlap import overlaps
 from benchmarks.tables.measured import Table
 from core.files import read_json
 from core.tracking import runs_folder
+from datamodules.options import Files
 
 LOG = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from core.files import InputError, read_json, sha256, write_json
 from core.settings import nearest
 from datamodules.linking import Dictionary, Mention, Spans, save_linking
-from datamodules.linking import formats as read
+from datamodules.linking import readers as read
 from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)

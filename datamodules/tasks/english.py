@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tasks.definition import Definition, Published, Read, Splits
 from datamodules import blurb, formats
+from datamodules.tasks.definition import Definition, Published, Read, Splits
 
 KEBIOLM = "KeBioLM Table 1"
 MTL_NOTE = (

@@ -31,8 +31,8 @@ import yaml
 
 from core.files import InputError, write_json, written
 from core.tracking import runs_folder
-from datamodules.sapbert.pairs import Pairs
-from experiments.encoders import encoder
+from datamodules.sapbert.name_pairs import Pairs
+from experiments.names import encoder
 from inference.encoders import Embedder, embedder
 from inference.options import LinkerOptions
 from models.sapbert import all_pairs, hard_pairs, similarities

@@ -8,15 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import Files
-from benchmarks.tasks import blurb, chineseblue
-from benchmarks.tasks.definition import Definition, Splits, derivation_settings
 from core.files import InputError, digest, read_json, sha256
 from core.settings import nearest
-from core.tracking import runs_folder
+from core.tracking import folder_name, runs_folder
 from datamodules.formats import NoLabels
-from datamodules.tasks import SPLITS, load_task, save_task
-from experiments.encoders import folder_name
+from datamodules.options import Files
+from datamodules.tasks import SPLITS, chinese, english, load_task, save_task
+from datamodules.tasks.definition import Definition, Splits, derivation_settings
 
 LOG = logging.getLogger(__name__)
 # : Raise when a reader makes other examples out of the same files: task folders are then built
@@ -26,7 +24,7 @@ READERS = 1
 
 def tasks() -> dict[str, Definition]:
     """{name: task} of all suites, in their order; aliases are not listed."""
-    return {task.name: task for task in (*chineseblue.TASKS, *blurb.TASKS)}
+    return {task.name: task for task in (*chinese.TASKS, *english.TASKS)}
 
 
 def task(name: str) -> Definition:

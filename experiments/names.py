@@ -22,14 +22,13 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
     in the usual layout options  settings of `make finetune` that this encoder alone supports,
     numbers: {HITS: {setting: <config key>, help: …}}
 
-    python -m experiments.encoders NAME --out FOLDER     copies the export that NAME means: what a
+    python -m experiments.names NAME --out FOLDER     copies the export that NAME means: what a
                                                          pipeline starts from
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 from difflib import get_close_matches
@@ -39,7 +38,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.files import InputError, digest, read_json, sha256, written_folder
-from core.tracking import ROOT, newest_export, runs_folder
+from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 
 PLAIN = "models.encoders.BertEncoder"
@@ -106,11 +105,6 @@ def tasks() -> list[str]:
     """Names of the tasks that can be fine-tuned on, without their variants (cMedQA, not
     cMedQA:clean)."""
     return sorted(p.stem for p in (ROOT / "experiments" / "finetune").glob("*.yaml"))
-
-
-def folder_name(text: str) -> str:
-    """The name of the folder that runs of a task or an encoder have."""
-    return re.sub(r"[^\w.@-]+", "-", text)
 
 
 def _finished(task: str, label: str = "*") -> list[Path]:
@@ -439,7 +433,7 @@ def copied(name: str, out: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.encoders", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m experiments.names", description=__doc__)
     parser.add_argument("name", help="as MODEL= accepts it")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     options = parser.parse_args(arguments)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tasks.definition import Definition, Published, Read, Splits
 from datamodules import chineseblue, formats, ranking
+from datamodules.tasks.definition import Definition, Published, Read, Splits
 
 SMEDBERT, EMBERT = "SMedBERT Table 5", "EMBERT Table 2"
 BOTH = f"{SMEDBERT}, {EMBERT}"

@@ -2,7 +2,7 @@
 Section 2.3, Appendix A).
 
     names.parquet, concepts.parquet, members.npy    the task's names S and whose they are
-                                                    (datamodules.genbioel.names)
+                                                    (datamodules.genbioel.concept_names)
     name-tokens.npy, name-offsets.npy               tokens of the names, a blank before each
     left-*, mention-*, right-*                      likewise of each sample's mention and its sides,
                                                     in the words window
@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 
 from core.files import InputError, sha256, write_json, written_folder
 from datamodules.contexts import sides
+from datamodules.genbioel.concept_names import RULES, NameSet, name_set
 from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.names import RULES, NameSet, name_set
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
@@ -219,7 +219,7 @@ def build_mentions(
                    several strings or
                    concepts, as Table 6's count of NCBI does
     abbreviations  write out words of mentions that their text defines as abbreviations
-    one_concept, keep_last   as in :func:`datamodules.genbioel.names.name_set`
+    one_concept, keep_last   as in :func:`datamodules.genbioel.concept_names.name_set`
     max_words      words of context, on both sides together
     held_out       mentions for validation at most, a twentieth otherwise
 
