@@ -86,7 +86,7 @@ def pretrain(
       kepl pretrain kebiolm --profile paper --rehearse 2 --scale 0.001
     """
     if rehearse is not None or scale is not None:
-        from experiments.rehearse import rehearse as run_rehearsal
+        from benchmarks.perf.rehearse import rehearse as run_rehearsal
 
         print(
             run_rehearsal(

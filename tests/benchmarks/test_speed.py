@@ -1,4 +1,4 @@
-"""python -m benchmarks.speed: the JSON that every benchmark prints, and its guards."""
+"""python -m benchmarks.perf.speed: the JSON that every benchmark prints, and its guards."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.speed import __main__ as speed
-from benchmarks.speed import (
+from benchmarks.perf.speed import __main__ as speed
+from benchmarks.perf.speed import (
     decode,
     finetune_batches,
     kebiolm_link,

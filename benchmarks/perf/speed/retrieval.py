@@ -95,7 +95,7 @@ def run(
     names: int = 73_024, mentions: int = 512, size: int = 384, repeats: int = 2
 ) -> dict[str, Any]:
     """Compare both at k = 20, stored as float32 and as float16. Returns the keys that
-    benchmarks.speed asks for."""
+    benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

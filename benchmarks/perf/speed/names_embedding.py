@@ -103,7 +103,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(names: int = 6000) -> dict[str, Any]:
-    """Compare on one thread. Returns the keys that benchmarks.speed asks for."""
+    """Compare on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,7 +1,7 @@
 """Search among many names: bytes on disk, seconds to load, queries a second, recall and memory of
 each backend of kg.search.index.
 
-    python -m benchmarks.scale.search --items 1000000
+    python -m benchmarks.perf.scale.search --items 1000000
 
 The vectors are synthetic: unit length, in clusters of some 1,000, which differ from their centre in
     32 directions. The
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmarks.speed._memory import resident
+from benchmarks.perf.speed._memory import resident
 from kg.search.index import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
@@ -192,7 +192,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.scale.search", description=__doc__.splitlines()[0]
+        "python -m benchmarks.perf.scale.search", description=__doc__.splitlines()[0]
     )  # type: ignore[union-attr]
     parser.add_argument("--items", type=int, default=1_000_000, help="names (1000000)")
     parser.add_argument("--size", type=int, default=384, help="size of a vector (384: MiniLM)")

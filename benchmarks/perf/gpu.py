@@ -1,10 +1,11 @@
-"""What runs on a CUDA machine, and how fast: make gpu-check (python -m benchmarks.gpu)
+"""What runs on a CUDA machine, and how fast: make gpu-check (python -m benchmarks.perf.gpu)
 
     tests-<room>-<file>    the tests marked gpu of one file
-    speed-<name>           benchmarks.speed on the device
+    speed-<name>           benchmarks.perf.speed on the device
     layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and
                            padded and compiled
-    pretrain-<paper>       a rehearsal of the paper's profile (experiments.rehearse): throughput and
+    pretrain-<paper>       a rehearsal of the paper's profile (benchmarks.perf.rehearse):
+    throughput and
                            peak memory
     pretrain-<paper>-packed   the same with `attention: packed`
 
@@ -65,10 +66,10 @@ def tests(file: str) -> Part:
 
 
 def speed(name: str) -> Part:
-    """A benchmark of benchmarks.speed whose arguments name a device."""
+    """A benchmark of benchmarks.perf.speed whose arguments name a device."""
 
     def run(device: str) -> dict[str, Any]:
-        words = python_command("-m", "benchmarks.speed", name, "--json", "--device", device)
+        words = python_command("-m", "benchmarks.perf.speed", name, "--json", "--device", device)
         done = subprocess.run(
             words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
         )
@@ -152,9 +153,9 @@ def pretrain(paper: str, attention: str) -> Part:
     """A rehearsal of a paper's profile, with an encoder's `attention`."""
 
     def run(device: str) -> dict[str, Any]:
+        from benchmarks.perf.rehearse import rehearse
         from experiments.machine import Inputs, Machine
         from experiments.pretrain import pipeline_of
-        from experiments.rehearse import rehearse
 
         first = [
             name
@@ -214,7 +215,7 @@ def device_name() -> str | None:
 
 def command(name: str, device: str) -> list[str]:
     """The process of a part."""
-    return python_command("-m", "benchmarks.gpu", "--one", name, "--device", device)
+    return python_command("-m", "benchmarks.perf.gpu", "--one", name, "--device", device)
 
 
 def finished(words: list[str]) -> tuple[int, str, str]:
@@ -302,7 +303,7 @@ def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.gpu", description=__doc__.splitlines()[0]
+        "python -m benchmarks.perf.gpu", description=__doc__.splitlines()[0]
     )  # type: ignore[union-attr]
     parser.add_argument("--only", help="parts whose name begins with this, or several, with commas")
     parser.add_argument("--fresh", action="store_true", help="run parts that are complete, too")

@@ -111,7 +111,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(entities: int = 274_163, triples: int = 4_390_726, texts: int = 10) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.speed asks for."""
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
     graph = synthetic(entities, triples)
     score = np.round(pagerank(weights(graph, entities)), 12)
     pairs = best_relations(graph, entities)

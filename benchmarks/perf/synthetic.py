@@ -1,5 +1,5 @@
-"""Synthetic inputs of a rehearsal (experiments.rehearse): real formats, a paper's sizes, no real
-content.
+"""Synthetic inputs of a rehearsal (benchmarks.perf.rehearse): real formats, a paper's sizes, no
+real content.
 
 A writer accepts the file or folder to write, the scale, and the paper's sizes, of which it writes
 the share `scale`; it returns what it wrote in words. `experiments/<paper>/pipeline.yaml` names a
@@ -13,7 +13,7 @@ writer for each input that its profile starts from:
     bert, bart      an encoder of random weights with a tokenizer of its own, in the Hugging Face
                     layout
 
-    python -m experiments.synthetic FILE      {inputs, folder, scale} as JSON; adds `said`, what
+    python -m benchmarks.perf.synthetic FILE      {inputs, folder, scale} as JSON; adds `said`, what
                                               each input is
 
 Everything is a function of the numbers given, so a text can name a graph's entities without reading
@@ -494,7 +494,7 @@ def main(words: list[str] | None = None) -> int:
         for name, recipe in asked["inputs"].items():
             begun = time.monotonic()
             sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
-            said[name] = imported(recipe["write"], "experiments")(
+            said[name] = imported(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
                 Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes
             )
             LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")

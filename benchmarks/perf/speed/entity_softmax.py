@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.speed._memory import forget_peak, resident
+from benchmarks.perf.speed._memory import forget_peak, resident
 from core.commands import child_environment, python_command
 from models.losses import entity_softmax
 
@@ -84,7 +84,7 @@ def _peak(which: str, mentions: int, entities: int, device: str) -> float:
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:
     command = python_command(
-        "-m", "benchmarks.speed.entity_softmax", which, str(mentions), str(entities), device
+        "-m", "benchmarks.perf.speed.entity_softmax", which, str(mentions), str(entities), device
     )
     return float(
         subprocess.run(
@@ -141,8 +141,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(repeats: int = 3, entities: int = ENTITIES, device: str = "cpu") -> dict[str, Any]:
-    """Compare both on both settings. Returns the keys that benchmarks.speed asks for, and the worst
-    time_ratio."""
+    """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for, and the
+    worst time_ratio."""
     settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]
     worst = min(settings, key=lambda s: s["memory_ratio"])
     return {

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from transformers import BertForMaskedLM
 
+from benchmarks.perf import synthetic
 from core.files import read_json, write_json
 from datamodules.corpus import is_held_out
 from datamodules.genbioel.inputs import Inputs
 from datamodules.synonyms import samples
 from datamodules.tokenizers import load_tokenizer
-from experiments import synthetic
 from kg.build.refine import refined
 from kg.build.sources import umls
 from kg.documents.formats import json_documents
@@ -138,7 +138,7 @@ def test_the_command_writes_what_a_file_asks_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = {
-        "write": "experiments.synthetic.chinese_graph",
+        "write": "chinese_graph",
         "to": "g",
         "entities": 500,
         "triples": 3000,
@@ -149,7 +149,7 @@ def test_the_command_writes_what_a_file_asks_for(
     assert synthetic.main([str(tmp_path / "a.json")]) == 0
     assert read_json(tmp_path / "a.json")["said"]["GRAPH"].startswith("500 entities")
     assert len(KnowledgeGraph.load(tmp_path / "g").entities) == 500
-    recipe["write"] = "experiments.synthetic.nothing"
+    recipe["write"] = "nothing"
     write_json(
         tmp_path / "a.json", {"inputs": {"GRAPH": recipe}, "folder": str(tmp_path), "scale": 1.0}
     )
@@ -157,5 +157,5 @@ def test_the_command_writes_what_a_file_asks_for(
     assert (
         capsys.readouterr()
         .err.splitlines()[-1]
-        .startswith("error: experiments.synthetic.nothing: ")
+        .startswith("error: benchmarks.perf.synthetic.nothing: ")
     )

@@ -1,5 +1,5 @@
-"""python -m benchmarks.speed NAME [--json]: how many times better ours is than a plain reference
-that must agree.
+"""python -m benchmarks.perf.speed NAME [--json]: how many times better ours is than a plain
+reference that must agree.
 
 NAME is a module of this folder with `run() -> dict`: name, ours, reference, ratio (the worst over
 its settings), equal (whether both returned the same), settings (one dict each). A module may have
@@ -37,7 +37,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.speed", description=__doc__.splitlines()[0]
+        "python -m benchmarks.perf.speed", description=__doc__.splitlines()[0]
     )  # type: ignore[union-attr]
     parser.add_argument("name", help=f"one of: {', '.join(names())}")
     parser.add_argument(
@@ -47,8 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     if given.name not in names():
         print(f"no benchmark {given.name!r}; choose from: {', '.join(names())}", file=sys.stderr)
         return 2
-    module = importlib.import_module(f"benchmarks.speed.{given.name}")
-    own = argparse.ArgumentParser(f"python -m benchmarks.speed {given.name}")
+    module = importlib.import_module(f"benchmarks.perf.speed.{given.name}")
+    own = argparse.ArgumentParser(f"python -m benchmarks.perf.speed {given.name}")
     if hasattr(module, "arguments"):
         module.arguments(own)
     try:

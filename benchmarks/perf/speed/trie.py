@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed._memory import resident
-from benchmarks.speed._names import EOS, VOCABULARY, nested, synthetic
+from benchmarks.perf.speed._memory import resident
+from benchmarks.perf.speed._names import EOS, VOCABULARY, nested, synthetic
 from core.commands import child_environment, python_command
 
 
@@ -69,7 +69,7 @@ def arrays(count: int, folder: Path) -> dict[str, float]:
 
 
 def child(*given: str) -> dict[str, float]:
-    command = python_command("-m", "benchmarks.speed.trie", *given)
+    command = python_command("-m", "benchmarks.perf.speed.trie", *given)
     done = subprocess.run(
         command, check=True, capture_output=True, text=True, env=child_environment()
     )
@@ -82,7 +82,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(names: int = 900_000) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.speed asks for."""
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
     from kg.search.trie import Ragged, Trie
 
     made = Ragged(*synthetic(names))

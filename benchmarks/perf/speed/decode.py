@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
-from benchmarks.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
+from benchmarks.perf.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
 from kg.search.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
 
@@ -203,7 +203,7 @@ def run(
     repeats: int = 2,
     tiny: bool = False,
 ) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     made = Ragged(*synthetic(names))

@@ -19,7 +19,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.made import graph_like, pubmed
+from benchmarks.perf.random_data import graph_like, pubmed
 from core.executor import parts_folder
 from kg.documents.formats import documents, part_name, planned
 from kg.documents.mentions import Document
@@ -103,8 +103,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
-    """Compare both on plain and on compressed files. Returns the keys that benchmarks.speed asks
-    for."""
+    """Compare both on plain and on compressed files. Returns the keys that benchmarks.perf.speed
+    asks for."""
     graph, texts = graph_like(names, names)
     linker = DictionaryLinker.from_graph(graph)
     settings: list[dict[str, Any]] = []

@@ -97,7 +97,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

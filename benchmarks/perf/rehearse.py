@@ -6,7 +6,8 @@ for a few steps.
 The profile's `rehearsal` in `experiments/<paper>/pipeline.yaml` says what is laid over it, and
 nothing else is:
 
-    inputs       {NAME: {write: <function of experiments.synthetic>, to: <file>, its arguments: the
+    inputs       {NAME: {write: <function of benchmarks.perf.synthetic>, to: <file>, its arguments:
+    the
                  paper's sizes}}
     micro_batch  examples of a process on a CPU, where a step of the paper's batch would take hours;
     a GPU keeps that batch
@@ -284,7 +285,8 @@ def rehearse(
             {"inputs": rehearsal["inputs"], "folder": str(home / "inputs"), "scale": share},
         )
         run_stages(
-            [Stage("Synthetic inputs", ["experiments.synthetic", str(home / "inputs.json")])], home
+            [Stage("Synthetic inputs", ["benchmarks.perf.synthetic", str(home / "inputs.json")])],
+            home,
         )
         said = read_json(home / "inputs.json")["said"]
         if not (above / "mlflow.db").is_file():  # making its tables is no part of any stage

@@ -1,7 +1,7 @@
 """Linking PubMed's XML in one process, in two, and on two simulated nodes of a Ray cluster, with a
 worker and then a node lost.
 
-    python -m benchmarks.scale.engines --documents 100000 --files 40
+    python -m benchmarks.perf.scale.engines --documents 100000 --files 40
 
 Every way must write the same bytes: exit status 1 where one does not. A row says how many parts
     were made, the seconds, and CPU
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.made import graph_like, pubmed
+from benchmarks.perf.random_data import graph_like, pubmed
 from core.executor import parts_folder
 from core.files import digest, sha256
 from kg.documents.formats import part_name, planned
@@ -153,7 +153,7 @@ def measure(documents: int, files: int, names: int) -> list[dict[str, Any]]:
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.scale.engines", description=__doc__.splitlines()[0]
+        "python -m benchmarks.perf.scale.engines", description=__doc__.splitlines()[0]
     )  # type: ignore[union-attr]
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--files", type=int, default=40)

@@ -1,4 +1,4 @@
-"""How time, memory and open files grow with the data: make scale (python -m benchmarks.scale
+"""How time, memory and open files grow with the data: make scale (python -m benchmarks.perf.scale
 --sizes 10k,100k,1M)
 
 Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU
@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale.picture import draw
-from benchmarks.scale.stages import STAGES, Stage
-from benchmarks.speed._memory import resident
+from benchmarks.perf.scale.picture import draw
+from benchmarks.perf.scale.stages import STAGES, Stage
+from benchmarks.perf.speed._memory import resident
 from core.commands import child_environment, python_command
 from core.files import InputError, read_json, write_json
 from core.tracking import runs_folder
@@ -93,7 +93,7 @@ def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     at.mkdir(parents=True, exist_ok=True)
     for what in ("prepare", "work"):
         words = python_command(
-            "-m", "benchmarks.scale", "--one", what, stage.name, str(items), str(at)
+            "-m", "benchmarks.perf.scale", "--one", what, stage.name, str(items), str(at)
         )
         done = subprocess.run(words, env=child_environment(changes), capture_output=True, text=True)
         if done.returncode:
@@ -152,7 +152,7 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.scale", description=__doc__.splitlines()[0]
+        "python -m benchmarks.perf.scale", description=__doc__.splitlines()[0]
     )  # type: ignore[union-attr]
     parser.add_argument(
         "--sizes", default="10k,100k", help="numbers of items, smallest first (10k,100k)"

@@ -1,5 +1,5 @@
-"""A picture of what benchmarks.scale measured: a panel for each stage, peak memory over the number
-of items."""
+"""A picture of what benchmarks.perf.scale measured: a panel for each stage, peak memory over the
+number of items."""
 
 from __future__ import annotations
 

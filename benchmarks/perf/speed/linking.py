@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.made import umls_like
-from benchmarks.speed._memory import forget_peak, resident
+from benchmarks.perf.random_data import umls_like
+from benchmarks.perf.speed._memory import forget_peak, resident
 from core.commands import child_environment, python_command
 from kg.build.sources import hpo as source
 from kg.documents.formats import Mention
@@ -147,7 +147,7 @@ def _compared(
 def memory(names: int = NAMES) -> dict[str, float]:
     """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak
     of building it."""
-    command = python_command("-m", "benchmarks.speed.linking", "memory", str(names))
+    command = python_command("-m", "benchmarks.perf.speed.linking", "memory", str(names))
     return json.loads(
         subprocess.run(
             command, check=True, capture_output=True, text=True, env=child_environment()
@@ -178,7 +178,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dict[str, Any]:
-    """Compare both on both settings. Returns the keys that benchmarks.speed asks for."""
+    """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for."""
     settings = [
         _compared("hpo", hpo(), repeats),
         _compared("umls_like", umls_like(names, abstracts), repeats),

@@ -149,7 +149,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(
     repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: list[int] | None = None
 ) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.speed asks for."""
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
     sizes = dims or [100, 200]
     settings = [compared(d, entities, triples * sizes[0] ** 2 // d**2, repeats) for d in sizes]
     worst = min(settings, key=lambda s: s["ratio"])

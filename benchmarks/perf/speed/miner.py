@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmarks.speed._memory import forget_peak, resident
+from benchmarks.perf.speed._memory import forget_peak, resident
 from core.commands import child_environment, python_command
 from core.files import InputError
 from models.layers import unit_length
@@ -95,7 +95,7 @@ def _peak(which: str, names: int) -> float:
 
 
 def peak(which: str, names: int) -> float:
-    command = python_command("-m", "benchmarks.speed.miner", which, str(names))
+    command = python_command("-m", "benchmarks.perf.speed.miner", which, str(names))
     # Both give freed blocks back at once: what is in use counts, not what the allocator happens to
     # keep.
     environment = child_environment({"MALLOC_MMAP_THRESHOLD_": "131072"})
@@ -140,7 +140,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.speed asks for, and memory_ratio. Raises
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for, and memory_ratio. Raises
     InputError without the reference."""
     if importlib.util.find_spec("pytorch_metric_learning") is None:
         raise InputError(

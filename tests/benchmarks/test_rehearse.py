@@ -15,12 +15,8 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from app.cli import main
-from core.files import InputError, locked, read_json
-from experiments import pretrain, rehearse
-from experiments.machine import Inputs, Machine
-from experiments.meter import Meter, flop, product_peak
-from experiments.names import NotTrained, encoder
-from experiments.rehearse import (
+from benchmarks.perf import rehearse
+from benchmarks.perf.rehearse import (
     Cost,
     amount,
     config_of,
@@ -31,6 +27,11 @@ from experiments.rehearse import (
     whole_run,
     whole_stage,
 )
+from core.files import InputError, locked, read_json
+from experiments import pretrain
+from experiments.machine import Inputs, Machine
+from experiments.meter import Meter, flop, product_peak
+from experiments.names import NotTrained, encoder
 from experiments.stages import Stage
 from tests.preload import INTERPRETER
 
@@ -303,7 +304,7 @@ def test_memory_is_that_of_all_processes_below() -> None:
     # in a process of its own: the one of the tests has children that come and go
     program = """if True:
         import subprocess, sys
-        from experiments import rehearse
+        from benchmarks.perf import rehearse
         child = [sys.executable, "-c", "import time; x = bytearray(200_000_000); time.sleep(1)"]
         with rehearse.Memory(0.02) as memory:
             for process in [subprocess.Popen(child) for _ in range(2)]:

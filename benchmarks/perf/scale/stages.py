@@ -1,5 +1,5 @@
-"""What `python -m benchmarks.scale` measures: a function for each stage that prepares its input,
-and one that is measured.
+"""What `python -m benchmarks.perf.scale` measures: a function for each stage that prepares its
+input, and one that is measured.
 
 A stage counts its items: documents, names, triples or concepts. What one stage writes is the input
     of the next with the same
@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.made import graph_like, pubmed, umls_like
+from benchmarks.perf.random_data import graph_like, pubmed, umls_like
+from benchmarks.perf.synthetic import umls
 from datamodules.corpus import Corpus
 from datamodules.corpus import build as build_corpus
 from datamodules.pretrained import pretrained
 from datamodules.tokenizers import load_tokenizer
-from experiments.synthetic import umls
 from inference.encoders import Embedder, write_index
 from inference.options import Work
 from kg.build.source import main as build_graph
