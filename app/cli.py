@@ -180,7 +180,7 @@ def _check_table(paper: str | None, words: Sequence[str]) -> None:
 def _linking(task: str) -> bool:
     if not task.endswith("-EL") and ":" not in task:
         return False  # most names: no import
-    from datamodules.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.linking import linking_tasks
 
     return task in linking_tasks()
 
@@ -211,14 +211,12 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a task, paper or model that there is not, before anything slow is
     imported."""
     if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
-        from datamodules.tasks.linking import END_TO_END
-        from datamodules.tasks.linking import task as check_linking
-        from datamodules.tasks.linking import tasks as linking_tasks
+        from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
         from datamodules.tasks.prepare import task as check
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         if verb != "evaluate" or given["task"] not in END_TO_END:
-            (check_linking if linker else check)(given["task"])
+            (linking_task if linker else check)(given["task"])
     model = given.get("model")
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
@@ -312,9 +310,9 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         return 0 if words else 2
     verb, rest = words[0], words[1:]
     if verb == "graph" and rest[:1] == ["build"]:
-        from kg.build.source import run
+        from kg.build.source import run_graph_build
 
-        return run(rest[1:], "kepl graph build")
+        return run_graph_build(rest[1:], "kepl graph build")
     if "--help" in rest or "-h" in rest:
         print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
         return 0

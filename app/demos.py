@@ -70,12 +70,12 @@ def demo_graph(what: str, files: Files) -> Path:
     """The folder of a demo's graph, built first where it is missing. Raises InputError for a file
     that cannot be had."""
     from datamodules.sources import fetched, place
-    from kg.build.source import build
+    from kg.build.source import build_graph
 
     demo = DEMOS[what]
     path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
     folder = runs_folder() / "data" / f"demo-{what}"
-    graph, there = build(demo.source, path, folder)
+    graph, there = build_graph(demo.source, path, folder)
     counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
     LOG.info(f"{folder}: {'' if there else 'built: '}{counts}")
     return folder

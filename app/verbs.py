@@ -133,9 +133,10 @@ def finetune(
       kepl finetune NCBI --model minilm --seeds 3 --mirror downloads/
       kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
     """
-    from benchmarks.finetune import compute, report
+    from benchmarks.finetune import format_scores, seed_results
+    from experiments.seeds import train_seeds
 
-    results = compute(
+    trained = train_seeds(
         task,
         model,
         seeds=seeds,
@@ -149,7 +150,7 @@ def finetune(
         files=files,
         machine=machine,
     )
-    print(report(results))
+    print(format_scores(seed_results(trained)))
 
 
 def finetune_linker(
@@ -186,10 +187,10 @@ def finetune_linker(
         fresh: Train again what is finished.
         args: Further words for LightningCLI.
     """
-    from benchmarks.linking.evaluate import report
-    from benchmarks.linking.finetune import compute
+    from benchmarks.linking.evaluate import format_scores
+    from benchmarks.linking.finetune import finetuned_scores
 
-    for results in compute(
+    for results in finetuned_scores(
         task,
         model,
         ckpt=ckpt,
@@ -207,7 +208,7 @@ def finetune_linker(
         files=files,
         machine=machine,
     ):
-        print(report(results))
+        print(format_scores(results))
 
 
 def rerank(
@@ -248,10 +249,10 @@ def rerank(
       make rerank TASK=NCBI-EL MODEL=sapbert SPLIT=dev MIRROR=downloads/
       kepl rerank NCBI-EL --model sapbert --start minilm --seed 1 --mirror downloads/
     """
-    from benchmarks.linking.evaluate import report
-    from benchmarks.linking.rerank import compute
+    from benchmarks.linking.evaluate import format_scores
+    from benchmarks.linking.rerank import reranked_scores
 
-    for results in compute(
+    for results in reranked_scores(
         task,
         model,
         ckpt=ckpt,
@@ -268,7 +269,7 @@ def rerank(
         files=files,
         machine=machine,
     ):
-        print(report(results))
+        print(format_scores(results))
 
 
 # --- use ------------------------------------------------------------------------------------------
@@ -341,12 +342,12 @@ def predict(
         )
     folders = [finetuned(name).folder for name in (model, *tagger)]
     from inference.stream import format_of, predict_files, predict_task
-    from inference.taggers import Tagger, load
+    from inference.taggers import Tagger, load_tagger
 
     if output:
         format_of(output, to)
         Output(output, [*input, *folders])
-    own = load(model, device=device, precision=precision)
+    own = load_tagger(model, device=device, precision=precision)
     left_out: Counter[str] = Counter()
     if output:
         if task and to not in (None, "jsonl"):
@@ -358,7 +359,7 @@ def predict(
                 own, split_examples(task, split, files), output, fresh=fresh, report=LOG.info
             )
         else:
-            loaded = [load(name, device=device, precision=precision) for name in tagger]
+            loaded = [load_tagger(name, device=device, precision=precision) for name in tagger]
             taggers = [one for one in loaded if isinstance(one, Tagger)]
             if len(taggers) < len(tagger):
                 raise InputError(
@@ -772,7 +773,7 @@ def evaluate(
                 "RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary >"
                 f" sapbert > {rerank}'"
             )
-        found = ends.compute(
+        found = ends.score_chain(
             task,
             chosen,
             split=split,
@@ -783,16 +784,16 @@ def evaluate(
             files=files,
             work=work,
         )
-        print(ends.report(found))
+        print(ends.format_chain_score(found))
         return
     if chain is not None or threshold is not None:
         raise InputError(
             f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has"
             " MODEL="
         )
-    from benchmarks.linking.evaluate import compute, report
+    from benchmarks.linking.evaluate import format_scores, score_linker
 
-    results = compute(
+    results = score_linker(
         task,
         model,
         ckpt=ckpt,
@@ -806,7 +807,7 @@ def evaluate(
         work=work,
         rerank=rerank,
     )
-    print(report(results))
+    print(format_scores(results))
 
 
 def peers(
@@ -843,12 +844,12 @@ def peers(
       kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
       --mirror downloads/
     """
-    from benchmarks.peers import compute, report
+    from benchmarks.peers import compare_peers, format_comparison
 
     wanted = [chain.strip() for chain in chains.split(";") if chain.strip()]
     print(
-        report(
-            *compute(
+        format_comparison(
+            *compare_peers(
                 task,
                 wanted,
                 peers,
@@ -972,7 +973,7 @@ def synonyms(
         knowledge: Whether an encoder that reads linked mentions gets them.
         device: cpu or cuda.
     """
-    from benchmarks.synonyms import compute, report
+    from benchmarks.synonyms import format_retrieval, score_retrieval
 
     options = LinkerOptions(
         pooling=pooling,
@@ -983,8 +984,8 @@ def synonyms(
         device=device,
     )
     print(
-        report(
-            compute(
+        format_retrieval(
+            score_retrieval(
                 model,
                 ckpt=ckpt,
                 samples=samples,
@@ -1030,9 +1031,9 @@ def probe(
         size: Tokens of a batch.
         device: cpu or cuda.
     """
-    from benchmarks.probing import compute, report
+    from benchmarks.probing import format_probing, score_probing
 
-    result = compute(
+    result = score_probing(
         model,
         graph=graph,
         ckpt=ckpt,
@@ -1047,7 +1048,7 @@ def probe(
         device=device,
         files=files,
     )
-    print(report(result))
+    print(format_probing(result))
 
 
 def overlap(
@@ -1066,9 +1067,9 @@ def overlap(
         model: A KeBioLM whose entities are counted, instead of a graph's.
         ckpt: Folder of one exact run of it.
     """
-    from benchmarks.overlap import overlaps, report
+    from benchmarks.overlap import format_overlaps, overlaps
 
-    print(report(*overlaps(task, graph, model, ckpt, files)))
+    print(format_overlaps(*overlaps(task, graph, model, ckpt, files)))
 
 
 def counts(task: Sequence[str] = (), *, files: Files) -> None:
@@ -1099,8 +1100,7 @@ def data(task: str, *, files: Files) -> None:
 
 def tasks() -> None:
     """List the tasks: fine-tuning, linking, and both ends of linking."""
-    from datamodules.tasks.linking import END_TO_END
-    from datamodules.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.linking import END_TO_END, linking_tasks
     from datamodules.tasks.prepare import tasks as all_tasks
 
     for task in all_tasks().values():

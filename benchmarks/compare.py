@@ -9,7 +9,7 @@ from typing import Literal
 from benchmarks.results import Result, differing, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError
-from datamodules.tasks.linking import tasks as linking_tasks
+from datamodules.tasks.linking import linking_tasks
 from datamodules.tasks.prepare import task
 
 

@@ -15,7 +15,7 @@ def graph_folder(name: str) -> Path:
     Raises InputError for others."""
     if name == "hpo":
         folder = runs_folder() / "data" / "kebiolm-small" / "graph"
-        build.build("hpo", None, folder)
+        build.build_graph("hpo", None, folder)
         return folder
     if not Path(name).is_dir():
         raise InputError(

@@ -187,7 +187,7 @@ def samples(
     return result, found
 
 
-def build(
+def build_samples(
     graph: str,
     out: str,
     negatives: int = 19,
@@ -249,7 +249,7 @@ def build(
     return folder
 
 
-def load(folder: str | Path) -> list[Sample]:
+def load_samples(folder: str | Path) -> list[Sample]:
     """The samples in `folder`. Raises InputError when there are none, or the file is not what the
     manifest says."""
     sealed(
@@ -304,7 +304,7 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
     for broken input.
     """
     check_no_input(Path(out), [synonyms, *input])
-    pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load(synonyms))
+    pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load_samples(synonyms))
     counts: Counter[str] = Counter(documents=0, sentences=0)
     with written(out) as handle:
         for file in input:
@@ -332,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m datamodules.synonyms", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="build|drop")
     make = commands.add_parser("build", help="samples of a graph's equivalences")
-    make.set_defaults(does=build)
+    make.set_defaults(does=build_samples)
     make.add_argument(
         "--graph", required=True, metavar="FOLDER", help="a graph that kg.build.refine made"
     )

@@ -161,7 +161,7 @@ def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
         yield from table[column].unique().to_pylist()
 
 
-def build(
+def build_vocabulary(
     graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False
 ) -> tuple[Path, bool]:
     """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     options = parser.parse_args()
     try:
-        folder, was_there = build(**vars(options))
+        folder, was_there = build_vocabulary(**vars(options))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -566,8 +566,8 @@ def predict_files(
     left_out: Counter[str] | None = None,
     work: Work | None = None,
 ) -> Counts:
-    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module
-    says what goes in and out.
+    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load_tagger`); the
+    module says what goes in and out.
 
     taggers  for a model of relations: what finds the mentions. Without them the files contain
              mentions with types: JSON lines as a tagger's output has them, or PubTator.

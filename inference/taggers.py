@@ -426,7 +426,7 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
 }
 
 
-def load(
+def load_tagger(
     name: str | Path,
     *,
     device: str = "cpu",
@@ -476,7 +476,9 @@ def _read_again(
     folder: Path, device: str, bf16: bool, batch_size: int, identity: str
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """A model from its folder. Raises InputError where that holds another one by now."""
-    model = load(folder, device=device, precision="bf16" if bf16 else "fp32", batch_size=batch_size)
+    model = load_tagger(
+        folder, device=device, precision="bf16" if bf16 else "fp32", batch_size=batch_size
+    )
     if model.identity != identity:
         raise InputError(f"{folder}: not the model that the run began with. Run the command again.")
     return model

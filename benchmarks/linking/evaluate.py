@@ -33,7 +33,7 @@ from benchmarks.results import (
     log_result,
     model_of,
     others,
-    save,
+    save_result,
     stored,
 )
 from core.files import InputError, digest, written
@@ -41,7 +41,7 @@ from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from datamodules.options import Files
 from datamodules.sources import fetched, place
-from datamodules.tasks.linking import Task, prepared, task
+from datamodules.tasks.linking import Task, linking_task, prepare_folds
 from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
@@ -226,7 +226,7 @@ def prepared_folds(
         if files.data or own
         else definition.name
     )
-    return prepared(
+    return prepare_folds(
         definition.name,
         data,
         runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
@@ -319,7 +319,7 @@ def protocol_record(
     } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
 
 
-def compute(
+def score_linker(
     name: str,
     model: str = "tfidf",
     *,
@@ -343,7 +343,7 @@ def compute(
     Raises InputError for a task, model or split that there is not, and when no mention can be
     scored.
     """
-    definition = task(name)
+    definition = linking_task(name)
     protocol, options, files = (
         resolved(protocol or Protocol(), definition),
         linker or LinkerOptions(),
@@ -437,7 +437,9 @@ def compute(
     ours = results[-1]
     return [
         *results[:-1],
-        save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder),
+        save_result(
+            replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder
+        ),
     ]
 
 
@@ -459,10 +461,10 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
     folder = folder_of(result)
     with written(folder / "predictions.jsonl") as handle:
         handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    return save(result, folder)
+    return save_result(result, folder)
 
 
-def report(results: Sequence[Result]) -> str:
+def format_scores(results: Sequence[Result]) -> str:
     """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other
     linkers of the same protocol."""
     ours, groups = results[-1], grouped(results)

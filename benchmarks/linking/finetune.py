@@ -5,122 +5,35 @@
 For each fold: the training data, a run of the paper's finetune.yaml that starts from MODEL, and
     scores of what it gives,
 first as it is and then with dictionary back-off (an exact match comes before what the model finds).
-finetune.yaml has, beside the run's settings,
-
-    finetune  takes     model_type of what it starts from, where that is no export of a paper with a
-                        recipe of its own
-              build     dotted name, in `datamodules`, of what makes the data: (task folder,
-                        tokenizer, out, seed=)
-              data      the data's setting that takes the folder made
-              protocol  settings of the scoring (benchmarks.linking.protocol) that `build` takes too
-              options   settings of the command, each with its help, the run's setting that it sets
-                        and its values, the
-                        default first; another one is shown in the label of the result
-    epochs    by profile and task
-    tasks     settings by profile and task, those with build. before them for `build`;  small  of
-              PROFILE=small
 """
 
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
-from benchmarks.finetune import trained_encoder
 from benchmarks.linking import evaluate as scoring
 from benchmarks.options import Protocol
 from benchmarks.results import Result, model_of
 from core.dotted import imported
 from core.files import InputError, digest, read_json
-from core.tracking import ROOT, folder_name, runs_folder
+from core.tracking import folder_name, runs_folder
 from datamodules.options import Files
-from datamodules.pretrained import load
-from datamodules.tasks.linking import task
+from datamodules.tasks.linking import linking_task
+from experiments.linkers import chosen_options, recipe_of, task_settings, train_export
 from experiments.machine import Machine
-from experiments.names import Encoder, encoder
-from experiments.pretrain import machine as machine_words
-from experiments.stages import Stage, run_stages
+from experiments.names import encoder
+from experiments.pretrain import trained_encoder
 from inference.load import linkable_of
 from inference.options import LinkerOptions
 
 LOG = logging.getLogger(__name__)
-RECIPES = {p.parent.name: p for p in sorted((ROOT / "experiments").glob("*/finetune.yaml"))}
 
 
-def recipe_of(chosen: Encoder) -> tuple[Path, dict[str, Any]]:
-    """(the finetune.yaml of the encoder's paper, or the first that takes its kind of model; its
-    content).
-
-    Raises InputError when there is none.
-    """
-    if chosen.paper in RECIPES:
-        return RECIPES[chosen.paper], yaml.safe_load(RECIPES[chosen.paper].read_text())
-    from transformers import AutoConfig
-
-    try:
-        kind = load(AutoConfig, chosen.folder).model_type
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"MODEL={chosen.name}: neither a folder with a model nor one that the hub gave"
-            f" ({str(error).splitlines()[0]})"
-        ) from error
-    recipes = {path: yaml.safe_load(path.read_text()) for path in RECIPES.values()}
-    for path, recipe in recipes.items():
-        if recipe["finetune"]["takes"] == kind:
-            return path, recipe
-    takes = ", ".join(sorted({r["finetune"]["takes"] for r in recipes.values()}))
-    raise InputError(
-        f"MODEL={chosen.name}: a {kind} model; linking tasks are fine-tuned on from: {takes}"
-    )
-
-
-def task_settings(
-    recipe: Mapping[str, Any], name: str, profile: str, epochs: int | None = None
-) -> dict[str, Any]:
-    """What finetune.yaml says for a task in a profile, and `epochs`; a variant (COMETA:closed)
-    takes that of its task."""
-    found = dict(recipe.get("small") or {}) if profile == "small" else {}
-    for key in ("epochs", "tasks"):
-        if table := (recipe.get(key) or {}).get(profile):
-            own = table.get(name.split(":")[0], table["other"])
-            found |= {"trainer.max_epochs": int(own)} if key == "epochs" else own
-    return found | ({"trainer.max_epochs": epochs, "trainer.max_steps": -1} if epochs else {})
-
-
-def chosen_options(
-    recipe: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """({the run's setting: value} of the recipe's options, those that are not the default). Raises
-    InputError for others."""
-    known = recipe["finetune"].get("options", {})
-    if unknown := sorted(name for name in given if name.upper() not in known):
-        told = ", ".join(known) or "none"
-        raise InputError(
-            f"{unknown[0].upper()}={given[unknown[0]]}: this model has no such option; it has:"
-            f" {told}"
-        )
-    settings: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    for name, option in known.items():
-        values = {str(value): meaning for value, meaning in option["values"].items()}
-        default = next(iter(values))
-        value = given.get(name.lower(), default)
-        if value not in values:
-            raise InputError(f"{name}={value}: choose from: {', '.join(values)}")
-        settings[option["setting"]] = values[value]
-        others |= {} if value == default else {name.lower(): value}
-    return settings, others
-
-
-def compute(
+def finetuned_scores(
     name: str,
     model: str = "sapbert",
     *,
@@ -145,7 +58,7 @@ def compute(
     options: those of the paper's finetune.yaml, by name.  args: further words for LightningCLI.
         Raises InputError.
     """
-    definition = task(name)
+    definition = linking_task(name)
     if epochs is not None and epochs < 1:
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     protocol, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
@@ -176,24 +89,19 @@ def compute(
         made, _ = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
         counts = read_json(made / "manifest.json")["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        words = [
-            "experiments.run",
-            "--config",
-            str(path.relative_to(ROOT)),
-            *machine_words(machine or Machine()),
-        ]
-        words += ["--seed_everything", str(seed), f"--data.init_args.{takes}", str(made)]
-        words += [
-            "--model.init_args.encoder",
-            chosen.folder,
-            "--data.init_args.tokenizer",
-            chosen.folder,
-        ]
-        words += ["--result", str(work / "result.json")]
-        words += [word for key, value in settings.items() for word in (f"--{key}", str(value))]
-        words += ["--fresh", "true"] if fresh else []
-        run_stages([Stage(f"fold {number}", words + shlex.split(args), path.parent.name)], work)
-        exports.append(read_json(work / "result.json")["export"])
+        given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
+        given |= {"model.init_args.encoder": chosen.folder, **settings}
+        export = train_export(
+            f"fold {number}",
+            path,
+            given,
+            work / "result.json",
+            seed=seed,
+            fresh=fresh,
+            args=args,
+            machine=machine,
+        )
+        exports.append(export)
     tuned = [encoder(model, folder) for folder in exports]
     linkers = [linkable_of(one, linker) for one in tuned]
     start = model_of(model, chosen)
@@ -201,7 +109,7 @@ def compute(
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
     )
     return [
-        scoring.compute(
+        scoring.score_linker(
             name,
             split=split,
             folds=folds,

@@ -327,7 +327,7 @@ def rehearse(
     rows = pipeline_of(paper)["report"]["rows"]
     if not variants:
         table(rows, results)  # raises for a metric of the report that no run has
-    return report(paper, profile, share, said, costs, wholes)
+    return format_costs(paper, profile, share, said, costs, wholes)
 
 
 def times_larger(rehearsal: Mapping[str, Any], meter: Mapping[str, Any]) -> float:
@@ -358,7 +358,7 @@ def duration(seconds: float) -> str:
     raise AssertionError(seconds)
 
 
-def report(
+def format_costs(
     paper: str,
     profile: str,
     scale: float,

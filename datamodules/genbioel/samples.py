@@ -275,7 +275,7 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     return np.array(sorted(int(start[i]) + keys[i][-1] % int(size[i]) for i in chosen), np.int64)
 
 
-def build(
+def build_samples(
     graph: list[str],
     tokenizer: str,
     out: str,

@@ -275,7 +275,7 @@ def _has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
     return False
 
 
-def build(
+def build_pairs(
     graph: list[str],
     tokenizer: str,
     out: str,
@@ -585,7 +585,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     given = vars(parser.parse_args())
     try:
-        folder, was_there = build(**given)
+        folder, was_there = build_pairs(**given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

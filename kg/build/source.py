@@ -133,7 +133,7 @@ def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | N
         return None
 
 
-def build(
+def build_graph(
     name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any
 ) -> tuple[KnowledgeGraph, bool]:
     """(the graph of source `name` saved in `out`, whether it was there already). Raises
@@ -150,7 +150,7 @@ def build(
     return graph, False
 
 
-def run(words: Sequence[str], what: str = "python -m kg.build") -> int:
+def run_graph_build(words: Sequence[str], what: str = "python -m kg.build") -> int:
     """`kg.build SOURCE [PATH] --out FOLDER [--name value | NAME=value ...]`. Returns the exit code.
     Raises InputError."""
     if not words or words[0] in ("-h", "--help"):
@@ -169,7 +169,7 @@ def run(words: Sequence[str], what: str = "python -m kg.build") -> int:
     }
     limit_documents(given.pop("max_document", 16))
     started = time.monotonic()
-    graph, was_there = build(
+    graph, was_there = build_graph(
         name, given.pop("path"), out := given.pop("out"), given.pop("fresh"), **given
     )
     if was_there:
@@ -188,7 +188,7 @@ def run(words: Sequence[str], what: str = "python -m kg.build") -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     try:
-        return run(list(sys.argv[1:] if arguments is None else arguments))
+        return run_graph_build(list(sys.argv[1:] if arguments is None else arguments))
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -12,14 +12,14 @@ import yaml
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.linking import finetune as module
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
 from benchmarks.papers.sapbert import name_similarity as similarity
 from benchmarks.results import stored
 from core.files import read_json
 from datamodules.sapbert.name_pairs import Pairs
-from datamodules.tasks.linking import task
+from datamodules.tasks.linking import linking_task
+from experiments import linkers as module
 from experiments.names import encoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
@@ -217,7 +217,7 @@ def test_the_reported_numbers_are_whole() -> None:
     """Every row of every table names known columns and gives each metric a number or nothing."""
     for number in "123":
         definition = tables.definition_of("sapbert", number)
-        assert all(task(c["task"]) for c in definition["columns"].values())
+        assert all(linking_task(c["task"]) for c in definition["columns"].values())
         for row in definition["rows"]:
             reported = row.get("reported", {})
             assert set(reported) <= set(definition["columns"]) and (reported or row["measured"])

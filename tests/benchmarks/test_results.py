@@ -26,7 +26,7 @@ from benchmarks.results import (
     check_protocol,
     grouped,
     label,
-    load,
+    load_result,
     others,
     p_value,
     seed_of,
@@ -62,7 +62,7 @@ SUMS = {1: 962.28, 2: 6185.3, 3: 6002.09, 4: 1739.15, 5: 1036536}
 
 def test_a_result_is_read_back_as_it_was_saved(runs: Path) -> None:
     (made,) = fake.linked("minilm", 0.4, options={"pooling": "cls"}, groups={"seen concept": 0.5})
-    again = load(made.folder)
+    again = load_result(made.folder)
     assert again == made and again.label == "minilm cls" and again.folder == made.folder
     assert np.array_equal(again.tallies["acc@1"], made.tallies["acc@1"]) and set(again.tallies) == {
         "acc@1"
@@ -81,7 +81,7 @@ def test_a_papers_usual_run_has_one_name(runs: Path) -> None:
     """A score of MODEL=smedbert/pretrain is one of MODEL=smedbert, in tables and comparisons, also
     one that was saved before."""
     (made,) = fake.linked("smedbert/pretrain", 0.4)
-    assert load(made.folder).label == "smedbert"
+    assert load_result(made.folder).label == "smedbert"
     names = {
         "smedbert/pretrain_plain",
         "zh",
@@ -109,7 +109,7 @@ def test_a_damaged_result_is_refused(runs: Path) -> None:
     whole = outcomes.read_bytes()
     outcomes.write_bytes(whole[:-9] + b"x" + whole[-8:])
     with pytest.raises(InputError, match="not the file that result.json beside it describes"):
-        load(made.folder).tallies["acc@1"]
+        load_result(made.folder).tallies["acc@1"]
     record = read_json(Path(made.folder) / FILE)
     del record["task"]
     write_json(Path(made.folder) / FILE, record)

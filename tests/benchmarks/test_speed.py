@@ -62,15 +62,17 @@ def test_linking_prints_its_result(capsys, monkeypatch):
 def test_different_results_exit_1(capsys, monkeypatch):
     settings = [{"setting": "x", "ratio": 1}]
     same = dict.fromkeys(speed.KEYS, 1) | {"settings": settings}
-    monkeypatch.setattr(linking, "run", lambda **_: same)
+    monkeypatch.setattr(linking, "measure_speed", lambda **_: same)
     assert speed.main(["linking"]) == 0
     assert "1 times the reference at worst, same results" in capsys.readouterr().out
     monkeypatch.setattr(
-        linking, "run", lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []}
+        linking,
+        "measure_speed",
+        lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []},
     )
     assert speed.main(["linking"]) == 1
     assert "RESULTS DIFFER" in capsys.readouterr().out
-    monkeypatch.setattr(linking, "run", lambda **_: {"equal": True})
+    monkeypatch.setattr(linking, "measure_speed", lambda **_: {"equal": True})
     assert speed.main(["linking"]) == 1
     assert "lacks name, ours" in capsys.readouterr().err
 

@@ -180,7 +180,7 @@ def test_missing_fine_tunings_are_made_first(
         "finetune cMedQQ hfl--chinese-bert-wwm",
     ]
     assert call(plan[1]) == (
-        "benchmarks.finetune.compute",
+        "benchmarks.tables.missing.finetune",
         ("cMedQANER", "smedbert"),
         {
             "seeds": "0,",
@@ -234,7 +234,7 @@ def test_missing_linkers(runs: Path) -> None:
     ]
     one = missing.plan(table, choices, Files(), "4,5")[-1]
     assert call(one) == (
-        "benchmarks.linking.finetune.compute",
+        "benchmarks.linking.finetune.finetuned_scores",
         ("HPO-EL", "sapbert"),
         {
             "split": "test",

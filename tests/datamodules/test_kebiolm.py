@@ -145,7 +145,7 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
         match="embedding table .40 rows. does not match the graph .*entity 'X' has no row",
     ):
         make_data(fake_kebiolm, graph=str(tmp_path / "g"))
-    corpus.build(
+    corpus.build_corpus(
         fake_kebiolm.linked,
         fake_kebiolm.graph,
         fake_kebiolm.bert,

@@ -16,7 +16,7 @@ from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
 from datamodules.tasks import prepare as benchmark_tasks
 from datamodules.tasks.definition import derivation_settings
-from datamodules.tasks.prepare import prepared, read, task, tasks
+from datamodules.tasks.prepare import prepare_task, read_splits, task, tasks
 from tests.fakes import blurb, chineseblue
 
 ISSUE = {
@@ -83,7 +83,7 @@ def test_aliases_and_unknown_names():
 @pytest.mark.parametrize("name", tasks())
 def test_every_task_is_prepared_from_fake_files(name, tmp_path, capsys):
     data = write(name, tmp_path / "data")
-    out = prepared(name, data, tmp_path / "out")
+    out = prepare_task(name, data, tmp_path / "out")
     loaded = load_task(out)
     definition = task(name)
     assert out == tmp_path / "out" and loaded.kind == definition.kind
@@ -111,17 +111,17 @@ def test_every_task_is_prepared_from_fake_files(name, tmp_path, capsys):
         assert loaded.labels[0] == definition.negative
     # the same files again: kept, silent; other files: built again
     before = (out / "manifest.json").stat().st_mtime_ns
-    prepared(name, data, out)
+    prepare_task(name, data, out)
     assert (out / "manifest.json").stat().st_mtime_ns == before and capsys.readouterr().err == ""
 
 
 def test_a_folder_is_built_again_when_files_readers_or_itself_changed(tmp_path, monkeypatch):
     data = write("cMedQQ", tmp_path / "data")
-    out = prepared("cMedQQ", data, tmp_path / "out")
+    out = prepare_task("cMedQQ", data, tmp_path / "out")
 
     def built() -> bool:
         before = (out / "manifest.json").stat().st_mtime_ns
-        prepared("cMedQQ", data, out)
+        prepare_task("cMedQQ", data, out)
         return (out / "manifest.json").stat().st_mtime_ns != before
 
     assert not built()
@@ -147,51 +147,51 @@ def test_missing_files(tmp_path):
         InputError,
         match=r"53_schemas\.json: no such file; CMeIE_train\.json cannot be read without it",
     ):
-        prepared("CMeIE", data, tmp_path / "out")
+        prepare_task("CMeIE", data, tmp_path / "out")
     shutil.rmtree(data)
     with pytest.raises(
         InputError, match=r"CMeIE_train\.json: no such file, .*`make data TASK=CMeIE`.*MIRROR="
     ):
-        prepared("CMeIE", data, tmp_path / "out")
+        prepare_task("CMeIE", data, tmp_path / "out")
 
 
 def test_a_task_without_dev_chooses_its_epoch_on_train(tmp_path, capsys):
     data = write("cMedQQ", tmp_path / "data")
     (data / "cMedQQ/dev.txt").unlink()
-    manifest = load_task(prepared("cMedQQ", data, tmp_path / "out")).manifest
+    manifest = load_task(prepare_task("cMedQQ", data, tmp_path / "out")).manifest
     assert (manifest["scored"], manifest["selection"]) == ("test", "train")
     assert "cMedQQ: no dev split: a part of train chooses the epoch" in capsys.readouterr().err
 
 
 def test_a_test_file_without_labels_is_reported(tmp_path, capsys):
     data = write("CMeEE", tmp_path / "data")
-    prepared("cNNER", data, tmp_path / "out")
+    prepare_task("cNNER", data, tmp_path / "out")
     said = capsys.readouterr().err
     assert "CMeEE: test: CMeEE_test.json has no gold labels, so it is not scored" in said
     assert "CMeEE: no test split: dev is scored" in said
     chineseblue.nested(data / "CMeEE/CMeEE_train.json", labels=False)
     with pytest.raises(InputError, match="no gold labels"):
-        prepared("cNNER", data, tmp_path / "out")
+        prepare_task("cNNER", data, tmp_path / "out")
 
 
 def test_what_is_odd_is_in_the_manifest_and_printed(tmp_path, capsys):
     data = write("ChemProt", tmp_path / "data")
-    odd = load_task(prepared("ChemProt", data, tmp_path / "out")).manifest["odd"]
+    odd = load_task(prepare_task("ChemProt", data, tmp_path / "out")).manifest["odd"]
     assert odd["train"] == odd["test"] and sum(odd["train"].values()) == 3
     assert "ChemProt: test: 1 gold relations between two sentences" in capsys.readouterr().err
 
 
 def test_dev_comes_out_of_train_by_whole_documents(tmp_path):
-    splits, _, _ = read(task("DDI"), write("DDI", tmp_path / "ddi"))
+    splits, _, _ = read_splits(task("DDI"), write("DDI", tmp_path / "ddi"))
     assert len(splits["dev"]) == 2495 and len(splits["train"]) == 505
     assert not {e.document for e in splits["train"]} & {e.document for e in splits["dev"]}
-    splits, _, _ = read(task("GAD"), write("GAD", tmp_path / "gad"))
+    splits, _, _ = read_splits(task("GAD"), write("GAD", tmp_path / "gad"))
     assert (len(splits["train"]), len(splits["dev"]), len(splits["test"])) == (5, 535, 2)
 
 
 def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypatch):
     data = write("NeikeQA", tmp_path / "data")
-    out = prepared("NeikeQA", data, tmp_path / "out")
+    out = prepare_task("NeikeQA", data, tmp_path / "out")
     manifest = load_task(out).manifest
     assert (
         manifest["made"] == derivation_settings("NeikeQA") and manifest["made"]["negatives"] == 10
@@ -200,7 +200,7 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     assert manifest["splits"]["test"] == {"examples": 5500, "documents": 500, "positive": 500}
     other = {"sizes": {"train": 4, "dev": 3, "test": 3}, "negatives": 2, "seed": 0}
     monkeypatch.setattr(benchmark_tasks, "derivation_settings", lambda name: other)
-    again = load_task(prepared("NeikeQA", data, out))
+    again = load_task(prepare_task("NeikeQA", data, out))
     assert {s: len(examples) for s, examples in again.splits.items()} == {
         "train": 12,
         "dev": 9,
@@ -208,7 +208,7 @@ def test_a_made_task_is_built_again_when_its_settings_change(tmp_path, monkeypat
     }
     monkeypatch.undo()
     plain = load_task(
-        prepared("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other")
+        prepare_task("cMedQQ", write("cMedQQ", tmp_path / "questions"), tmp_path / "other")
     )
     # the manifests of other tasks, and so their checksums, stay as they are
     assert "made" not in plain.manifest
@@ -252,7 +252,7 @@ def test_a_triple_that_occurs_twice_is_counted_twice():
 
 
 def test_manifests_are_plain_json(tmp_path):
-    out = prepared("GAD", write("GAD", tmp_path / "data"), tmp_path / "out")
+    out = prepare_task("GAD", write("GAD", tmp_path / "data"), tmp_path / "out")
     manifest = json.loads((out / "manifest.json").read_text())
     assert (
         manifest["splits"]["dev"]["examples"] == 535

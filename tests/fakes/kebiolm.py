@@ -83,7 +83,7 @@ def write(
                     text += names[entity] + " "
             linked[part].append(fake_linked.document(str(number), text, *mentions))
     fake_linked.write(folder / "linked", *linked)
-    corpus.build(
+    corpus.build_corpus(
         str(folder / "linked"),
         str(folder / "graph"),
         str(encoder),

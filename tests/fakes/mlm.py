@@ -31,9 +31,9 @@ def write(folder: Path, drugs: int = 40, held_out: float = 0.2) -> Folders:
     graph, texts, words, out = (
         str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus")
     )
-    vocabulary.build(graph, [texts], words)
+    vocabulary.build_vocabulary(graph, [texts], words)
     link_corpus(graph, [texts], folder / "linked", linker="given")
-    corpus.build(
+    corpus.build_corpus(
         str(folder / "linked"),
         graph,
         words,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save
+from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save_result
 from core.tracking import folder_name, runs_folder
 
 
@@ -62,7 +62,7 @@ def fine_tuned(
             "suite": "x",
         }
         made.append(
-            save(
+            save_result(
                 Result(
                     kind="finetune",
                     task=name,
@@ -121,7 +121,7 @@ def linked(
             created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
         )
-        made.append(save(result, folder_of(result)))
+        made.append(save_result(result, folder_of(result)))
     return made
 
 
@@ -150,7 +150,7 @@ def retrieved(
                 for k, t in tallies.items()
             },
         )
-        made.append(save(result, folder_of(result)))
+        made.append(save_result(result, folder_of(result)))
     return made
 
 
@@ -187,4 +187,4 @@ def probed(
             for g in ("all", "type 2")
         },
     )
-    return save(result, folder_of(result))
+    return save_result(result, folder_of(result))

@@ -460,7 +460,7 @@ def draw_maps(
         figure.savefig(handle, format="png", dpi=110)
 
 
-def report(summary: Mapping[str, Any]) -> str:
+def format_summary(summary: Mapping[str, Any]) -> str:
     """The means as a few lines."""
     lines = []
     for name, own in summary["figure2"]["encoders"].items():
@@ -563,6 +563,6 @@ def draw(
         ),
     }
     write_json(target / "summary.json", summary)
-    print(report(summary))
+    print(format_summary(summary))
     print(*(target / name for name in ("figure2.png", "figure3.png", "summary.json")), sep="\n")
     return summary

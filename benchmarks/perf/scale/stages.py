@@ -18,8 +18,7 @@ from transformers import BertConfig, BertModel
 
 from benchmarks.perf.random_data import graph_like, pubmed, umls_like
 from benchmarks.perf.synthetic import umls
-from datamodules.corpus import Corpus
-from datamodules.corpus import build as build_corpus
+from datamodules.corpus import Corpus, build_corpus
 from datamodules.pretrained import pretrained
 from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index

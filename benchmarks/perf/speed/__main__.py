@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     if hasattr(module, "arguments"):
         module.arguments(own)
     try:
-        result = module.run(**vars(own.parse_args(rest)))
+        result = module.measure_speed(**vars(own.parse_args(rest)))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

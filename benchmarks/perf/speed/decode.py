@@ -194,7 +194,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiny", action="store_true", help="leave the model of base size out")
 
 
-def run(
+def measure_speed(
     names: int = 100_000,
     mentions: int = 32,
     context: int = 160,

@@ -140,7 +140,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
 
 
-def run(repeats: int = 3, entities: int = ENTITIES, device: str = "cpu") -> dict[str, Any]:
+def measure_speed(
+    repeats: int = 3, entities: int = ENTITIES, device: str = "cpu"
+) -> dict[str, Any]:
     """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for, and the
     worst time_ratio."""
     settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]

@@ -129,7 +129,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(examples: int = 384, repeats: int = 2) -> dict[str, Any]:
+def measure_speed(examples: int = 384, repeats: int = 2) -> dict[str, Any]:
     """Compare both with batches of 16 (the papers') and 32. Returns the keys that
     benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()

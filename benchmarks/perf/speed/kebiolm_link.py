@@ -126,7 +126,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=24, help="texts of each setting (24)")
 
 
-def run(texts: int = 24) -> dict[str, Any]:
+def measure_speed(texts: int = 24) -> dict[str, Any]:
     """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -177,7 +177,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS) -> dict[str, Any]:
+def measure_speed(
+    repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS
+) -> dict[str, Any]:
     """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for."""
     settings = [
         _compared("hpo", hpo(), repeats),

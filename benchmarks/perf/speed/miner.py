@@ -139,7 +139,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
+def measure_speed(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.perf.speed asks for, and memory_ratio. Raises
     InputError without the reference."""
     if importlib.util.find_spec("pytorch_metric_learning") is None:

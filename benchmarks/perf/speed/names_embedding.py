@@ -102,7 +102,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(names: int = 6000) -> dict[str, Any]:
+def measure_speed(names: int = 6000) -> dict[str, Any]:
     """Compare on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -110,7 +110,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=10, help="texts of a setting (10)")
 
 
-def run(entities: int = 274_163, triples: int = 4_390_726, texts: int = 10) -> dict[str, Any]:
+def measure_speed(
+    entities: int = 274_163, triples: int = 4_390_726, texts: int = 10
+) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
     graph = synthetic(entities, triples)
     score = np.round(pagerank(weights(graph, entities)), 12)

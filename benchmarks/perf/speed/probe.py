@@ -157,7 +157,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(
+def measure_speed(
     queries: int = 64, masks: int = 10, beams: int = 5, model: str | None = None
 ) -> dict[str, Any]:
     """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""

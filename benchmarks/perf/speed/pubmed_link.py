@@ -102,7 +102,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
+def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
     """Compare both on plain and on compressed files. Returns the keys that benchmarks.perf.speed
     asks for."""
     graph, texts = graph_like(names, names)

@@ -91,7 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(
+def measure_speed(
     names: int = 73_024, mentions: int = 512, size: int = 384, repeats: int = 2
 ) -> dict[str, Any]:
     """Compare both at k = 20, stored as float32 and as float16. Returns the keys that

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from datamodules.sapbert import SapBERTBatch, SapBERTData
-from datamodules.sapbert.name_pairs import build
+from datamodules.sapbert.name_pairs import build_pairs
 from kg.build.sources import hpo
 from models.sapbert import SapBERT
 
@@ -96,14 +96,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
+def measure_speed(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
     """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory() as place:
             hpo.read().save(Path(place) / "graph")
-            folder, _ = build([f"{place}/graph"], "minilm", f"{place}/pairs")
+            folder, _ = build_pairs([f"{place}/graph"], "minilm", f"{place}/pairs")
             data = SapBERTData(str(folder), "minilm", batch_size=pairs, max_length=LENGTH)
             data.setup()
             model = SapBERT("minilm", dropout=0.0)

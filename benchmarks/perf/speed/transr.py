@@ -146,7 +146,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(
+def measure_speed(
     repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: list[int] | None = None
 ) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.perf.speed asks for."""

@@ -81,7 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--names", type=int, default=900_000, help="names of the trie (900000)")
 
 
-def run(names: int = 900_000) -> dict[str, Any]:
+def measure_speed(names: int = 900_000) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
     from kg.search.trie import Ragged, Trie
 

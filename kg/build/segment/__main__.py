@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import kg.build.segment
 from core.files import InputError
 from kg.build.segment.evaluation import read_reviewed, scored
-from kg.build.segment.mining import QUALITY, build, is_built, request
+from kg.build.segment.mining import QUALITY, build_segmenter, is_built, request
 from kg.build.segment.segmenter import SINGLES, Segmenter, format_explanation
 from kg.documents.formats import FORMATS
 
@@ -118,7 +118,7 @@ def _build(given: argparse.Namespace) -> None:
             " builds it again)"
         )
         return
-    made, measured = build(
+    made, measured = build_segmenter(
         given.graph, given.input, given.out, **tables, **settings, format=given.format
     )
     for part in ("mined", "vocabulary", "long by"):

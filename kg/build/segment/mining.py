@@ -124,7 +124,7 @@ def is_built(out: str | Path, wanted: str) -> bool:
     return manifest.is_file() and read_json(manifest).get("request") == wanted
 
 
-def build(
+def build_segmenter(
     graph: str | Path,
     inputs: Sequence[str | Path],
     out: str | Path,
