@@ -192,7 +192,7 @@ def parts() -> dict[str, Part]:
             found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
                 str(file.relative_to(ROOT))
             )
-    for file in sorted((ROOT / "benchmarks" / "speed").glob("[a-z]*.py")):
+    for file in sorted((ROOT / "benchmarks" / "perf" / "speed").glob("[a-z]*.py")):
         if '"--device"' in file.read_text():
             found[f"speed-{file.stem}"] = speed(file.stem)
     for file in sorted((ROOT / "experiments").glob("*/pipeline.yaml")):

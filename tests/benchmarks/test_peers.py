@@ -166,7 +166,8 @@ def test_what_cannot_be_asked_for(
 
 def test_missing_models_are_trained_first(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
     made: list[object] = []
-    monkeypatch.setattr(peers, "fine_tune", lambda task, model, files: made.append((task, model)))
+    monkeypatch.setattr(peers, "seed_results", made.append)
+    monkeypatch.setattr(peers, "train_seeds", lambda task, model, files: (task, model))
     monkeypatch.setattr(peers, "pretrain", made.append)
     peers.train_missing(
         ["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files()

@@ -135,7 +135,7 @@ def test_questions_by_which_names_have_neighbours(
     folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = folders
-    known = synonyms.load(made)
+    known = synonyms.load_samples(made)
     linked = {known[0].query_name, known[0].candidate_names[0], known[2].query_name}
 
     def vectors(names: Sequence[str]) -> np.ndarray:
@@ -189,8 +189,8 @@ def test_a_dataset_without_samples_has_no_score(
         None,
     )
     monkeypatch.setattr(synonyms, "vectors_of", lambda *_: vectors)
-    asked = [s._replace(shared=False) for s in synonyms.load(made)]
-    monkeypatch.setattr(synonyms, "load", lambda _: asked)
+    asked = [s._replace(shared=False) for s in synonyms.load_samples(made)]
+    monkeypatch.setattr(synonyms, "load_samples", lambda _: asked)
     result = score_retrieval("x", samples=made, linked_text=place)
     assert "D2" not in result.scores and "no sample belongs to it" in format_retrieval(result)
 

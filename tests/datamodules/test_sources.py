@@ -23,8 +23,9 @@ from app.cli import main
 from benchmarks.counts import count_rows
 from core.files import InputError
 from datamodules.sources import addresses, listing, mirrors
+from datamodules.tasks import fetch
 from datamodules.tasks.linking import linking_tasks
-from datamodules.tasks.prepare import fetch, prepare_task, task, tasks
+from datamodules.tasks.prepare import prepare_task, task, tasks
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"

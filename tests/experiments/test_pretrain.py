@@ -17,7 +17,7 @@ import yaml
 from core.files import InputError
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
-from experiments.pretrain import commands, machine, papers, table
+from experiments.pretrain import commands, machine_words, papers, table
 from experiments.stages import Stage
 from kg.build.refine import EQUIVALENT
 from kg.vectors.embeddings import EmbeddingTable
@@ -266,23 +266,23 @@ def test_a_missing_or_unknown_input_is_an_error(
 def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
     with pytest.raises(InputError, match="needs a CUDA GPU"):
-        machine(Machine(), gpu=True)
-    assert machine(Machine()) == [
+        machine_words(Machine(), gpu=True)
+    assert machine_words(Machine()) == [
         "--config",
         "experiments/common/cpu.yaml",
         "--trainer.devices",
         "1",
     ]
-    planned = machine(Machine(devices=8, nodes=2), gpu=True, plan=True)
+    planned = machine_words(Machine(devices=8, nodes=2), gpu=True, plan=True)
     assert planned[:4] == ["--config", "experiments/common/ddp.yaml", "--trainer.devices", "8"]
-    assert machine(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
+    assert machine_words(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
-    assert machine(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
+    assert machine_words(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
     with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
-        machine(Machine(devices=4))
+        machine_words(Machine(devices=4))
     with pytest.raises(InputError, match="DEVICES=0, NODES=None: expected numbers of at least 1"):
-        machine(Machine(devices=0))
-    assert "16-mixed" in machine(Machine(precision="16-mixed"))
+        machine_words(Machine(devices=0))
+    assert "16-mixed" in machine_words(Machine(precision="16-mixed"))
 
 
 def test_a_plan_runs_nothing(runs: Path) -> None:
