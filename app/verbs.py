@@ -188,7 +188,7 @@ def finetune_linker(
         args: Further words for LightningCLI.
     """
     from benchmarks.linking.evaluate import format_scores
-    from benchmarks.linking.finetune import finetuned_scores
+    from benchmarks.linking.tuning import finetuned_scores
 
     for results in finetuned_scores(
         task,

@@ -143,15 +143,6 @@ def tokenizer(tokens: list[str], max_length: int = 512) -> PreTrainedTokenizerFa
     )
 
 
-def unknown_share(made: PreTrainedTokenizerFast, texts: Iterable[str]) -> float:
-    """The share of [UNK] among the texts' tokens."""
-    tokens = unknown = 0
-    for text in texts:
-        ids = made(text, add_special_tokens=False, verbose=False)["input_ids"]
-        tokens, unknown = tokens + len(ids), unknown + ids.count(made.unk_token_id)
-    return unknown / max(1, tokens)
-
-
 def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
     for table, column in (
         (graph.names, "name"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.finetune import seed_results
 from benchmarks.linking.evaluate import score_linker
-from benchmarks.linking.finetune import finetuned_scores
+from benchmarks.linking.tuning import finetuned_scores
 from benchmarks.options import Choices, Protocol
 from benchmarks.probing import score_probing
 from benchmarks.results import label

@@ -61,9 +61,6 @@ def normaliser(rules: str) -> Callable[[str], str]:
     return normalised
 
 
-ONE_NAME = ("shortest", "sample")
-
-
 def one_name(names: Sequence[str], rule: str, key: str = "") -> str:
     """The one of `names` that represents a concept: the shortest, or one drawn by `key` ("sample"),
     whatever their order.

@@ -3,14 +3,12 @@ no trainer object."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -117,40 +115,3 @@ class EmbeddingTable:
             f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
             f" entities): {first}. Train the table on this graph: python -m kg.vectors.train --help"
         )
-
-
-def read_text_vectors(path: str | Path) -> EmbeddingTable:
-    """The table in a text file as KeBioLM's release uses it: first line ``n d``, then one ``id v1
-    ... vd`` per line.
-
-    Raises InputError with file and line for a wrong header, a wrong number of values or a value
-    that is no number.
-    """
-    rows: list[list[float]] = []
-    ids: list[str] = []
-    count = size = 0
-    for number, line in lines(path):
-        parts = line.split()
-        if number == 1:
-            if len(parts) != 2 or not all(re.fullmatch("[0-9]{1,9}", p) for p in parts):
-                raise InputError(
-                    f"{path}:1: expected 'n d' (number of vectors, their size), got {line[:60]!r}"
-                )
-            count, size = map(int, parts)
-            continue
-        if len(parts) != size + 1:
-            raise InputError(
-                f"{path}:{number}: expected an id and {size} values, got {len(parts) - 1} values"
-            )
-        try:
-            rows.append([float(v) for v in parts[1:]])
-        except ValueError as error:
-            raise InputError(
-                f"{path}:{number}: {error}; expected {size} numbers after the id"
-            ) from error
-        ids.append(parts[0])
-    if len(ids) != count or not ids:
-        raise InputError(
-            f"{path}: the first line promises {count} vectors, the file has {len(ids)}. Is it cut?"
-        )
-    return EmbeddingTable(torch.tensor(rows), ids, manifest={"source": Path(path).name})

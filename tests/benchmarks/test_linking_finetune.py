@@ -24,6 +24,7 @@ from experiments.names import encoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake
+from tests.fakes.results import markdown
 from tests.fakes.sapbert import Folders
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -96,7 +97,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len(
         {r.model.run for r in alone}
     ) == 2
-    text = tables.markdown("sapbert", "2", Choices(folds=[0, 3]))
+    text = markdown("sapbert", "2", Choices(folds=[0, 3]))
     assert "AskAPatient @1 measured" in text and "TF-IDF" in text
 
 

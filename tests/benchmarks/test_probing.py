@@ -31,7 +31,6 @@ from benchmarks.probing import (
     tallies_of,
 )
 from benchmarks.results import STYLES, difference, grouped, stored
-from benchmarks.tables import markdown
 from core.files import InputError, write_json
 from datamodules.probing import Query, load_queries
 from models.kebiolm import KeBioLM
@@ -39,6 +38,7 @@ from models.metrics import score
 from models.probing import masked_lm
 from tests.fakes import results as fake
 from tests.fakes.kebiolm import Folders
+from tests.fakes.results import markdown
 
 
 def query(text: str, relation: str, within: bool = False, *names: str) -> Query:

@@ -41,6 +41,7 @@ from datamodules.tasks.prepare import task
 from models.metrics import bootstrap_interval
 from tests.fakes import chineseblue
 from tests.fakes import results as fake
+from tests.fakes.results import markdown
 
 #: Percent, as the paper prints them: its own row, and the sum over all cells of a table.
 SMEDBERT = {
@@ -604,7 +605,7 @@ def test_the_newest_pretraining_of_a_label(runs: Path) -> None:
     assert [e["val/linking_acc1"] for e in ends] == [0.2, 0.4]
     # the stem that the bare name means
     assert [e["val/linking_acc1"] for e in pretrained("kebiolm")[1]] == [0.5]
-    text = tables.markdown("kebiolm", "3")
+    text = markdown("kebiolm", "3")
     row = next(line for line in text.splitlines() if line.startswith("| -wem"))
     assert "30.00 ± 14.14 (2)" in row and "92.80" in row
 

@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import tables
+from benchmarks.options import Choices
 from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save_result
 from core.tracking import folder_name, runs_folder
+from datamodules.options import Files
+
+
+def markdown(paper: str, number: str, choices: Choices | None = None) -> str:
+    """A paper's table as Markdown."""
+    table = tables.definition_of(paper, number)
+    return tables.format_table(table, *tables.content(table, choices or Choices(), Files()))
 
 
 def time(age: int) -> str:
