@@ -251,7 +251,7 @@ def merge(
     """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises
     InputError."""
     recipe = {
-        "reader": "kg.build.merge",
+        "reader": "kg.merge",
         "options": {},
         "inputs": [fingerprint(folder) for folder in folders],
     }

@@ -340,7 +340,7 @@ def refined(
             name[entity],
             "preferred",
             "zh" if is_chinese(name[entity]) else "en",
-            "kg.build.refine",
+            "kg.refine",
         )
         for entity in entities
         if (entity, name[entity]) not in named
@@ -477,7 +477,7 @@ def refine(
     """(the graph in `folder`, refined and saved in `out`, whether it was there already). `options`:
     see refined."""
     recipe = {
-        "reader": "kg.build.refine",
+        "reader": "kg.refine",
         "options": {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in options.items()
