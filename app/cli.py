@@ -154,7 +154,7 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
         return Verb(verbs.finetune_linker, positions), words, linker_options()
     extra = []
     if verb == "finetune":
-        from experiments.encoders import own_options
+        from experiments.names import own_options
 
         extra = [Option(o.name.lower(), float | None, None, o.help) for o in own_options()]
     return Verb(getattr(verbs, verb), positions), words, extra
@@ -180,7 +180,7 @@ def _check_table(paper: str | None, words: Sequence[str]) -> None:
 def _linking(task: str) -> bool:
     if not task.endswith("-EL") and ":" not in task:
         return False  # most names: no import
-    from benchmarks.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.linking import linking_tasks
 
     return task in linking_tasks()
 
@@ -211,21 +211,19 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a task, paper or model that there is not, before anything slow is
     imported."""
     if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
-        from benchmarks.tasks import task as check
-        from benchmarks.tasks.linking import END_TO_END
-        from benchmarks.tasks.linking import task as check_linking
-        from benchmarks.tasks.linking import tasks as linking_tasks
+        from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
+        from datamodules.tasks.prepare import task as check
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         if verb != "evaluate" or given["task"] not in END_TO_END:
-            (check_linking if linker else check)(given["task"])
+            (linking_task if linker else check)(given["task"])
     model = given.get("model")
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
         and model
         and model not in ("exact", "tfidf")
     ):
-        from experiments.encoders import NotTrained, encoder
+        from experiments.names import NotTrained, encoder
 
         if ":" in model and model.partition(":")[0] in ("sgns", "glove"):
             return
@@ -312,9 +310,9 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         return 0 if words else 2
     verb, rest = words[0], words[1:]
     if verb == "graph" and rest[:1] == ["build"]:
-        from kg.build import run
+        from kg.build.source import run_graph_build
 
-        return run(rest[1:], "kepl graph build")
+        return run_graph_build(rest[1:], "kepl graph build")
     if "--help" in rest or "-h" in rest:
         print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
         return 0

@@ -6,14 +6,14 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.options import Files
 from core.tracking import runs_folder
+from datamodules.options import Files
 
 LOG = logging.getLogger(__name__)
 
 
 class Demo(NamedTuple):
-    """A graph of kg.build.
+    """A graph of kg.build.source.
 
     source    its reader;  dataset, file  path of the file that it reads, if no installed package
               contains one
@@ -70,12 +70,12 @@ def demo_graph(what: str, files: Files) -> Path:
     """The folder of a demo's graph, built first where it is missing. Raises InputError for a file
     that cannot be had."""
     from datamodules.sources import fetched, place
-    from kg.build import build
+    from kg.build.source import build_graph
 
     demo = DEMOS[what]
     path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
     folder = runs_folder() / "data" / f"demo-{what}"
-    graph, there = build(demo.source, path, folder)
+    graph, there = build_graph(demo.source, path, folder)
     counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
     LOG.info(f"{folder}: {'' if there else 'built: '}{counts}")
     return folder

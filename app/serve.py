@@ -318,7 +318,7 @@ def start(
         f"http://{address}:{number}  (interface: http://{address}:{number}/docs; Ctrl+C ends it)",
         flush=True,
     )
-    run(app, listening, limits.seconds, connections)
+    serve_until_stopped(app, listening, limits.seconds, connections)
 
 
 def uses_gpu() -> bool:
@@ -326,7 +326,9 @@ def uses_gpu() -> bool:
     return "torch" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
 
 
-def run(app: FastAPI, listening: socket.socket, seconds: float, connections: int) -> None:
+def serve_until_stopped(
+    app: FastAPI, listening: socket.socket, seconds: float, connections: int
+) -> None:
     """Serve until a signal; then nothing new is taken, and what waits is answered."""
     config = uvicorn.Config(
         app,

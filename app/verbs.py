@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.options import Choices, Files, Protocol
+from benchmarks.options import Choices, Protocol
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
+from datamodules.options import Files
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
 
@@ -85,7 +86,7 @@ def pretrain(
       kepl pretrain kebiolm --profile paper --rehearse 2 --scale 0.001
     """
     if rehearse is not None or scale is not None:
-        from experiments.rehearse import rehearse as run_rehearsal
+        from benchmarks.perf.rehearse import rehearse as run_rehearsal
 
         print(
             run_rehearsal(
@@ -132,9 +133,10 @@ def finetune(
       kepl finetune NCBI --model minilm --seeds 3 --mirror downloads/
       kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
     """
-    from benchmarks.finetune import compute, report
+    from benchmarks.finetune import format_scores, seed_results
+    from experiments.seeds import train_seeds
 
-    results = compute(
+    trained = train_seeds(
         task,
         model,
         seeds=seeds,
@@ -148,7 +150,7 @@ def finetune(
         files=files,
         machine=machine,
     )
-    print(report(results))
+    print(format_scores(seed_results(trained)))
 
 
 def finetune_linker(
@@ -185,10 +187,10 @@ def finetune_linker(
         fresh: Train again what is finished.
         args: Further words for LightningCLI.
     """
-    from benchmarks.linking.evaluate import report
-    from benchmarks.linking.finetune import compute
+    from benchmarks.linking.evaluate import format_scores
+    from benchmarks.linking.tuning import finetuned_scores
 
-    for results in compute(
+    for results in finetuned_scores(
         task,
         model,
         ckpt=ckpt,
@@ -206,7 +208,7 @@ def finetune_linker(
         files=files,
         machine=machine,
     ):
-        print(report(results))
+        print(format_scores(results))
 
 
 def rerank(
@@ -247,10 +249,10 @@ def rerank(
       make rerank TASK=NCBI-EL MODEL=sapbert SPLIT=dev MIRROR=downloads/
       kepl rerank NCBI-EL --model sapbert --start minilm --seed 1 --mirror downloads/
     """
-    from benchmarks.linking.evaluate import report
-    from benchmarks.linking.rerank import compute
+    from benchmarks.linking.evaluate import format_scores
+    from benchmarks.linking.rerank import reranked_scores
 
-    for results in compute(
+    for results in reranked_scores(
         task,
         model,
         ckpt=ckpt,
@@ -267,7 +269,7 @@ def rerank(
         files=files,
         machine=machine,
     ):
-        print(report(results))
+        print(format_scores(results))
 
 
 # --- use ------------------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ def predict(
       kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm \
         --input notes/ --output relations.jsonl
     """
-    from experiments.encoders import finetuned
+    from experiments.names import finetuned
 
     limit_documents(max_document)
     check_device(device)
@@ -340,24 +342,24 @@ def predict(
         )
     folders = [finetuned(name).folder for name in (model, *tagger)]
     from inference.stream import format_of, predict_files, predict_task
-    from inference.taggers import Tagger, load
+    from inference.taggers import Tagger, load_tagger
 
     if output:
         format_of(output, to)
         Output(output, [*input, *folders])
-    own = load(model, device=device, precision=precision)
+    own = load_tagger(model, device=device, precision=precision)
     left_out: Counter[str] = Counter()
     if output:
         if task and to not in (None, "jsonl"):
             raise InputError(f"--to {to}: the predictions for a task's examples are JSON lines")
         if task:
-            from benchmarks.tasks import split_examples
+            from datamodules.tasks.prepare import split_examples
 
             counts = predict_task(
                 own, split_examples(task, split, files), output, fresh=fresh, report=LOG.info
             )
         else:
-            loaded = [load(name, device=device, precision=precision) for name in tagger]
+            loaded = [load_tagger(name, device=device, precision=precision) for name in tagger]
             taggers = [one for one in loaded if isinstance(one, Tagger)]
             if len(taggers) < len(tagger):
                 raise InputError(
@@ -657,7 +659,7 @@ def embed(
       kepl embed --model sapbert --text "heart attack" --json
       kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors
     """
-    from experiments.encoders import encoder
+    from experiments.names import encoder
 
     if bool(output) == json:
         raise InputError("--output FILE or --json: expected one of the two")
@@ -760,7 +762,7 @@ def evaluate(
       make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert" MIRROR=downloads/
       kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
     """
-    from benchmarks.tasks.linking import END_TO_END
+    from datamodules.tasks.linking import END_TO_END
 
     if task in END_TO_END:
         from benchmarks.linking import ends
@@ -771,7 +773,7 @@ def evaluate(
                 "RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary >"
                 f" sapbert > {rerank}'"
             )
-        found = ends.compute(
+        found = ends.score_chain(
             task,
             chosen,
             split=split,
@@ -782,16 +784,16 @@ def evaluate(
             files=files,
             work=work,
         )
-        print(ends.report(found))
+        print(ends.format_chain_score(found))
         return
     if chain is not None or threshold is not None:
         raise InputError(
             f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has"
             " MODEL="
         )
-    from benchmarks.linking.evaluate import compute, report
+    from benchmarks.linking.evaluate import format_scores, score_linker
 
-    results = compute(
+    results = score_linker(
         task,
         model,
         ckpt=ckpt,
@@ -805,7 +807,7 @@ def evaluate(
         work=work,
         rerank=rerank,
     )
-    print(report(results))
+    print(format_scores(results))
 
 
 def peers(
@@ -841,12 +843,12 @@ def peers(
       make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
       kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
     """
-    from benchmarks.peers import compute, report
+    from benchmarks.peers import compare_peers, format_comparison
 
     wanted = [chain.strip() for chain in chains.split(";") if chain.strip()]
     print(
-        report(
-            *compute(
+        format_comparison(
+            *compare_peers(
                 task,
                 wanted,
                 peers,
@@ -970,7 +972,7 @@ def synonyms(
         knowledge: Whether an encoder that reads linked mentions gets them.
         device: cpu or cuda.
     """
-    from benchmarks.synonyms import compute, report
+    from benchmarks.synonyms import format_retrieval, score_retrieval
 
     options = LinkerOptions(
         pooling=pooling,
@@ -981,8 +983,8 @@ def synonyms(
         device=device,
     )
     print(
-        report(
-            compute(
+        format_retrieval(
+            score_retrieval(
                 model,
                 ckpt=ckpt,
                 samples=samples,
@@ -1028,9 +1030,9 @@ def probe(
         size: Tokens of a batch.
         device: cpu or cuda.
     """
-    from benchmarks.probing import compute, report
+    from benchmarks.probing import format_probing, score_probing
 
-    result = compute(
+    result = score_probing(
         model,
         graph=graph,
         ckpt=ckpt,
@@ -1045,7 +1047,7 @@ def probe(
         device=device,
         files=files,
     )
-    print(report(result))
+    print(format_probing(result))
 
 
 def overlap(
@@ -1064,9 +1066,9 @@ def overlap(
         model: A KeBioLM whose entities are counted, instead of a graph's.
         ckpt: Folder of one exact run of it.
     """
-    from benchmarks.overlap import overlaps, report
+    from benchmarks.overlap import format_overlaps, overlaps
 
-    print(report(*overlaps(task, graph, model, ckpt, files)))
+    print(format_overlaps(*overlaps(task, graph, model, ckpt, files)))
 
 
 def counts(task: Sequence[str] = (), *, files: Files) -> None:
@@ -1076,9 +1078,9 @@ def counts(task: Sequence[str] = (), *, files: Files) -> None:
         task: Tasks. Default: all.
     """
     from benchmarks.counts import count_rows, counts_table
-    from benchmarks.tasks import task as task_of
-    from benchmarks.tasks import tasks as all_tasks
     from datamodules.sources import fetched, place
+    from datamodules.tasks.prepare import task as task_of
+    from datamodules.tasks.prepare import tasks as all_tasks
 
     chosen = [task_of(name) for name in task] or list(all_tasks().values())
     print(counts_table(count_rows(lambda d: fetched(d.dataset, place(), files.mirror), chosen)))
@@ -1090,16 +1092,15 @@ def data(task: str, *, files: Files) -> None:
     Args:
         task: Task, linking task or data set.
     """
-    from benchmarks.tasks.fetch import fetch_files
+    from datamodules.tasks.fetch import fetch_files
 
     print(fetch_files(task, files))
 
 
 def tasks() -> None:
     """List the tasks: fine-tuning, linking, and both ends of linking."""
-    from benchmarks.tasks import tasks as all_tasks
-    from benchmarks.tasks.linking import END_TO_END
-    from benchmarks.tasks.linking import tasks as linking_tasks
+    from datamodules.tasks.linking import END_TO_END, linking_tasks
+    from datamodules.tasks.prepare import tasks as all_tasks
 
     for task in all_tasks().values():
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""

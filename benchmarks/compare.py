@@ -8,9 +8,9 @@ from typing import Literal
 
 from benchmarks.results import Result, differing, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
-from benchmarks.tasks import task
-from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
+from datamodules.tasks.linking import linking_tasks
+from datamodules.tasks.prepare import task
 
 
 def alike(results: list[Result]) -> list[Result]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.options import Files
-from benchmarks.tasks import read, task, tasks
-from benchmarks.tasks.definition import Definition
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
+from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import SPLITS
+from datamodules.tasks.definition import Definition
+from datamodules.tasks.prepare import read_splits, task, tasks
 
 
 class CountRow(NamedTuple):
@@ -49,7 +49,7 @@ def split_sizes(name: str, unit: str, files: Files) -> dict[str, int]:
     """{split: its size in `unit`} of a task, in the available files. Raises InputError when there
     are none."""
     definition = task(name)
-    splits, odd, _ = read(definition, fetched(definition.dataset, place(), files.mirror))
+    splits, odd, _ = read_splits(definition, fetched(definition.dataset, place(), files.mirror))
     return {
         split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()
     }
@@ -79,7 +79,7 @@ def count_rows(
         splits: dict[str, list[Any]] = {}
         odd: dict[str, dict[str, int]] = {}
         try:
-            splits, odd, notes = read(definition, folder_of(definition))
+            splits, odd, notes = read_splits(definition, folder_of(definition))
             note = "; ".join(notes)
         except InputError as error:
             note = str(error)

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from core.files import InputError
 from core.tracking import runs_folder
-from kg import build
+from kg.build import source as build
 
 
 def graph_folder(name: str) -> Path:
-    """hpo (that of `make pretrain-kebiolm`, built if it is not there), or a folder of kg.build.
+    """hpo (that of `make pretrain-kebiolm`, built if it is not there), or a folder of
+    kg.build.source.
     Raises InputError for others."""
     if name == "hpo":
         folder = runs_folder() / "data" / "kebiolm-small" / "graph"
-        build.build("hpo", None, folder)
+        build.build_graph("hpo", None, folder)
         return folder
     if not Path(name).is_dir():
         raise InputError(

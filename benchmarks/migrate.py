@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save
+from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save_result
 from core.files import InputError, read_json, write_json
 from core.tracking import runs_folder
 from datamodules import probing as queries_of
-from experiments.encoders import recipes
+from experiments.names import recipes
 
 LOG = logging.getLogger(__name__)
 POOLINGS, RULES, SCORES = ("cls", "mean", "text"), ("best", "fairseq"), ("name", "mean", "sum")
@@ -240,7 +240,7 @@ def _probing(file: Path, old: Mapping[str, Any]) -> Iterator[tuple[Result, Path]
 
     model, run, options = fields_of(old["model"], "probing")
     queries = sampled(
-        queries_of.load(old["asked"]), old["stamp"]["limit"], old["stamp"]["seed"] or 0
+        queries_of.load_queries(old["asked"]), old["stamp"]["limit"], old["stamp"]["seed"] or 0
     )
     counted = tallies_of(queries, by_query(guesses_in(file.parent), len(queries)))
     names = {
@@ -294,7 +294,7 @@ def migrate() -> dict[str, int]:
         for file in (f for f in files if not (f.parent / DONE).is_file()):
             try:
                 for result, folder in results(file, read_json(file)):
-                    save(result, folder)
+                    save_result(result, folder)
                     done[kind] += 1
             except (InputError, OSError, KeyError, TypeError, ValueError) as error:
                 LOG.error(f"{file}: not converted ({type(error).__name__}: {error})")

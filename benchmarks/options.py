@@ -9,24 +9,11 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files:
-    """Where a task's files come from.
-
-    Args:
-        mirror: Folders or archives that hold the files of data sets; searched before any address.
-        data: Folder of this task's files, instead of fetching them.
-    """
-
-    mirror: Sequence[Path] = ()
-    data: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Protocol:
     """Only scores of one protocol are compared.
 
     Args:
-        normalise: Rules for names, joined by + (kg.names). Default: BioSyn's.
+        normalise: Rules for names, joined by + (kg.search.names). Default: BioSyn's.
         abbreviations: Expand abbreviations that a mention's text defines (Schwartz-Hearst).
             Default: as the task says.
         train_names: Add the mentions of the training split to the dictionary.

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.graphs import graph_folder
-from benchmarks.options import Files
-from benchmarks.tasks import inputs, read, task, tasks
-from benchmarks.tasks.definition import Definition
 from core.files import InputError
+from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import Relation, Tagged
-from experiments.encoders import encoder
+from datamodules.tasks.definition import Definition
+from datamodules.tasks.prepare import inputs, read_splits, task, tasks
+from experiments.names import encoder
 from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
 from kg.linking.normal import comparable
@@ -87,7 +87,7 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
             for split, paths in inputs(definition, data).items()
             for m in definition.mentions(paths, split)
         ]
-    splits, _, _ = read(definition, data)
+    splits, _, _ = read_splits(definition, data)
     examples = [example for several in splits.values() for example in several]
     if all(isinstance(e, Tagged) for e in examples):
         return [e.text[start:end] for e in examples for start, end, _ in e.entities]
@@ -158,7 +158,9 @@ def overlaps(
     return asked, found, missing
 
 
-def report(asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]) -> str:
+def format_overlaps(
+    asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]
+) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [
         f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"

@@ -31,7 +31,6 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
-from benchmarks.options import Files
 from benchmarks.results import (
     Model,
     Result,
@@ -41,7 +40,7 @@ from benchmarks.results import (
     log_result,
     model_of,
     others,
-    save,
+    save_result,
     stored,
 )
 from benchmarks.results import folder_of as folder_of_result
@@ -49,9 +48,10 @@ from core.dotted import imported
 from core.files import InputError, read_json, written
 from core.tracking import runs_folder
 from datamodules import probing as asked
+from datamodules.options import Files
 from datamodules.probing import MASK, Query
 from datamodules.tokenizers import load_tokenizer, replacements
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.options import checked_device
 from kg.graph import fingerprint
 from models.metrics import score
@@ -103,7 +103,9 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
     if (Path(graph) / asked.FILE).is_file():
         return Path(graph)
     own = graph_folder(graph)
-    return asked.build(str(own), str(place / ("hpo" if graph == "hpo" else fingerprint(own)[:12])))
+    return asked.build_queries(
+        str(own), str(place / ("hpo" if graph == "hpo" else fingerprint(own)[:12]))
+    )
 
 
 def sampled(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
@@ -292,7 +294,7 @@ def masked_lm(
     )
 
 
-def compute(
+def score_probing(
     model: str = "kebiolm",
     *,
     graph: str = "hpo",
@@ -329,7 +331,7 @@ def compute(
     beams = (5 if beam is None else beam) if method == "beam" else 1
     device = checked_device(device)
     folder = folder_of(graph, templates, files)
-    every = asked.load(folder)
+    every = asked.load_queries(folder)
     queries = sampled(every, limit, seed)
     who, options, lm, tokenizer = masked_lm(model, ckpt)
     LOG.info(
@@ -374,7 +376,7 @@ def compute(
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
-    return save(replace(result, mlflow_run=log_result(result, "probing", out)), out)
+    return save_result(replace(result, mlflow_run=log_result(result, "probing", out)), out)
 
 
 def guesses_in(folder: str | Path) -> list[Guess]:
@@ -382,7 +384,7 @@ def guesses_in(folder: str | Path) -> list[Guess]:
     return [Guess(**row) for row in pq.read_table(Path(folder) / "guesses.parquet").to_pylist()]
 
 
-def report(result: Result) -> str:
+def format_probing(result: Result) -> str:
     """The scores as a table, what else was asked the same queries in the same way, and examples
     (Table 7)."""
     made, mine = result.details["guesses"], grouped([result])[result.label]
@@ -418,7 +420,9 @@ def report(result: Result) -> str:
     ]
     text += [line for key in result.tallies for line in others(mine, pool, key)]
     queries = sampled(
-        asked.load(result.details["asked"]), result.protocol["limit"], result.protocol["seed"] or 0
+        asked.load_queries(result.details["asked"]),
+        result.protocol["limit"],
+        result.protocol["seed"] or 0,
     )
     scored = {result.label: by_query(guesses_in(result.folder), len(queries))}
     for other in pool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.records import ROOT, Record, save_records
-from benchmarks.results import FILE, Group, Result, check_protocol, grouped, load, paired
+from benchmarks.results import FILE, Group, Result, check_protocol, grouped, load_result, paired
 from core.files import InputError
 
 
@@ -26,7 +26,7 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
                 f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms"
                 " and probe write"
             )
-        found |= {str(file.parent.resolve()): load(file.parent) for file in files}
+        found |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
     return sorted(found.values(), key=lambda r: r.created)
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
 from core.journal import Journal
-from core.tracking import commit, runs_folder
-from experiments.encoders import Encoder, default_stem, folder_name, recipes
+from core.tracking import commit, folder_name, runs_folder
+from experiments.names import Encoder, default_stem, recipes
 from models.metrics import Comparison, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def label(model: str, options: Mapping[str, Any]) -> str:
 # the store
 
 
-def save(result: Result, folder: str | Path) -> Result:
+def save_result(result: Result, folder: str | Path) -> Result:
     """Write result.json and outcomes.parquet into `folder`; returns the result with folder, commit
     and time."""
     folder = Path(folder)
@@ -203,7 +203,7 @@ class _Tallies(Mapping[str, np.ndarray]):
         return len(self._arrays())
 
 
-def load(folder: str | Path) -> Result:
+def load_result(folder: str | Path) -> Result:
     """The result in a folder. Raises InputError where there is none, or it is damaged."""
     folder = Path(folder)
     record = read_json(folder / FILE)
@@ -222,7 +222,7 @@ def stored(kind: str, task: str | None = None) -> list[Result]:
         raise ValueError(f"kind {kind!r}: expected one of {', '.join(KINDS)}")
     place = runs_folder() / kind
     place = place / folder_name(task) if task and kind in ("finetune", "linking") else place
-    found = [load(file.parent) for file in sorted(place.glob(f"**/{FILE}"))]
+    found = [load_result(file.parent) for file in sorted(place.glob(f"**/{FILE}"))]
     _remind_of_old(place)
     return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
 

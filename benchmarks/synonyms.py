@@ -28,15 +28,15 @@ from benchmarks.results import (
     log_result,
     model_of,
     others,
-    save,
+    save_result,
     stored,
 )
 from core.files import InputError, digest, read_json
 from core.tracking import runs_folder
 from datamodules.links import links
-from datamodules.synonyms import Sample, load
+from datamodules.synonyms import Sample, load_samples
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.encoders import MAX_LENGTH, embedder
 from inference.options import LinkerOptions
 from kg.linking import linked as documents_of
@@ -160,7 +160,7 @@ def samples_checksum(samples: Path | None) -> str | None:
     return found
 
 
-def compute(
+def score_retrieval(
     model: str = "zh",
     *,
     ckpt: str | None = None,
@@ -179,7 +179,7 @@ def compute(
     has pairs of which one side is mentioned at most so often.
     """
     folder = samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
-    known = load(folder)
+    known = load_samples(folder)
     linked = linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
     inside = members(known, counts, frequent)
@@ -215,13 +215,13 @@ def compute(
         data={"samples": checksum},
         details={"linker": identity},
     )
-    return save(
+    return save_result(
         replace(result, mlflow_run=log_result(result, "synonyms", folder_of(result))),
         folder_of(result),
     )
 
 
-def report(result: Result) -> str:
+def format_retrieval(result: Result) -> str:
     """The scores as a table, and what else was scored on the same samples."""
     mine = grouped([result])[result.label]
     text = [f"{result.label}: Acc@1 among 20 names of one type"]

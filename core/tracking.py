@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -99,3 +100,8 @@ def environment() -> dict[str, str]:
         "machine": platform.platform(),
         "cpus": str(os.cpu_count()),
     } | versions
+
+
+def folder_name(text: str) -> str:
+    """The name of the folder that runs of a task or an encoder have."""
+    return re.sub(r"[^\w.@-]+", "-", text)

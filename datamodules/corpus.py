@@ -255,7 +255,7 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
             whole.flush()
 
 
-def build(
+def build_corpus(
     linked: str,
     graph: str,
     tokenizer: str,
@@ -435,7 +435,7 @@ class Corpus:
 
 if __name__ == "__main__":
     try:
-        folder = auto_cli(build, as_positional=False)
+        folder = auto_cli(build_corpus, as_positional=False)
     except InputError as error:
         sys.exit(f"error: {error}")
     counts = read_json(folder / "manifest.json")["counts"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from core.files import InputError, lines, read_text, whole_number
 from datamodules.tasks import Pair, Tagged, overlapping
-from kg.linking.documents import pubtator_annotations
+from kg.documents.formats import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
 COLUMNS = (

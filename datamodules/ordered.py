@@ -25,8 +25,8 @@ from datamodules.rows import attention, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.vectors.embeddings import EmbeddingTable
 
 
 class Ordered(NamedTuple):

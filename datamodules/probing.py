@@ -448,7 +448,7 @@ def _save(
     return folder
 
 
-def build(
+def build_queries(
     graph: str,
     out: str,
     most: int = 200,
@@ -522,7 +522,7 @@ def medlama(
     )
 
 
-def load(folder: str | Path) -> list[Query]:
+def load_queries(folder: str | Path) -> list[Query]:
     """The queries in `folder`. Raises InputError when there are none, or the file is not what the
     manifest says."""
     sealed(folder, FILE, "queries", "Build the queries", "Run: python -m datamodules.probing build")
@@ -537,7 +537,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     commands = parser.add_subparsers(required=True, metavar="build|medlama")
     make = commands.add_parser("build", help="queries of a graph's triples")
-    make.set_defaults(does=build)
+    make.set_defaults(does=build_queries)
     make.add_argument(
         "--graph", required=True, metavar="FOLDER", help="a graph (python -m kg.build --help)"
     )

@@ -36,8 +36,8 @@ from tqdm import tqdm
 from core.arrays import read_table
 from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
 from core.outputs import check_no_input
+from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import documents
 
 FORMAT = 1
 FILE = "samples.parquet"
@@ -125,7 +125,7 @@ def samples(
     if not pairs:
         raise InputError(
             "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
-            " them apart: python -m kg.refine --help"
+            " them apart: python -m kg.build.refine --help"
         )
     rng = np.random.default_rng(seed)
     equals: dict[int, set[int]] = defaultdict(set)
@@ -187,7 +187,7 @@ def samples(
     return result, found
 
 
-def build(
+def build_samples(
     graph: str,
     out: str,
     negatives: int = 19,
@@ -249,7 +249,7 @@ def build(
     return folder
 
 
-def load(folder: str | Path) -> list[Sample]:
+def load_samples(folder: str | Path) -> list[Sample]:
     """The samples in `folder`. Raises InputError when there are none, or the file is not what the
     manifest says."""
     sealed(
@@ -304,7 +304,7 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
     for broken input.
     """
     check_no_input(Path(out), [synonyms, *input])
-    pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load(synonyms))
+    pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load_samples(synonyms))
     counts: Counter[str] = Counter(documents=0, sentences=0)
     with written(out) as handle:
         for file in input:
@@ -332,9 +332,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m datamodules.synonyms", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="build|drop")
     make = commands.add_parser("build", help="samples of a graph's equivalences")
-    make.set_defaults(does=build)
+    make.set_defaults(does=build_samples)
     make.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph that kg.refine made"
+        "--graph", required=True, metavar="FOLDER", help="a graph that kg.build.refine made"
     )
     make.add_argument("--out", required=True, metavar="FOLDER", help="where the samples go")
     make.add_argument("--negatives", type=int, default=19, help="entities beside the gold one (19)")

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core.executor import Part, parts_folder
 from core.files import InputError, check_files, digest, written
-from kg.pretrained import load
+from datamodules.pretrained import load
 
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
 BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`byte_level_bpe`

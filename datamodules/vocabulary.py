@@ -26,8 +26,8 @@ from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, digest, read_json, sha256, write_json, written_folder
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.linking.documents import documents
 
 FORMAT = 1
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -143,15 +143,6 @@ def tokenizer(tokens: list[str], max_length: int = 512) -> PreTrainedTokenizerFa
     )
 
 
-def unknown_share(made: PreTrainedTokenizerFast, texts: Iterable[str]) -> float:
-    """The share of [UNK] among the texts' tokens."""
-    tokens = unknown = 0
-    for text in texts:
-        ids = made(text, add_special_tokens=False, verbose=False)["input_ids"]
-        tokens, unknown = tokens + len(ids), unknown + ids.count(made.unk_token_id)
-    return unknown / max(1, tokens)
-
-
 def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
     for table, column in (
         (graph.names, "name"),
@@ -161,7 +152,7 @@ def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
         yield from table[column].unique().to_pylist()
 
 
-def build(
+def build_vocabulary(
     graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False
 ) -> tuple[Path, bool]:
     """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of
@@ -220,7 +211,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     options = parser.parse_args()
     try:
-        folder, was_there = build(**vars(options))
+        folder, was_there = build_vocabulary(**vars(options))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

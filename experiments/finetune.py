@@ -44,7 +44,7 @@ from core.files import InputError, digest, read_json, sha256, write_json, writte
 from core.tracking import inherited
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
-from kg.pretrained import pretrained
+from datamodules.pretrained import pretrained
 from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 

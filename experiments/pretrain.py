@@ -34,6 +34,7 @@ from core.logs import set_up
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
+from experiments.names import Encoder, NotTrained, encoder
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ def gpus() -> int:
     return torch.cuda.device_count()
 
 
-def machine(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]:
+def machine_words(chosen: Machine, gpu: bool = False, plan: bool = False) -> list[str]:
     """Arguments of experiments.run that choose the machine.
 
     A profile of the paper's size (`gpu`) uses all GPUs; the others use a GPU only when `devices`
@@ -175,7 +176,7 @@ def commands(
     values |= {name: shlex.join(words) for name, words in given.items()}
     values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
     on = [
-        *machine(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan),
+        *machine_words(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan),
         "--seed_everything",
         str(seed),
     ]
@@ -328,6 +329,18 @@ def pretrain(
         table(rows, results, report["column"]),
     ]
     return "\n".join(lines)
+
+
+def trained_encoder(name: str, ckpt: str | None) -> Encoder:
+    """The encoder, pre-trained first if it is a paper's and it has no finished run."""
+    try:
+        return encoder(name, ckpt)
+    except NotTrained as error:
+        if "/" in name:
+            raise
+        LOG.info(f"{error}\nIt is pre-trained first, with PROFILE=small:")
+        pretrain(error.paper)
+        return encoder(name, None)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
 from core.journal import Journal
 from core.tracking import commit, environment, runs_folder
-from kg.pretrained import HUB_NAME, PACKAGED, identity
+from datamodules.pretrained import HUB_NAME, PACKAGED, identity
 
 LOG = logging.getLogger(__name__)
 #: Settings that name a model: a folder, or a name of the hub, neither of which says which weights

@@ -9,7 +9,7 @@ most --most of its mentions, the first ones of the corpus. --corpus is a folder 
 datamodules.corpus``, made with the model's tokenizer and the graph of
 --graph. What is written is an :class:`EmbeddingTable` of the entities that are mentioned, as `kg`
 makes one of a graph, with the number of mentions that each is the mean of in ``counts.txt``: to be
-searched (kg.search), or to start a training.
+searched (kg.search.index), or to start a training.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from core.dotted import imported
 from core.files import InputError, digest, written
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from experiments.encoders import encoder
-from kg.embeddings import EmbeddingTable
+from experiments.names import encoder
 from kg.graph import KnowledgeGraph, fingerprint
+from kg.vectors.embeddings import EmbeddingTable
 
 POOLINGS = ("mean", "boundary")
 

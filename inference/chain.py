@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
 from core.settings import nearest
-from experiments.encoders import close_names, fine_tuned_names, is_task
+from experiments.names import close_names, fine_tuned_names, is_task
 from inference.attributes import find_attributes
 from inference.detectors import (
     DICTIONARY,
@@ -45,8 +45,8 @@ from inference.detectors import (
 )
 from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.homonyms import Homonyms, graph_descriptions
 from kg.linking.composites import parts_of, widen
+from kg.linking.homonyms import Homonyms, graph_descriptions
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
 
@@ -300,7 +300,7 @@ class Pipeline:
         return detector
 
     def _linker(self, name: str) -> Linker:
-        from experiments.encoders import model_names
+        from experiments.names import model_names
         from inference.linkers import Exact
         from inference.load import linkable
 

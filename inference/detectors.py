@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.files import InputError
-from experiments.encoders import is_fine_tuned
+from experiments.names import is_fine_tuned
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker, Found
@@ -113,9 +113,9 @@ def model_detector(name: str, options: LinkerOptions) -> EntityDetector | Tagger
     """The detector of a fine-tuned tagger or a KeBioLM. Raises InputError for a model that finds no
     mentions."""
     if is_fine_tuned(name):
-        from inference.taggers import Tagger, load
+        from inference.taggers import Tagger, load_tagger
 
-        tagger = load(name, device=options.device, precision=options.precision)
+        tagger = load_tagger(name, device=options.device, precision=options.precision)
         if not isinstance(tagger, Tagger):
             raise InputError(
                 f"{name}: a model of kind {tagger.kind}; expected a tagger (kind ner or nested) to"

@@ -17,10 +17,10 @@ from core.executor import Part, parts_folder
 from core.files import InputError, check_files, digest, written
 from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import Encoder
+from experiments.names import Encoder
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device
-from kg.search import EXACT, Index, backends_in, checked_backend, extend, write
+from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run

@@ -25,7 +25,7 @@ from core.dotted import imported
 from core.files import InputError, lines
 from datamodules.contexts import balanced, sides
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import Encoder
+from experiments.names import Encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import DEPTH, Candidate, Names, Ranking
 from inference.options import LinkerOptions, Work, checked_device

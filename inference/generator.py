@@ -1,7 +1,7 @@
 """A linker that generates: a sequence-to-sequence model writes one of the dictionary's names (Yuan
 et al. 2022).
 
-The dictionary's normalised strings are the names of a token trie (kg.trie); models.decoding
+The dictionary's normalised strings are the names of a token trie (kg.search.trie); models.decoding
 searches it for many mentions at once, and what it finds is a leaf, not a text.
 """
 
@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from core.dotted import imported
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import Encoder, encoder
+from experiments.names import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
 from inference.options import LinkerOptions, Work, checked_device, restricted_to
-from kg.trie import Ragged, Trie
+from kg.search.trie import Ragged, Trie
 from models.decoding import constrained_search
 
 LOG = logging.getLogger(__name__)

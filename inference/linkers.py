@@ -3,8 +3,9 @@
 A linker has `link(mentions, contexts) -> [[Candidate, …], …]`, best first, at most DEPTH concepts
 for each mention. A concept counts once, at its best name. Of equal scores the name that sorts first
 comes first. The concepts of one name are in the order of its kind for them (kg.graph.KINDS; without
-kinds, those that prefer it first), then of how much of their distinguishing string (kg.homonyms)
-the text has, which is a tie where it is equal, then of their triples, then of their ids.
+kinds, those that prefer it first), then of how much of their distinguishing string
+(kg.linking.homonyms) the text has, which is a tie where it is equal, then of their triples, then
+of their ids.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import numpy as np
 from core.files import digest
 from datamodules.linking import Dictionary
 from kg.graph import place_of_kind
-from kg.homonyms import Describe, Homonyms
+from kg.linking.homonyms import Describe, Homonyms
 from kg.linking.normal import BEST, Difference, Level, compare_words, form_key, normal_text
 from kg.linking.tokens import cased_words
-from kg.names import TfIdf, normaliser
+from kg.search.names import TfIdf, normaliser
 
 DEPTH = 20  #: concepts that a linker ranks; a gold concept below is as good as not found
 
@@ -191,7 +192,7 @@ class Exact:
 
 
 class NearestByTfIdf:
-    """Nearest names by character 3-gram TF-IDF (kg.names.TfIdf), fitted on the dictionary's
+    """Nearest names by character 3-gram TF-IDF (kg.search.names.TfIdf), fitted on the dictionary's
     strings."""
 
     def __init__(self, names: Names) -> None:

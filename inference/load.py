@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import yaml
 
 from core.dotted import imported
-from experiments.encoders import Encoder, encoder
+from experiments.names import Encoder, encoder
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
 
@@ -42,7 +42,7 @@ def linkable(
     name: str, options: LinkerOptions | None = None, checkpoint: str | None = None
 ) -> Linkable:
     """What links with the model that `name` means. Raises InputError as
-    :func:`experiments.encoders.encoder`."""
+    :func:`experiments.names.encoder`."""
     return linkable_of(encoder(name, checkpoint), options or LinkerOptions())
 
 

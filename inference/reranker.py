@@ -11,7 +11,7 @@ import torch
 
 from core.files import InputError, digest
 from datamodules.reranker import RerankerInputs, Sample
-from experiments.encoders import Encoder, encoder
+from experiments.names import Encoder, encoder
 from inference.linkers import Candidate, Linker, Names, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work, checked_device
@@ -40,8 +40,8 @@ class Ranker(Protocol):
 
 def text_of(candidate: Candidate, names: Names) -> str:
     """What a cross-encoder reads of a candidate: the name that was found, the preferred one where
-    that is another, and the string that distinguishes the concept (kg.homonyms) where several have
-    the name."""
+    that is another, and the string that distinguishes the concept (kg.linking.homonyms) where
+    several have the name."""
     name, concepts = candidate.name, names.concepts[candidate.name]
     strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
     parts = [
@@ -165,7 +165,7 @@ class Ordered:
 
 def reranking(name: str, options: LinkerOptions) -> Reranking:
     """What ranks again with the model that `name` means. Raises InputError as
-    :func:`experiments.encoders.encoder`."""
+    :func:`experiments.names.encoder`."""
     return reranking_of(encoder(name), options)
 
 

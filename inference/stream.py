@@ -48,8 +48,8 @@ from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.options import Work
-from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.linking.documents import (
+from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
+from kg.documents.formats import (
     INPUTS,
     Document,
     Plan,
@@ -60,7 +60,7 @@ from kg.linking.documents import (
     pubtator_annotations,
     spooled,
 )
-from kg.linking.documents import format_of as input_format_of
+from kg.documents.formats import format_of as input_format_of
 from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
@@ -566,8 +566,8 @@ def predict_files(
     left_out: Counter[str] | None = None,
     work: Work | None = None,
 ) -> Counts:
-    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load`); the module
-    says what goes in and out.
+    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load_tagger`); the
+    module says what goes in and out.
 
     taggers  for a model of relations: what finds the mentions. Without them the files contain
              mentions with types: JSON lines as a tagger's output has them, or PubTator.

@@ -1,7 +1,7 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
     model = load("NCBI/minilm")                          a name or a folder
-                                                         (experiments.encoders.finetuned)
+                                                         (experiments.names.finetuned)
     model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
                                                          0.98)]]
 
@@ -41,7 +41,7 @@ from core.files import InputError, verified
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.encoders import FineTuned, finetuned
+from experiments.names import FineTuned, finetuned
 from inference.options import checked_device, checked_texts
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
@@ -426,7 +426,7 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
 }
 
 
-def load(
+def load_tagger(
     name: str | Path,
     *,
     device: str = "cpu",
@@ -434,7 +434,7 @@ def load(
     batch_size: int = 64,
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """The fine-tuned model that `name` means, a folder or TASK/encoder
-    (:func:`experiments.encoders.finetuned`).
+    (:func:`experiments.names.finetuned`).
 
     batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
         name that means none, a file that
@@ -476,7 +476,9 @@ def _read_again(
     folder: Path, device: str, bf16: bool, batch_size: int, identity: str
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """A model from its folder. Raises InputError where that holds another one by now."""
-    model = load(folder, device=device, precision="bf16" if bf16 else "fp32", batch_size=batch_size)
+    model = load_tagger(
+        folder, device=device, precision="bf16" if bf16 else "fp32", batch_size=batch_size
+    )
     if model.identity != identity:
         raise InputError(f"{folder}: not the model that the run began with. Run the command again.")
     return model

@@ -1,6 +1,7 @@
 """Batched beam search over the names of a trie, for BART.
 
-    kg.trie.Trie            the names, as arrays: children of all beams of all mentions are looked
+    kg.search.trie.Trie            the names, as arrays: children of all beams of all mentions are
+    looked
                             up at once
     constrained_search      a ranking of leaves for each mention of a batch
 
@@ -47,7 +48,7 @@ from torch.nn import functional
 from transformers import BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
 
 from core.files import InputError
-from kg.trie import Tensors, Trie
+from kg.search.trie import Tensors, Trie
 
 RULES = ("best", "transformers", "fairseq")
 SCORES = ("sum", "mean", "name")

@@ -7,7 +7,7 @@ Cai, Zhang, Wang and He, APWeb-WAIM 2021. https://doi.org/10.1007/978-3-030-8589
     Bidirectional entity masking, Section 3.3, Eq. (6-9)   PartPrediction, one for each direction
     Overall loss, Eq. (10)                                 EMBERT.training_step
     Replacing, masking, pairs of segments                  datamodules.embert
-    Entity processing, Appendix                            kg.segment, kg.thesaurus
+    Entity processing, Appendix                            kg.build.segment, kg.build.thesaurus
 
 Deviations from the printed paper, each pinned by a test:
     D1  Eq. (3) and (5) multiply log p by a label of 0 or 1, so that the class 0 would cost nothing:

@@ -31,8 +31,8 @@ from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
 from transformers.utils import logging
 
 from core.files import InputError, verified
+from datamodules.pretrained import load, pretrained
 from datamodules.steps import Places
-from kg.pretrained import load, pretrained
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from datamodules.steps import places
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, set_dropout, start_as_bert, write_export
 from models.heads import MLMHead

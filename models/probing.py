@@ -27,7 +27,7 @@ from transformers import AutoModelForMaskedLM
 from transformers.utils import logging
 
 from core.files import InputError
-from kg.pretrained import load
+from datamodules.pretrained import load
 from models.encoders import states_at
 
 #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT

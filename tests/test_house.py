@@ -6,6 +6,7 @@ import importlib
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_nothing_that_executes_code_is_loaded() -> None:
 def test_every_test_folder_is_a_package() -> None:
     folders = {p.parent for p in (ROOT / "tests").rglob("test_*.py")}
     assert len(folders) > 4 and all((f / "__init__.py").is_file() for f in folders)
+
+
+def test_no_two_files_of_a_room_have_one_name() -> None:
+    """A file is found by its name; what a convention names (a package's own files, a paper's
+    `released`) is in several places."""
+    shared = ("__init__", "__main__", "released")
+    for room in ROOMS:
+        names = Counter(path.stem for path in (ROOT / room).rglob("*.py"))
+        assert [n for n, count in names.items() if count > 1 and n not in shared] == [], room
 
 
 def classes(folder: str) -> tuple[str, str]:

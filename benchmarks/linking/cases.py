@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.linking.evaluate import BASELINES, folds_of
-from benchmarks.options import Files
-from benchmarks.results import Result, load, stored
-from benchmarks.tasks.linking import task
+from benchmarks.results import Result, load_result, stored
 from core.files import InputError, lines, written
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Linking
-from kg.names import normaliser
+from datamodules.options import Files
+from datamodules.tasks.linking import linking_task
+from kg.search.names import normaliser
 
 
 class Run(NamedTuple):
@@ -44,9 +44,9 @@ def scored_run(
 
     Raises InputError when there is none, or its mentions are others than the available ones.
     """
-    definition = task(name)
+    definition = linking_task(name)
     if of and Path(of).is_dir():
-        found = [load(of)]
+        found = [load_result(of)]
     else:
         known = stored("linking", definition.name)
         numbers = ",".join(map(str, folds)) or "all"

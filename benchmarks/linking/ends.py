@@ -40,7 +40,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
-from benchmarks.options import Files
 from benchmarks.results import (
     OVERALL,
     Model,
@@ -49,12 +48,13 @@ from benchmarks.results import (
     grouped,
     log_result,
     others,
-    save,
+    save_result,
     stored,
 )
-from benchmarks.tasks.linking import END_TO_END, task
 from core.files import InputError, digest, read_json, written
 from datamodules.linking import Dictionary, Linking, Mention
+from datamodules.options import Files
+from datamodules.tasks.linking import END_TO_END, linking_task
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
 from kg.graph import KnowledgeGraph, fingerprint, table
@@ -234,7 +234,7 @@ class Annotated(NamedTuple):
 def annotated(name: str, split: str | None, files: Files, graph: Path | None = None) -> Annotated:
     """The texts of an end-to-end task. Raises InputError for a split that there is not, and for
     files that are missing."""
-    split, (fold,) = folds_of(task(END_TO_END[name]), files, split, (), graph)
+    split, (fold,) = folds_of(linking_task(END_TO_END[name]), files, split, (), graph)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
@@ -349,7 +349,7 @@ def write_predictions(
             )
 
 
-def compute(
+def score_chain(
     name: str,
     chain: str = "dictionary",
     *,
@@ -396,10 +396,10 @@ def compute(
         for d, ms in made.found.items()
     }
     write_predictions(folder, data, shown)
-    return save(replace(result, mlflow_run=log_result(result, name, folder)), folder)
+    return save_result(replace(result, mlflow_run=log_result(result, name, folder)), folder)
 
 
-def report(result: Result) -> str:
+def format_chain_score(result: Result) -> str:
     """The scores as a table, errors, the protocol, and other chains of the same protocol."""
     mine = grouped([result])[result.label]
     protocol = result.protocol

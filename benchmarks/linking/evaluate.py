@@ -21,34 +21,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking import scores as s
-from benchmarks.options import Files, Protocol
+from benchmarks.options import Protocol
 from benchmarks.results import (
     OVERALL,
     STYLES,
     Model,
     Result,
     difference,
-    folder_name,
     folder_of,
     grouped,
     log_result,
     model_of,
     others,
-    save,
+    save_result,
     stored,
 )
-from benchmarks.tasks.linking import Task, prepared, task
 from core.files import InputError, digest, written
-from core.tracking import runs_folder
+from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
+from datamodules.options import Files
 from datamodules.sources import fetched, place
-from experiments.encoders import encoder
+from datamodules.tasks.linking import Task, linking_task, prepare_folds
+from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
 from inference.reranker import Reranked, reranking_of
 from kg.linking.abbreviations import ShortForms
-from kg.names import BIOSYN, normaliser, one_name
+from kg.search.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 METRIC = "acc@1"
@@ -68,8 +68,8 @@ class Tuned(NamedTuple):
 
 
 def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
-    """The dictionary with one name a concept (kg.names.one_name), that which GenBioEL is trained to
-    write by the same rule."""
+    """The dictionary with one name a concept (kg.search.names.one_name), that which GenBioEL is
+    trained to write by the same rule."""
     normalised = normaliser("lower+symbols")
     own: dict[str, dict[str, str]] = {}
     for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
@@ -226,7 +226,7 @@ def prepared_folds(
         if files.data or own
         else definition.name
     )
-    return prepared(
+    return prepare_folds(
         definition.name,
         data,
         runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
@@ -319,7 +319,7 @@ def protocol_record(
     } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
 
 
-def compute(
+def score_linker(
     name: str,
     model: str = "tfidf",
     *,
@@ -343,7 +343,7 @@ def compute(
     Raises InputError for a task, model or split that there is not, and when no mention can be
     scored.
     """
-    definition = task(name)
+    definition = linking_task(name)
     protocol, options, files = (
         resolved(protocol or Protocol(), definition),
         linker or LinkerOptions(),
@@ -437,7 +437,9 @@ def compute(
     ours = results[-1]
     return [
         *results[:-1],
-        save(replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder),
+        save_result(
+            replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder
+        ),
     ]
 
 
@@ -459,10 +461,10 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
     folder = folder_of(result)
     with written(folder / "predictions.jsonl") as handle:
         handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    return save(result, folder)
+    return save_result(result, folder)
 
 
-def report(results: Sequence[Result]) -> str:
+def format_scores(results: Sequence[Result]) -> str:
     """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other
     linkers of the same protocol."""
     ours, groups = results[-1], grouped(results)

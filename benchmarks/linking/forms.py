@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from datamodules import blurb
+from kg.build.sources import hpo
 from kg.linking import sentences
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.normal import LEVELS
-from kg.sources import hpo
 
 TEXTS, DOCUMENTS = 8000, 400
 AT_ONCE = 256

@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import logging
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.options import Files, Protocol
-from benchmarks.results import Result, folder_name, model_of
-from benchmarks.tasks.linking import task
+from benchmarks.options import Protocol
+from benchmarks.results import Result, model_of
 from core.files import InputError, digest, read_json
-from core.tracking import ROOT, runs_folder
+from core.tracking import ROOT, folder_name, runs_folder
+from datamodules.options import Files
 from datamodules.reranker import Sample, save_samples
-from experiments.encoders import encoder
+from datamodules.tasks.linking import linking_task
+from experiments.linkers import train_export
 from experiments.machine import Machine
-from experiments.pretrain import machine as machine_words
-from experiments.stages import Stage, run_stages
+from experiments.names import encoder
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work
 from inference.reranker import Reranked, reranking_of, sample_of
@@ -64,7 +63,7 @@ def samples_of(
     return {part: list(own.values()) for part, own in found.items()}
 
 
-def compute(
+def reranked_scores(
     name: str,
     model: str = "sapbert",
     *,
@@ -89,7 +88,7 @@ def compute(
         LightningCLI.
     Raises InputError for a task without training mentions.
     """
-    definition = task(name)
+    definition = linking_task(name)
     if epochs is not None and epochs < 1:
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     given, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
@@ -116,19 +115,19 @@ def compute(
             save_samples(samples, samples_of(first, ready), name=name, **made_of)
         counts = read_json(samples / "manifest.json")["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        words = [
-            "experiments.run",
-            "--config",
-            str(CONFIG.relative_to(ROOT)),
-            *machine_words(machine or Machine()),
-        ]
-        words += ["--seed_everything", str(seed), "--data.init_args.samples", str(samples)]
-        words += ["--model.init_args.encoder", own, "--data.init_args.tokenizer", own]
-        words += ["--result", str(work / f"result-{seed}.json")]
-        words += ["--trainer.max_epochs", str(epochs)] if epochs else []
-        words += ["--fresh", "true"] if fresh else []
-        run_stages([Stage(f"fold {number}", words + shlex.split(args), CONFIG.parent.name)], work)
-        export = read_json(work / f"result-{seed}.json")["export"]
+        settings = {"data.init_args.samples": samples, "data.init_args.tokenizer": own}
+        settings |= {"model.init_args.encoder": own}
+        settings |= {"trainer.max_epochs": epochs} if epochs else {}
+        export = train_export(
+            f"fold {number}",
+            CONFIG,
+            settings,
+            work / f"result-{seed}.json",
+            seed=seed,
+            fresh=fresh,
+            args=args,
+            machine=machine,
+        )
         tuned.append(Reranked(first, reranking_of(encoder("reranker", export), linker), "trained"))
     about = model_of(model, chosen)
     system = scoring.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, seed)
@@ -141,6 +140,6 @@ def compute(
         "files": files,
     }
     return [
-        scoring.compute(name, model, ckpt=ckpt, **shared),
-        scoring.compute(name, tuned=system, **shared),
+        scoring.score_linker(name, model, ckpt=ckpt, **shared),
+        scoring.score_linker(name, tuned=system, **shared),
     ]

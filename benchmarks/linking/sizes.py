@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.linking.evaluate import prepared_folds
-from benchmarks.options import Files
-from benchmarks.tasks.linking import task
 from datamodules.linking import Linking, load_linking
+from datamodules.options import Files
+from datamodules.tasks.linking import linking_task
 
 
 def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
@@ -21,7 +21,7 @@ def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
     left out. Raises InputError where the data set is not available.
     """
     each: list[dict[str, int]] = []
-    for fold in prepared_folds(task(name), files, graph):
+    for fold in prepared_folds(linking_task(name), files, graph):
         loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
         last = loaded.get("test") or loaded["dev"]
         found = {

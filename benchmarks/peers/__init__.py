@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.finetune import compute as fine_tune
+from benchmarks.finetune import seed_results
 from benchmarks.linking.ends import (
     METRIC,
     Annotated,
@@ -33,7 +33,6 @@ from benchmarks.linking.ends import (
     result_of,
     write_predictions,
 )
-from benchmarks.options import Files
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -44,17 +43,19 @@ from benchmarks.results import (
     folder_of,
     grouped,
     log_result,
-    save,
+    save_result,
 )
-from benchmarks.tasks.linking import END_TO_END
 from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
 from core.settings import nearest
 from core.spreadsheets import CsvWriter
-from core.tracking import ROOT, runs_folder
+from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
-from experiments.encoders import NotTrained, encoder, folder_name, is_task, trained
+from datamodules.options import Files
+from datamodules.tasks.linking import END_TO_END
+from experiments.names import NotTrained, encoder, is_task, trained
 from experiments.pretrain import pretrain
+from experiments.seeds import train_seeds
 from inference.chain import DETECTORS, Pipeline, steps_of
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph, fingerprint
@@ -137,7 +138,7 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
                 and not {model, folder_name(model)} & set(trained(task))
             ):
                 LOG.info(f"{word} is missing: it is fine-tuned first")
-                fine_tune(task, model or None, files=files)
+                seed_results(train_seeds(task, model or None, files=files))
             elif word not in (*DETECTORS, "names") and not is_task(word):
                 try:
                     encoder(word)
@@ -259,13 +260,13 @@ def scored(
     result = result_of(data, found, graph, Model(title, "", identity), {}, details)
     folder = folder_of(result)
     write_predictions(folder, data, {d: answer["found"][d] for d in data.texts})
-    return save(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
+    return save_result(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
 
 
 # the table
 
 
-def compute(
+def compare_peers(
     task: str,
     chains: Sequence[str] = (),
     peers: Sequence[str] = (),
@@ -406,7 +407,7 @@ def comparisons(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def report(data: Annotated, runs: Sequence[Run]) -> str:
+def format_comparison(data: Annotated, runs: Sequence[Run]) -> str:
     """The table as Markdown, and as runs/tables/peers_<task>_<split>.csv."""
     rows = [list(COLUMNS), *rows_of(runs)]
     lines = ["| " + " | ".join(row) + " |" for row in rows]

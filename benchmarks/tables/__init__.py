@@ -36,7 +36,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.options import Choices, Files
+from benchmarks.options import Choices
 from benchmarks.tables import counted, measured
 from benchmarks.tables.cells import (
     Cell,
@@ -50,6 +50,7 @@ from benchmarks.tables.missing import run_missing
 from core.dotted import imported
 from core.files import InputError, written
 from core.tracking import runs_folder
+from datamodules.options import Files
 
 PAPERS = Path(__file__).parents[1] / "papers"
 MEASURED = {
@@ -86,16 +87,7 @@ def content(
     return count(table, choices, files), []
 
 
-def markdown(
-    paper: str, number: str, choices: Choices | None = None, files: Files | None = None
-) -> str:
-    """The table as Markdown, its tests below. Columns without anything are left out. Raises
-    InputError."""
-    table = definition_of(paper, number)
-    return _text(table, *content(table, choices or Choices(), files or Files()))
-
-
-def _text(table: dict[str, Any], lines: list[list[str]], cells: list[Cell]) -> str:
+def format_table(table: dict[str, Any], lines: list[list[str]], cells: list[Cell]) -> str:
     tests = significance(cells)
     return "\n".join([table["title"], "", as_markdown(lines), *([""] if tests else []), *tests])
 
@@ -115,7 +107,7 @@ def write_table(
     if run:
         run_missing(table, choices, files, seeds)
     lines, cells = content(table, choices, files)
-    text = _text(table, lines, cells)
+    text = format_table(table, lines, cells)
     stem = (out or runs_folder() / "tables") / f"{paper}_table{number}"
     paths = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
     for file, body in zip(

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from benchmarks.counts import split_sizes
 from benchmarks.linking.sizes import sizes as linking_sizes
-from benchmarks.options import Choices, Files
+from benchmarks.options import Choices
 from benchmarks.results import OVERALL
 from benchmarks.tables.cells import spread
 from benchmarks.tables.measured import System, Table, linked
 from core.files import InputError
+from datamodules.options import Files
 
 LOG = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
 from core.files import InputError, read_json
 from core.tracking import ROOT, runs_folder
-from experiments.encoders import default_stem
+from experiments.names import default_stem
 from models.metrics import one_sample
 
 LOG = logging.getLogger(__name__)

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.finetune import compute as finetune
-from benchmarks.finetune import seeds_of
-from benchmarks.linking.evaluate import compute as evaluate
-from benchmarks.linking.finetune import compute as finetune_linking
-from benchmarks.options import Choices, Files, Protocol
-from benchmarks.probing import compute as probe
+from benchmarks.finetune import seed_results
+from benchmarks.linking.evaluate import score_linker
+from benchmarks.linking.tuning import finetuned_scores
+from benchmarks.options import Choices, Protocol
+from benchmarks.probing import score_probing
 from benchmarks.results import label
-from benchmarks.synonyms import WORDS, samples_checksum
-from benchmarks.synonyms import compute as synonyms
+from benchmarks.synonyms import WORDS, samples_checksum, score_retrieval
 from benchmarks.tables.measured import (
     BASELINES,
     System,
@@ -28,6 +26,8 @@ from benchmarks.tables.measured import (
     systems,
 )
 from core.files import InputError
+from datamodules.options import Files
+from experiments.seeds import seeds_of, train_seeds
 from inference.options import LinkerOptions
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +38,11 @@ class Missing(NamedTuple):
 
     title: str
     call: Callable[[], Any]
+
+
+def finetune(task: str, model: str, **settings: Any) -> None:
+    """Train an encoder on a task and save its results."""
+    seed_results(train_seeds(task, model, **settings))
 
 
 def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
@@ -98,7 +103,7 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
             if tuned is None:
                 title = f"evaluate {shown}{' + back-off' if backoff else ''}"
                 plan[title] = Missing(
-                    title, partial(evaluate, task, system.model, backoff=backoff, **common)
+                    title, partial(score_linker, task, system.model, backoff=backoff, **common)
                 )
                 continue
             # fine-tuning scores without and with back-off
@@ -106,7 +111,7 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
                 title = f"finetune {shown}, seed {seed}"
                 more = {"options": tuned, "seed": seed, "profile": choices.profile or "small"}
                 plan[title] = Missing(
-                    title, partial(finetune_linking, task, system.model, **common, **more)
+                    title, partial(finetuned_scores, task, system.model, **common, **more)
                 )
     return list(plan.values())
 
@@ -119,7 +124,9 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
         own = {k: v for k, v in s.options.items() if k != "unit"}
         if not s.select_results(found):
-            call = partial(synonyms, model, samples=choices.samples, linker=LinkerOptions(**own))
+            call = partial(
+                score_retrieval, model, samples=choices.samples, linker=LinkerOptions(**own)
+            )
             plan.append(Missing(f"synonyms {label(s.model, s.options)}", call))
     return plan
 
@@ -132,7 +139,10 @@ def probings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
         name: getattr(choices, name) for name in names if getattr(choices, name) is not None
     }
     return [
-        Missing(f"probe {label(s.model, s.options)}", partial(probe, s.model, files=files, **how))
+        Missing(
+            f"probe {label(s.model, s.options)}",
+            partial(score_probing, s.model, files=files, **how),
+        )
         for s in systems(table)
         if not s.select_results(found)
     ]

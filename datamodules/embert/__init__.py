@@ -19,15 +19,15 @@ from torch import Tensor
 from core.arrays import read_table
 from core.files import InputError
 from datamodules.corpus import Corpus, Example
-from datamodules.embert.names import Pieces, Replacements
+from datamodules.embert.entity_names import Pieces, Replacements
 from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, numbered, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
+from kg.build.thesaurus import Thesaurus
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.thesaurus import Thesaurus
 
 # training sequences of which the unigrams of long entities' parts are counted, at most
 COUNTED = 20_000
@@ -101,9 +101,9 @@ class EMBERTData(CorpusData):
                  `max_length`
     tokenizer    the encoder's tokenizer: a folder or hub name
     graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``python -m
-                 kg.segment build``
+                 kg.build.segment build``
     segments     folder that command wrote
-    thesaurus    folder that ``python -m kg.thesaurus`` wrote for that graph
+    thesaurus    folder that ``python -m kg.build.thesaurus`` wrote for that graph
     batch_size   sequences per optimiser step over all processes and accumulated batches
     replace      share of the replaceable entities that are replaced (0: no context-entity
                  consistency)
@@ -163,7 +163,7 @@ class EMBERTData(CorpusData):
         graph = KnowledgeGraph.load(self.graph)
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
-            raise InputError(f"{file}: missing. Make it: python -m kg.segment build --help")
+            raise InputError(f"{file}: missing. Make it: python -m kg.build.segment build --help")
         rows = read_table(file, ["name", "pieces"])
         self.pieces = Pieces(
             zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer
@@ -174,7 +174,7 @@ class EMBERTData(CorpusData):
         if len(same) and not known:
             raise InputError(
                 f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
-                " that graph: python -m kg.thesaurus --help"
+                " that graph: python -m kg.build.thesaurus --help"
             )
         types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)[1]
         named = zip(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datamodules.corpus import Example
-from datamodules.embert.names import Name, Pieces, Replacements
+from datamodules.embert.entity_names import Name, Pieces, Replacements
 from datamodules.masking import IGNORE
 
 ORIGINAL, SYNONYM, RANDOM = 0, 1, 2

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader
 
 from core.files import InputError, write_json
 from datamodules.genbioel.denoising import infilled, permuted
+from datamodules.genbioel.finetuning import MentionSamples
 from datamodules.genbioel.inputs import FILE, Inputs
-from datamodules.genbioel.mentions import MentionSamples
 from datamodules.genbioel.samples import GraphSamples
 from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
@@ -75,7 +75,7 @@ class GenBioELData(pl.LightningDataModule):
     objective    "linking": the name is predicted; "denoising": BART's own objective on the same
                  text, which is the
                  encoder's without markers and then the decoder's, a full stop behind each
-    target       rule for targets of fine-tuning (datamodules.genbioel.mentions.TARGETS)
+    target       rule for targets of fine-tuning (datamodules.genbioel.finetuning.TARGETS)
     prompt, max_length, max_mention, max_name, max_words   as in
                                                            :class:`datamodules.genbioel.inputs.Inputs`
     few          concepts without definition of so many names use Table 10's third kind of template

@@ -69,7 +69,9 @@ def main(argv: list[str] | None = None) -> int:
         one.add_argument("--out", required=True, help="folder to write")
         one.add_argument("--fresh", action="store_true", help="build again even if it is there")
     given = vars(parser.parse_args(argv))
-    build = {"tokenizer": tokenizer.build, "samples": samples.build}[given.pop("command")]
+    build = {"tokenizer": tokenizer.build_tokenizer, "samples": samples.build_samples}[
+        given.pop("command")
+    ]
     try:
         folder, was_there = build(**given)  # type: ignore[operator]
     except InputError as error:

@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, lines, sha256, write_json, written_folder
+from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.names import left_to_one, normalised
 from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
 from datamodules.tokenizers import (
@@ -41,7 +41,7 @@ from datamodules.tokenizers import (
     tokenizer_fingerprint,
 )
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.names import BIOSYN, normaliser
+from kg.search.names import BIOSYN, normaliser
 
 DEFINITIONS = 2  #: of a concept at most, the first ones; not in the paper, the released code's
 OTHERS = 3  #: other names in a context at most, likewise
@@ -275,7 +275,7 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     return np.array(sorted(int(start[i]) + keys[i][-1] % int(size[i]) for i in chosen), np.int64)
 
 
-def build(
+def build_samples(
     graph: list[str],
     tokenizer: str,
     out: str,

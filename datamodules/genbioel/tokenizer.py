@@ -57,7 +57,9 @@ def graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
                 yield value.as_py()
 
 
-def build(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> tuple[Path, bool]:
+def build_tokenizer(
+    graph: list[str], out: str, size: int = 8000, fresh: bool = False
+) -> tuple[Path, bool]:
     """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds
     something else."""
     folder = Path(out)

@@ -21,8 +21,8 @@ from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, numbered, padded
 from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
+from kg.vectors.embeddings import EmbeddingTable
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
 

@@ -47,7 +47,7 @@ from core.files import (
     written_folder,
 )
 from datamodules.contexts import marked
-from kg.homonyms import Description
+from kg.linking.homonyms import Description
 
 SPLITS = ("train", "dev", "test")
 _SCHEMA = pa.schema(
@@ -109,8 +109,8 @@ class Dictionary:
         return dict(found)
 
     def describe(self, concepts: Collection[str]) -> dict[str, Description]:
-        """What distinguishes concepts that share a name (kg.homonyms); a parent is described by its
-        preferred name."""
+        """What distinguishes concepts that share a name (kg.linking.homonyms); a parent is
+        described by its preferred name."""
         own = self.names_of
         return {
             one: Description(

@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from datamodules.linking import SPLITS, Dictionary, Mention
-from datamodules.linking.formats import Rows
-from kg.names import BIOSYN, normaliser
-from kg.sources import hpo, obo
+from datamodules.linking.readers import Rows
+from kg.build.sources import hpo, obo
+from kg.search.names import BIOSYN, normaliser
 
 TRIVIAL = "layperson synonyms left out: another kind of name is the same string"
 SHARED = "layperson synonyms that several terms have; any of them is right"

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from core.files import InputError
-from datamodules.sapbert.pairs import Pairs
+from datamodules.sapbert.name_pairs import Pairs
 from datamodules.steps import Flat, Places, train_batches
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 

@@ -1,6 +1,6 @@
-"""python -m datamodules.sapbert: see datamodules.sapbert.pairs."""
+"""python -m datamodules.sapbert: see datamodules.sapbert.name_pairs."""
 
-from datamodules.sapbert.pairs import main
+from datamodules.sapbert.name_pairs import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from kg.graph import KnowledgeGraph
-from kg.names import TfIdf
+from kg.search.names import TfIdf
 
 WORD = re.compile(r"\w+")
 #: kinds of names that a concept of another graph may be known by
@@ -79,8 +79,8 @@ def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int)
     """(concepts, k) for each concept that has pairs the k others whose paired names, together, are
     nearest by TF-IDF.
 
-    Nearest first, by character 3-grams (kg.names.TfIdf); -1 where there are fewer, and all along
-    where there are no pairs.
+    Nearest first, by character 3-grams (kg.search.names.TfIdf); -1 where there are fewer, and all
+    along where there are no pairs.
     """
     owner, name = np.concatenate([pairs[:, [2, 0]], pairs[:, [2, 1]]]).T
     rows = np.unique(owner.astype(np.int64) << 32 | name)

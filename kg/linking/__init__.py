@@ -11,9 +11,9 @@ run                              python -m kg.linking; link_corpus writes a link
                                  reads it
 """
 
+from kg.documents.mentions import Document, Mention
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.mentions import Document, Mention
 from kg.linking.run import link_corpus, linked
 
 __all__ = ["DictionaryLinker", "Document", "GivenLinker", "Mention", "link_corpus", "linked"]

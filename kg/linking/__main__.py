@@ -7,7 +7,7 @@ import os
 import sys
 
 from core.files import InputError, limit_documents
-from kg.linking.documents import FORMATS
+from kg.documents.formats import FORMATS
 from kg.linking.run import LINKERS, PART, link_corpus
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from core.files import InputError
+from kg.documents.mentions import Document, Mention
 from kg.ids import Ids
-from kg.linking.mentions import Document, Mention
 
 
 class GivenLinker:

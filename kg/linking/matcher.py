@@ -42,10 +42,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.files import InputError
+from kg.documents.mentions import Mention
 from kg.graph import KnowledgeGraph, check_kinds, numbers, place_of_kind
 from kg.linking.forms import NONE, Forms
 from kg.linking.inflection import LONGEST_SHORT_FORM
-from kg.linking.mentions import Mention
 from kg.linking.normal import (
     BEST,
     ENGLISH,

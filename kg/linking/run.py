@@ -20,9 +20,7 @@ from tqdm import tqdm
 from core.executor import parts_folder
 from core.files import InputError, Span, check_files, json_lines, read_json, written
 from core.outputs import check_no_input
-from kg.graph import KnowledgeGraph, fingerprint
-from kg.ids import Ids
-from kg.linking.documents import (
+from kg.documents.formats import (
     check_options,
     documents,
     files_in,
@@ -30,9 +28,11 @@ from kg.linking.documents import (
     planned,
     write_documents,
 )
+from kg.documents.mentions import Document, Mention
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.ids import Ids
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.mentions import Document, Mention
 
 FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
 # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
@@ -139,7 +139,7 @@ def link_corpus(
 
     given: documents in place of inputs; they are written to OUT.documents.jsonl first.
 
-    format, empty, encoding: see kg.linking.documents.  unknown: see GivenLinker.  pipeline,
+    format, empty, encoding: see kg.documents.formats.  unknown: see GivenLinker.  pipeline,
         threshold, k: see ScispacyLinker.
     workers, engine: see core.executor.  part_size: bytes of input in a part, about; a compressed
         file or one of XML is never cut.

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from core.files import InputError
+from kg.documents.mentions import Mention
 from kg.graph import KINDS, KnowledgeGraph
-from kg.linking.mentions import Mention
 
 EXTRA = ("spacy", "scispacy", "nmslib")
 

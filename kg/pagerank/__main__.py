@@ -20,7 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph that kg.build or kg.refine made"
+        "--graph",
+        required=True,
+        metavar="FOLDER",
+        help="a graph that kg.build or kg.build.refine made",
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the table goes")
     parser.add_argument("--k", type=int, default=10, help="neighbours of an entity (10)")

@@ -6,7 +6,7 @@ Yuan, Yuan and Yu, NAACL 2022. https://arxiv.org/abs/2204.05164
     Seq2seq EL: p(s | P_m, c, m), Section 2.1     GenBioEL.losses
     encoder's and decoder's inputs, Section 2.1   datamodules.genbioel.inputs
     KB-guided pre-training, Section 2.2, E.1, E.2 datamodules.genbioel.samples
-    Synonyms-aware fine-tuning, Section 2.3       datamodules.genbioel.mentions
+    Synonyms-aware fine-tuning, Section 2.3       datamodules.genbioel.finetuning
     BART's own objective, the baseline            datamodules.genbioel.denoising
     Table 11's optimiser and schedule             GenBioEL.factor
 
@@ -39,8 +39,8 @@ from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 
 from core.files import InputError
 from datamodules.genbioel import GenBioELBatch
+from datamodules.pretrained import load
 from datamodules.steps import places
-from kg.pretrained import load
 from models.base import PaperModule, warmup_linear
 from models.encoders import Layout, attention_mask_4d, layout
 from models.losses import word_loss

@@ -39,7 +39,7 @@ from transformers import BertModel
 from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch
 from datamodules.steps import places
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import (
     Layout,

@@ -49,7 +49,7 @@ from torch import Tensor, nn
 from core.files import InputError
 from datamodules.smedbert import SMedBERTBatch
 from datamodules.steps import places
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import layout, load_bert, load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead

@@ -225,7 +225,7 @@ def test_annotations_that_nobody_uses_are_counted(
     place: Path, capsys: pytest.CaptureFixture[str], name: str, content: str
 ) -> None:
     from core.files import InputError
-    from kg.linking.documents import documents
+    from kg.documents.formats import documents
 
     (place / name).write_text(content)
     words = [
@@ -309,7 +309,7 @@ def test_an_input_without_a_document_is_an_error(
 
 @pytest.mark.parametrize("prefix", ["", "b:", "some-prefix:"])
 def test_prefixes_of_namespaces_are_left_out(place: Path, prefix: str) -> None:
-    from kg.linking.documents import documents
+    from kg.documents.formats import documents
 
     b = prefix
     bioc = (
@@ -336,7 +336,7 @@ def test_utf_16_is_one_clear_error(place: Path, encoding: str, name: str) -> Non
     import gzip
 
     from core.files import InputError
-    from kg.linking.documents import documents
+    from kg.documents.formats import documents
 
     raw = '[{"id": "1", "text": "foozin", "passages": []}]\n'.encode(encoding)
     (place / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from app import demos, serve
 from app.cli import main
-from benchmarks.options import Files
 from core.files import InputError
+from datamodules.options import Files
 from inference.chain import Pipeline
 from tests.fakes import linking as fakes
 

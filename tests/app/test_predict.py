@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from benchmarks.options import Files
 from benchmarks.results import stored
-from benchmarks.tasks import split_examples
+from datamodules.options import Files
+from datamodules.tasks.prepare import split_examples
 from models.metrics import score, span_tallies
 from tests.fakes import bert, tasks
 from tests.fakes.graphs import graph

@@ -61,7 +61,7 @@ from benchmarks.papers.embert.sentences import (
 )
 from core.files import InputError, read_json, sha256, write_json
 from datamodules.tokenizers import load_tokenizer
-from kg.thesaurus import FORMAT
+from kg.build.thesaurus import FORMAT
 from models.encoders import load_bert
 from tests.fakes import bert as fake_bert
 from tests.fakes import graphs

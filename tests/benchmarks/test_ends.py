@@ -15,18 +15,18 @@ from app.cli import main
 from benchmarks.linking.ends import (
     MEASURES,
     Place,
-    compute,
     error_of,
+    format_chain_score,
     gold_places,
     matched,
     precision_recall,
-    report,
+    score_chain,
     tallies_of,
 )
-from benchmarks.options import Files
 from benchmarks.results import stored
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention
+from datamodules.options import Files
 from tests.fakes import linking as fakes
 
 
@@ -175,7 +175,7 @@ def test_every_text_of_a_split_is_scored(
                 handle.write("\n")
     with gzip.open(data / "medic_06Jul2012.txt.gz", "wt") as packed:
         packed.write("D1||Gout\nD2||Fever\nD3||Lumbago\n")
-    result = compute("NCBI-E2E", split="dev", files=Files(data=data))
+    result = score_chain("NCBI-E2E", split="dev", files=Files(data=data))
     counts = {measure: np.asarray(result.tallies[measure]).sum(0).tolist() for measure in MEASURES}
     assert (
         counts["f1"] == [2, 6, 2]
@@ -187,7 +187,7 @@ def test_every_text_of_a_split_is_scored(
         protocol[k] for k in ("documents", "documents_without_gold", "gold", "gold_without_concept")
     ] == [3, 1, 2, 1]
     assert result.details["no mention is there"] == 3 and result.details["errors"] == {"right": 2}
-    said = report(result)
+    said = format_chain_score(result)
     assert (
         "3 texts, 1 of them without a gold mention; 2 gold mentions, 1 more without a concept"
         in said
@@ -200,7 +200,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_chain_is_scored(data: Path, runs: Path) -> None:
-    result = compute("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    result = score_chain("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
     lines = [
         json.loads(line)
         for line in (Path(result.folder) / "predictions.jsonl").read_text().splitlines()
@@ -223,7 +223,7 @@ def test_a_chain_is_scored(data: Path, runs: Path) -> None:
     )
     assert sum(result.details["errors"].values()) == gold_ == result.protocol["gold"]
     assert result.details["errors"]["right"] == right
-    again = compute("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    again = score_chain("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
     assert (
         again.folder == result.folder
         and again.scores == result.scores

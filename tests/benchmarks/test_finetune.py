@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 import yaml
 
-import benchmarks.finetune as module
+import experiments.seeds as module
 from app.cli import main
 from benchmarks.compare import compare
-from benchmarks.finetune import compute, flags, grid_points, report, seeds_of
-from benchmarks.options import Files
+from benchmarks.finetune import format_scores, seed_results
 from benchmarks.results import SELECT, Result, grouped
-from benchmarks.tasks import tasks as all_tasks
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
+from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import NotTrained, encoder, options, recipes
+from datamodules.tasks.prepare import tasks as all_tasks
+from experiments.names import NotTrained, encoder, options, recipes
+from experiments.seeds import flags, grid_points, seeds_of, train_seeds
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake
 
@@ -38,7 +39,8 @@ def finetune(
     name: str, data: Path, model: str, seeds: str | None = None, **more: Any
 ) -> list[Result]:
     args = "--data.init_args.batch_size 8 --model.init_args.lr 0.003"
-    return compute(name, model, seeds=seeds, files=Files(data=data), **({"args": args} | more))
+    runs = train_seeds(name, model, seeds=seeds, files=Files(data=data), **({"args": args} | more))
+    return seed_results(runs)
 
 
 def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
@@ -49,7 +51,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     with caplog.at_level("INFO"):
         first = finetune("NCBI", data, folder, "2")
     assert "24 training examples" in caplog.text and "5 epochs x 2 runs: about" in caplog.text
-    text = report(first)
+    text = format_scores(first)
     assert (
         re.search(r"seed 0 +\d\.\d{4} +\d\.\d{4}   \d\n", text)
         and "95 % interval of the test score" in text
@@ -74,7 +76,9 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     assert [r.value() for r in again[:2]] == [r.value() for r in first] and len(again) == 3
     assert again[0].details["parent"] == parent.info.run_id
     second = finetune("NCBI", data, str(other), "2")
-    line = next(x for x in report(second).splitlines() if x.startswith(f"against {first[0].label}"))
+    line = next(
+        x for x in format_scores(second).splitlines() if x.startswith(f"against {first[0].label}")
+    )
     assert (
         "paired bootstrap over examples p = " in line
         and "paired t over 2 fine-tuning seeds" in line
@@ -159,7 +163,7 @@ def test_a_score_without_a_test_split_says_so(runs: Path) -> None:
         selected_on="a tenth of train",
         variant="resplit",
     )
-    text = report(own)
+    text = format_scores(own)
     assert (
         "variant resplit (not the official set)" in text
         and "There is no test split here, so dev is scored" in text

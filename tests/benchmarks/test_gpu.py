@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks.perf import gpu
 from bin import wheels
 from core.files import read_json
 

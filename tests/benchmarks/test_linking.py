@@ -18,13 +18,14 @@ from app.cli import main
 from benchmarks.compare import compare
 from benchmarks.linking import evaluate as module
 from benchmarks.linking import scores as s
-from benchmarks.linking.evaluate import BASELINES, compute
-from benchmarks.options import Files, Protocol
+from benchmarks.linking.evaluate import BASELINES, score_linker
+from benchmarks.options import Protocol
 from benchmarks.results import differing, stored
-from benchmarks.tasks.linking import TASKS, prepared, task, tasks
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, load_linking
-from datamodules.linking.formats import graph_dictionary
+from datamodules.linking.readers import graph_dictionary
+from datamodules.options import Files
+from datamodules.tasks.linking import TASKS, linking_task, linking_tasks, prepare_folds
 from datamodules.tokenizers import load_tokenizer
 from inference.chain import Pipeline
 from inference.encoders import Embedder, Encoded, index_made_of
@@ -36,7 +37,7 @@ from inference.linkers import (
     NearestByTfIdf,
 )
 from kg.graph import KnowledgeGraph, table
-from kg.search import Index
+from kg.search.index import Index
 from models.encoders import BertEncoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
@@ -445,26 +446,26 @@ def test_the_issues_tasks_are_all_there():
         "TwADR-L-EL",
         "HPO-EL",
     }
-    assert wanted <= set(tasks())
+    assert wanted <= set(linking_tasks())
     with pytest.raises(InputError, match="no linking task 'NCBI'; did you mean NCBI-EL"):
-        task("NCBI")
+        linking_task("NCBI")
 
 
 @pytest.mark.parametrize("name", [t.name for t in TASKS if t.dataset])
 def test_every_task_is_prepared_from_fake_files(name, data, graph, tmp_path, capsys):
-    definition = task(name)
+    definition = linking_task(name)
     place = data / definition.dataset
     own = graph if definition.needs_graph else None
     if own:
         with pytest.raises(InputError, match=re.escape("give its folder: GRAPH=<folder>")):
-            prepared(name, place, tmp_path / "out")
-    folds = prepared(name, place, tmp_path / "out", own)
+            prepare_folds(name, place, tmp_path / "out")
+    folds = prepare_folds(name, place, tmp_path / "out", own)
     assert len(folds) == (10 if name in ("AAP-EL", "TwADR-L-EL") else 1)
     loaded = load_linking(folds[0]["dev"])
     assert loaded.splits["train"] and loaded.splits["dev"] and loaded.manifest["name"] == name
     assert f"{name}: dev: " in capsys.readouterr().err
     before = (folds[0]["dev"] / "manifest.json").stat().st_mtime_ns
-    prepared(name, place, tmp_path / "out", own)
+    prepare_folds(name, place, tmp_path / "out", own)
     assert (
         folds[0]["dev"] / "manifest.json"
     ).stat().st_mtime_ns == before and not capsys.readouterr().err
@@ -475,7 +476,7 @@ def test_missing_files(tmp_path):
         InputError,
         match=re.escape("and task NCBI-EL needs it. Get it with `make data TASK=NCBI-EL`"),
     ):
-        prepared("NCBI-EL", tmp_path, tmp_path / "out")
+        prepare_folds("NCBI-EL", tmp_path, tmp_path / "out")
 
 
 # evaluate
@@ -485,8 +486,8 @@ def run(name, data, model="tfidf", **given):
     """{label: result} of an evaluation, and the result of the linker itself."""
     fields = {f.name for f in dataclasses.fields(Protocol)}
     protocol = Protocol(**{k: given.pop(k) for k in list(given) if k in fields})
-    files = Files(data=data / task(name).dataset)
-    results = compute(name, model, protocol=protocol, files=files, **given)
+    files = Files(data=data / linking_task(name).dataset)
+    results = score_linker(name, model, protocol=protocol, files=files, **given)
     return {r.label: r for r in results}, results[-1]
 
 
@@ -650,7 +651,8 @@ def test_what_evaluate_refuses(data, runs, capsys):
 )
 def test_real_baselines(name, given, exact, tfidf, runs):
     results = {
-        r.label: r for r in compute(name, protocol=Protocol(**given), files=Files(mirror=[REAL]))
+        r.label: r
+        for r in score_linker(name, protocol=Protocol(**given), files=Files(mirror=[REAL]))
     }
     assert 100 * results["exact"].value() == pytest.approx(exact, abs=0.01)
     assert 100 * results["tfidf"].value() == pytest.approx(tfidf, abs=0.05)

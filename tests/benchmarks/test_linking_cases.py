@@ -14,16 +14,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from app.cli import main
 from benchmarks import tables
 from benchmarks.linking.cases import Case, Run, cases, scored_run
-from benchmarks.linking.evaluate import compute, folds_of
+from benchmarks.linking.evaluate import folds_of, score_linker
 from benchmarks.linking.sizes import sizes
-from benchmarks.options import Choices, Files, Protocol
-from benchmarks.papers.genbioel import similarity
+from benchmarks.options import Choices, Protocol
+from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
 from benchmarks.tables.measured import linked
-from benchmarks.tasks.linking import task
 from core.files import InputError
+from datamodules.options import Files
+from datamodules.tasks.linking import linking_task
 from inference.linkers import Names
-from kg.names import TfIdf
+from kg.search.names import TfIdf
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake
 
@@ -34,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def score(name: str, data: Path, model: str = "tfidf", protocol: Protocol | None = None) -> Result:
-    return compute(name, model, protocol=protocol, files=Files(data=data / name))[-1]
+    return score_linker(name, model, protocol=protocol, files=Files(data=data / name))[-1]
 
 
 def test_cases_count_each_wrong_mention_and_say_what_train_has(
@@ -131,7 +132,7 @@ def test_sizes_are_those_of_the_files(
 ) -> None:
     files = Files(data=data / "NCBI-EL")
     found = sizes("NCBI-EL", files)
-    _, (fold,) = folds_of(task("NCBI-EL"), files)
+    _, (fold,) = folds_of(linking_task("NCBI-EL"), files)
     assert found["names"] == len(set(fold.dictionary.names)) and found["concepts"] == len(
         set(fold.dictionary.ids)
     )
@@ -185,7 +186,7 @@ def test_the_reported_numbers_are_whole() -> None:
         tasks = (
             [definition["task"]] if kind == "populations" else [c["task"] for c in columns.values()]
         )
-        assert all(task(name) for name in tasks)
+        assert all(linking_task(name) for name in tasks)
         for row in definition["rows"]:
             reported = row.get("reported", {})
             assert set(reported) <= set(columns) and (reported or row["measured"])

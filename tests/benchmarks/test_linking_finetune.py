@@ -12,18 +12,19 @@ import yaml
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.linking import finetune as module
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
-from benchmarks.papers.sapbert import similarity
+from benchmarks.papers.sapbert import name_similarity as similarity
 from benchmarks.results import stored
-from benchmarks.tasks.linking import task
 from core.files import read_json
-from datamodules.sapbert.pairs import Pairs
-from experiments.encoders import encoder
+from datamodules.sapbert.name_pairs import Pairs
+from datamodules.tasks.linking import linking_task
+from experiments import linkers as module
+from experiments.names import encoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake
+from tests.fakes.results import markdown
 from tests.fakes.sapbert import Folders
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -96,7 +97,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len(
         {r.model.run for r in alone}
     ) == 2
-    text = tables.markdown("sapbert", "2", Choices(folds=[0, 3]))
+    text = markdown("sapbert", "2", Choices(folds=[0, 3]))
     assert "AskAPatient @1 measured" in text and "TF-IDF" in text
 
 
@@ -217,7 +218,7 @@ def test_the_reported_numbers_are_whole() -> None:
     """Every row of every table names known columns and gives each metric a number or nothing."""
     for number in "123":
         definition = tables.definition_of("sapbert", number)
-        assert all(task(c["task"]) for c in definition["columns"].values())
+        assert all(linking_task(c["task"]) for c in definition["columns"].values())
         for row in definition["rows"]:
             reported = row.get("reported", {})
             assert set(reported) <= set(definition["columns"]) and (reported or row["measured"])

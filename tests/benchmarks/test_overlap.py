@@ -11,10 +11,10 @@ from app.cli import main
 from benchmarks import overlap as module
 from benchmarks.options import Choices
 from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
-from benchmarks.tables import markdown
-from benchmarks.tasks import task
+from datamodules.tasks.prepare import task
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
+from tests.fakes.results import markdown
 
 
 @pytest.fixture

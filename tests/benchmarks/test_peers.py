@@ -14,10 +14,10 @@ import pytest
 
 from app.cli import main
 from benchmarks import peers
-from benchmarks.linking.ends import compute
-from benchmarks.options import Files
+from benchmarks.linking.ends import score_chain
 from benchmarks.results import stored
 from core.files import InputError
+from datamodules.options import Files
 from tests.fakes import linking as fakes
 
 TASK = "BC5CDR-disease-E2E"
@@ -29,8 +29,10 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_chain_in_a_process_scores_what_it_scores_here(data: Path, runs: Path) -> None:
-    (here,) = [compute(TASK, files=Files(data=data))]
-    annotated, (run, *_) = peers.compute(TASK, ["dictionary"], ["phrases"], files=Files(data=data))
+    (here,) = [score_chain(TASK, files=Files(data=data))]
+    annotated, (run, *_) = peers.compare_peers(
+        TASK, ["dictionary"], ["phrases"], files=Files(data=data)
+    )
     assert run.ours and run.result is not None and run.result.label == here.label
     assert run.result.scores == here.scores and run.result.protocol == here.protocol
     lines = (Path(here.folder) / "predictions.jsonl").read_text().splitlines()
@@ -139,7 +141,7 @@ def test_phrases_keep_the_longest_and_know_no_case(
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("nmslib") is None, reason="needs the extra scispacy")
 def test_scispacy_links_what_a_detector_finds(data: Path, runs: Path) -> None:
-    _, (_, run) = peers.compute(TASK, ["dictionary"], ["scispacy"], files=Files(data=data))
+    _, (_, run) = peers.compare_peers(TASK, ["dictionary"], ["scispacy"], files=Files(data=data))
     assert run.result is not None, run.reason
     ours, theirs = (
         next(r for r in stored("linking", TASK) if r.model.name == n)
@@ -164,7 +166,8 @@ def test_what_cannot_be_asked_for(
 
 def test_missing_models_are_trained_first(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
     made: list[object] = []
-    monkeypatch.setattr(peers, "fine_tune", lambda task, model, files: made.append((task, model)))
+    monkeypatch.setattr(peers, "seed_results", made.append)
+    monkeypatch.setattr(peers, "train_seeds", lambda task, model, files: (task, model))
     monkeypatch.setattr(peers, "pretrain", made.append)
     peers.train_missing(
         ["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files()

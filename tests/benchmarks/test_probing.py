@@ -19,26 +19,26 @@ from benchmarks.probing import (
     Guess,
     best_distinct,
     by_query,
-    compute,
     examples,
     form,
     guesses,
     hits,
     never_guessed,
     sampled,
+    score_probing,
     scores_of,
     tallies,
     tallies_of,
 )
 from benchmarks.results import STYLES, difference, grouped, stored
-from benchmarks.tables import markdown
 from core.files import InputError, write_json
-from datamodules.probing import Query, load
+from datamodules.probing import Query, load_queries
 from models.kebiolm import KeBioLM
 from models.metrics import score
 from models.probing import masked_lm
 from tests.fakes import results as fake
 from tests.fakes.kebiolm import Folders
+from tests.fakes.results import markdown
 
 
 def query(text: str, relation: str, within: bool = False, *names: str) -> Query:
@@ -183,7 +183,7 @@ def test_from_a_graph_to_a_comparison(
         and result.scores["all"]["examples"] == 12
     )
     assert result.details["guesses"]["at most"] == 10 and result.mlflow_run
-    asked = sampled(load(result.details["asked"]), 12, 0)
+    asked = sampled(load_queries(result.details["asked"]), 12, 0)
     kept = tallies_of(asked, by_query(probing.guesses_in(result.folder), 12))
     assert scores_of(asked, kept) == result.scores and all(
         np.array_equal(kept[k], result.tallies[k]) for k in kept
@@ -278,5 +278,5 @@ def test_bad_input(
         assert main(["probe", *model, *words]) == 2, words
         assert message in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
-        compute(tiny, graph=str(tmp_path))
+        score_probing(tiny, graph=str(tmp_path))
     assert stored("probing") == []

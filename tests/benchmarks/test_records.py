@@ -22,7 +22,7 @@ from benchmarks.records import (
     save_records,
     write_tables,
 )
-from benchmarks.results import Model, Result, save
+from benchmarks.results import Model, Result, save_result
 from core.files import InputError
 
 
@@ -198,7 +198,7 @@ def run(
         commit="abc123",
         data={"samples": "0f" * 32},
     )
-    save(result, folder / model / f"seed{seed}")
+    save_result(result, folder / model / f"seed{seed}")
     return folder / model
 
 

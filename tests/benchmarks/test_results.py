@@ -18,7 +18,6 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.compare import compare
 from benchmarks.counts import split_sizes
-from benchmarks.options import Files
 from benchmarks.papers.smedbert import lines as smedbert
 from benchmarks.results import (
     FILE,
@@ -27,7 +26,7 @@ from benchmarks.results import (
     check_protocol,
     grouped,
     label,
-    load,
+    load_result,
     others,
     p_value,
     seed_of,
@@ -35,12 +34,14 @@ from benchmarks.results import (
     stored,
 )
 from benchmarks.tables.measured import System, fine_tuned, pretrained, remarks, retrieved, systems
-from benchmarks.tasks import task
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
+from datamodules.options import Files
+from datamodules.tasks.prepare import task
 from models.metrics import bootstrap_interval
 from tests.fakes import chineseblue
 from tests.fakes import results as fake
+from tests.fakes.results import markdown
 
 #: Percent, as the paper prints them: its own row, and the sum over all cells of a table.
 SMEDBERT = {
@@ -62,7 +63,7 @@ SUMS = {1: 962.28, 2: 6185.3, 3: 6002.09, 4: 1739.15, 5: 1036536}
 
 def test_a_result_is_read_back_as_it_was_saved(runs: Path) -> None:
     (made,) = fake.linked("minilm", 0.4, options={"pooling": "cls"}, groups={"seen concept": 0.5})
-    again = load(made.folder)
+    again = load_result(made.folder)
     assert again == made and again.label == "minilm cls" and again.folder == made.folder
     assert np.array_equal(again.tallies["acc@1"], made.tallies["acc@1"]) and set(again.tallies) == {
         "acc@1"
@@ -81,7 +82,7 @@ def test_a_papers_usual_run_has_one_name(runs: Path) -> None:
     """A score of MODEL=smedbert/pretrain is one of MODEL=smedbert, in tables and comparisons, also
     one that was saved before."""
     (made,) = fake.linked("smedbert/pretrain", 0.4)
-    assert load(made.folder).label == "smedbert"
+    assert load_result(made.folder).label == "smedbert"
     names = {
         "smedbert/pretrain_plain",
         "zh",
@@ -109,7 +110,7 @@ def test_a_damaged_result_is_refused(runs: Path) -> None:
     whole = outcomes.read_bytes()
     outcomes.write_bytes(whole[:-9] + b"x" + whole[-8:])
     with pytest.raises(InputError, match="not the file that result.json beside it describes"):
-        load(made.folder).tallies["acc@1"]
+        load_result(made.folder).tallies["acc@1"]
     record = read_json(Path(made.folder) / FILE)
     del record["task"]
     write_json(Path(made.folder) / FILE, record)
@@ -604,7 +605,7 @@ def test_the_newest_pretraining_of_a_label(runs: Path) -> None:
     assert [e["val/linking_acc1"] for e in ends] == [0.2, 0.4]
     # the stem that the bare name means
     assert [e["val/linking_acc1"] for e in pretrained("kebiolm")[1]] == [0.5]
-    text = tables.markdown("kebiolm", "3")
+    text = markdown("kebiolm", "3")
     row = next(line for line in text.splitlines() if line.startswith("| -wem"))
     assert "30.00 ± 14.14 (2)" in row and "92.80" in row
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks.scale: what it measures, at small sizes."""
+"""python -m benchmarks.perf.scale: what it measures, at small sizes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.scale import __main__ as scale
-from benchmarks.scale import engines, stages
-from benchmarks.scale import search as scale_search
-from benchmarks.scale.stages import STAGES
+from benchmarks.perf.scale import __main__ as scale
+from benchmarks.perf.scale import engines, stages
+from benchmarks.perf.scale import search as scale_search
+from benchmarks.perf.scale.stages import STAGES
 from core.files import InputError, read_json
 
 

@@ -1,4 +1,4 @@
-"""python -m benchmarks.speed: the JSON that every benchmark prints, and its guards."""
+"""python -m benchmarks.perf.speed: the JSON that every benchmark prints, and its guards."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.speed import __main__ as speed
-from benchmarks.speed import (
+from benchmarks.perf.speed import __main__ as speed
+from benchmarks.perf.speed import (
     decode,
     finetune_batches,
     kebiolm_link,
@@ -23,8 +23,8 @@ from benchmarks.speed import (
     pubmed_link,
     sapbert_step,
 )
-from kg.sources import hpo
-from kg.trie import Ragged, Trie
+from kg.build.sources import hpo
+from kg.search.trie import Ragged, Trie
 from tests.fakes import hpo as fake_hpo
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -62,15 +62,17 @@ def test_linking_prints_its_result(capsys, monkeypatch):
 def test_different_results_exit_1(capsys, monkeypatch):
     settings = [{"setting": "x", "ratio": 1}]
     same = dict.fromkeys(speed.KEYS, 1) | {"settings": settings}
-    monkeypatch.setattr(linking, "run", lambda **_: same)
+    monkeypatch.setattr(linking, "measure_speed", lambda **_: same)
     assert speed.main(["linking"]) == 0
     assert "1 times the reference at worst, same results" in capsys.readouterr().out
     monkeypatch.setattr(
-        linking, "run", lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []}
+        linking,
+        "measure_speed",
+        lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []},
     )
     assert speed.main(["linking"]) == 1
     assert "RESULTS DIFFER" in capsys.readouterr().out
-    monkeypatch.setattr(linking, "run", lambda **_: {"equal": True})
+    monkeypatch.setattr(linking, "measure_speed", lambda **_: {"equal": True})
     assert speed.main(["linking"]) == 1
     assert "lacks name, ours" in capsys.readouterr().err
 

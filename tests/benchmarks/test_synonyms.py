@@ -13,9 +13,9 @@ import pytest
 from app.cli import main
 from benchmarks import synonyms
 from benchmarks.results import Model, Result, stored
-from benchmarks.synonyms import compute, hits, members, mention_counts, report
+from benchmarks.synonyms import format_retrieval, hits, members, mention_counts, score_retrieval
 from core.files import InputError, write_json
-from datamodules.synonyms import Sample, build
+from datamodules.synonyms import Sample, build_samples
 from datamodules.tokenizers import load_tokenizer
 from tests.datamodules.test_smedbert.test_data import data
 from tests.datamodules.test_synonyms import graph, many
@@ -67,7 +67,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
         [(0, 1), (2, 3), (4, 5)],
         [(0, 10), (0, 11), (0, 12), (1, 10), (1, 11), (1, 12)],
     ).save(tmp_path / "g")
-    build(str(tmp_path / "g"), str(tmp_path / "synonyms"))
+    build_samples(str(tmp_path / "g"), str(tmp_path / "synonyms"))
     place = tmp_path / "linked"
     mentions = [(0, 1, e) for e in ("E2", "E3") for _ in range(3)]
     return tmp_path / "synonyms", fake_linked.write(
@@ -101,7 +101,7 @@ def test_scores_are_written_and_compared(
         )
 
     def score(model: str, frequent: int = 2) -> Result:
-        return compute(model, samples=made, linked_text=place, frequent=frequent)
+        return score_retrieval(model, samples=made, linked_text=place, frequent=frequent)
 
     monkeypatch.setattr(synonyms, "vectors_of", fake)
     noise, best = score("noise"), score("perfect")
@@ -111,12 +111,12 @@ def test_scores_are_written_and_compared(
         "noise",
         "perfect",
     ]
-    assert "D1, against noise" in report(best) and "D3  " in report(best)
+    assert "D1, against noise" in format_retrieval(best) and "D3  " in format_retrieval(best)
     again = score("another seed of noise")  # another file, the same system
     assert (
         len(stored("synonyms")) == 3
-        and "against perfect" in report(again)
-        and "against noise" not in report(again)
+        and "against perfect" in format_retrieval(again)
+        and "against noise" not in format_retrieval(again)
     )
     for words in ((), (f"SAMPLES={made}",)):
         assert main(["compare", "synonyms", *words]) == 0
@@ -128,14 +128,14 @@ def test_scores_are_written_and_compared(
         assert main(["compare", "synonyms", f"SAMPLES={folder}"]) == 2
         assert "no samples of synonyms; expected a folder of" in capsys.readouterr().err
     # another Dataset-3: nothing to compare with
-    assert "against" not in report(score("perfect", 3))
+    assert "against" not in format_retrieval(score("perfect", 3))
 
 
 def test_questions_by_which_names_have_neighbours(
     folders: tuple[Path, Path], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, place = folders
-    known = synonyms.load(made)
+    known = synonyms.load_samples(made)
     linked = {known[0].query_name, known[0].candidate_names[0], known[2].query_name}
 
     def vectors(names: Sequence[str]) -> np.ndarray:
@@ -151,14 +151,14 @@ def test_questions_by_which_names_have_neighbours(
     counts = [sum(n in linked for n in (s.query_name, s.candidate_names[0])) for s in known]
     for group, number in zip(synonyms.SIDES, (2, 1, 0), strict=True):
         assert groups[group].tolist() == [c == number for c in counts] and groups[group].any()
-    result = compute("x", samples=made, linked_text=place)
+    result = score_retrieval("x", samples=made, linked_text=place)
     shares = [
         result.scores[group]["acc@1"] * counts.count(n)
         for group, n in zip(synonyms.SIDES, (2, 1, 0), strict=True)
     ]
     assert sum(shares) == pytest.approx(
         6 * result.scores["D1"]["acc@1"]
-    ) and "D1, neighbours on one side" in report(result)
+    ) and "D1, neighbours on one side" in format_retrieval(result)
 
 
 def test_a_name_has_neighbours_where_a_mention_has(fake_smedbert: Folders, tmp_path: Path) -> None:
@@ -189,19 +189,19 @@ def test_a_dataset_without_samples_has_no_score(
         None,
     )
     monkeypatch.setattr(synonyms, "vectors_of", lambda *_: vectors)
-    asked = [s._replace(shared=False) for s in synonyms.load(made)]
-    monkeypatch.setattr(synonyms, "load", lambda _: asked)
-    result = compute("x", samples=made, linked_text=place)
-    assert "D2" not in result.scores and "no sample belongs to it" in report(result)
+    asked = [s._replace(shared=False) for s in synonyms.load_samples(made)]
+    monkeypatch.setattr(synonyms, "load_samples", lambda _: asked)
+    result = score_retrieval("x", samples=made, linked_text=place)
+    assert "D2" not in result.scores and "no sample belongs to it" in format_retrieval(result)
 
 
 def test_bad_input(
     tmp_path: Path, folders: tuple[Path, Path], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match="no samples here"):
-        compute("zh", samples=tmp_path / "none")
+        score_retrieval("zh", samples=tmp_path / "none")
     with pytest.raises(InputError, match=r"no finished linked text"):
-        compute("zh", samples=folders[0], linked_text=tmp_path / "none")
+        score_retrieval("zh", samples=folders[0], linked_text=tmp_path / "none")
     assert (
         main(["synonyms", "MODEL=sgns:char", "FREQUENT=x"]) == 2
         and "FREQUENT=x: expected a whole" in capsys.readouterr().err

@@ -14,14 +14,16 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.options import Choices, Files, Protocol
+from benchmarks.options import Choices, Protocol
 from benchmarks.tables import missing
 from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, format_comparison
 from benchmarks.tables.measured import row_of
 from core.files import InputError
+from datamodules.options import Files
 from inference.options import LinkerOptions
 from models.metrics import one_sample
 from tests.fakes import results as fake
+from tests.fakes.results import markdown
 
 
 def test_a_cell_as_text() -> None:
@@ -120,7 +122,7 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
 
 def test_without_a_second_seed_nothing_is_tested_against_a_number(runs: Path) -> None:
     fake.fine_tuned("kebiolm", 0.9, name="NCBI")
-    assert "one-sample" not in tables.markdown("kebiolm", "2")
+    assert "one-sample" not in markdown("kebiolm", "2")
 
 
 def test_a_table_of_counts_is_written_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,7 +181,7 @@ def test_missing_fine_tunings_are_made_first(
         "finetune cMedQQ hfl--chinese-bert-wwm",
     ]
     assert call(plan[1]) == (
-        "benchmarks.finetune.compute",
+        "benchmarks.tables.missing.finetune",
         ("cMedQANER", "smedbert"),
         {
             "seeds": "0,",
@@ -233,7 +235,7 @@ def test_missing_linkers(runs: Path) -> None:
     ]
     one = missing.plan(table, choices, Files(), "4,5")[-1]
     assert call(one) == (
-        "benchmarks.linking.finetune.compute",
+        "benchmarks.linking.tuning.finetuned_scores",
         ("HPO-EL", "sapbert"),
         {
             "split": "test",

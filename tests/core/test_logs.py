@@ -52,7 +52,7 @@ def test_only_the_listed_warnings_are_silenced() -> None:
 def test_information_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     set_up()
     logging.getLogger("experiments.run").info("resuming")
-    logging.getLogger("kg.train").warning("odd")
+    logging.getLogger("kg.vectors.train").warning("odd")
     logging.getLogger("__main__").info("of the file that python -m runs")
     assert capsys.readouterr() == ("", "resuming\nwarning: odd\nof the file that python -m runs\n")
 

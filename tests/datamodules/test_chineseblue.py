@@ -17,7 +17,7 @@ from core.files import InputError, json_records
 from datamodules import chineseblue, formats
 from datamodules.formats import COLUMNS, NoLabels, bio, brat, marked, pairs, pubtator
 from datamodules.tasks import Tagged
-from kg.linking.documents import RELATIONS
+from kg.documents.formats import RELATIONS
 from tests.fakes import chineseblue as fakes
 from tests.fakes import documents as fake_documents
 

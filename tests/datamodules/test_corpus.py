@@ -97,7 +97,7 @@ def test_parallel_and_resumed_builds_are_identical(
     fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = (fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert)
-    corpus.build(*arguments, str(tmp_path / "two"), max_length=128, workers=2)
+    corpus.build_corpus(*arguments, str(tmp_path / "two"), max_length=128, workers=2)
     assert sha256(tmp_path / "two") == sha256(fake_kebiolm.corpus)
     real = corpus._write_shard
 
@@ -108,7 +108,7 @@ def test_parallel_and_resumed_builds_are_identical(
 
     monkeypatch.setattr(corpus, "_write_shard", dies)
     with pytest.raises(KeyboardInterrupt):
-        corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+        corpus.build_corpus(*arguments, str(tmp_path / "cut"), max_length=128)
     with pytest.raises(InputError, match="no finished corpus"):
         Corpus(tmp_path / "cut")
     again: list[str] = []
@@ -128,9 +128,9 @@ def test_parallel_and_resumed_builds_are_identical(
             r"tokens\.npy: missing, or not the file its manifest describes\. Delete .*shard-00000"
         ),
     ):
-        corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+        corpus.build_corpus(*arguments, str(tmp_path / "cut"), max_length=128)
     (shard / "tokens.npy").write_bytes(whole)
-    corpus.build(*arguments, str(tmp_path / "cut"), max_length=128)
+    corpus.build_corpus(*arguments, str(tmp_path / "cut"), max_length=128)
     assert sha256(tmp_path / "cut") == sha256(fake_kebiolm.corpus) and again == ["part-00001"]
 
 
@@ -146,7 +146,7 @@ def test_a_corpus_of_many_shards_is_that_of_one_and_opens_six_files(
             map(json.loads, lines[begin : begin + size]) for begin in range(0, len(lines), size)
         ]
         source = fake_linked.write(tmp_path / f"linked-{name}", *parts)
-        corpus.build(
+        corpus.build_corpus(
             str(source), fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / name), max_length=128
         )
     assert sha256(tmp_path / "one" / "arrays") == sha256(tmp_path / "many" / "arrays")
@@ -165,10 +165,10 @@ def test_a_corpus_of_many_shards_is_that_of_one_and_opens_six_files(
 
 def test_other_settings_need_fresh(fake_kebiolm: Folders, tmp_path: Path) -> None:
     arguments = (fake_kebiolm.linked, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"))
-    corpus.build(*arguments, max_length=128)
+    corpus.build_corpus(*arguments, max_length=128)
     with pytest.raises(InputError, match="other settings .max_length.*--fresh"):
-        corpus.build(*arguments, max_length=100)
-    corpus.build(*arguments, max_length=100, fresh=True)
+        corpus.build_corpus(*arguments, max_length=100)
+    corpus.build_corpus(*arguments, max_length=100, fresh=True)
     assert Corpus(tmp_path / "c").manifest["settings"]["max_length"] == 100
 
 
@@ -194,7 +194,7 @@ def test_bad_documents_name_file_and_line(
 ) -> None:
     source = linked(tmp_path / "l", fake_kebiolm, doc("fine text"), document)
     with pytest.raises(InputError, match=message):
-        corpus.build(
+        corpus.build_corpus(
             source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128
         )
     assert (
@@ -213,7 +213,7 @@ def test_long_texts_are_split_outside_mentions_or_truncated(
     ]
     source = linked(tmp_path / "l", fake_kebiolm, doc(text, *spans))
     tokenizer = load_tokenizer(fake_kebiolm.bert)
-    corpus.build(
+    corpus.build_corpus(
         source,
         fake_kebiolm.graph,
         fake_kebiolm.bert,
@@ -229,7 +229,7 @@ def test_long_texts_are_split_outside_mentions_or_truncated(
         "in",
     ]
     assert [split[i].mentions.tolist() for i in range(4)] == [[], [[0, 2, 0]], [[1, 3, 1]], []]
-    corpus.build(
+    corpus.build_corpus(
         source,
         fake_kebiolm.graph,
         fake_kebiolm.bert,
@@ -249,7 +249,9 @@ def test_overlapping_mentions_keep_the_longest(fake_kebiolm: Folders, tmp_path: 
         fake_kebiolm,
         doc("renal failure rare", (0, 5, "E001"), (0, 13, "E000"), (6, 18, "E002")),
     )
-    corpus.build(source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128)
+    corpus.build_corpus(
+        source, fake_kebiolm.graph, fake_kebiolm.bert, str(tmp_path / "c"), max_length=128
+    )
     built = Corpus(tmp_path / "c")
     assert (
         len(built[0].mentions) == 1
@@ -279,7 +281,7 @@ def test_a_damaged_shard(cut: bool, fake_kebiolm: Folders, tmp_path: Path) -> No
         match=r"arrays/tokens\.npy: missing, or not the file its manifest describes.*--fresh true",
     ):
         Corpus(tmp_path / "c")
-    corpus.build(
+    corpus.build_corpus(
         fake_kebiolm.linked,
         fake_kebiolm.graph,
         fake_kebiolm.bert,

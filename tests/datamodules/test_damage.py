@@ -14,7 +14,7 @@ from core.files import InputError
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.samples import GraphSamples
 from datamodules.linking import load_linking
-from datamodules.sapbert.pairs import Pairs
+from datamodules.sapbert.name_pairs import Pairs
 from datamodules.tasks import load_task
 from datamodules.tokenizers import load_tokenizer
 from tests.fakes import genbioel, sapbert, tasks

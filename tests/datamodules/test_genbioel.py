@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from core.files import InputError, read_json
 from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
+from datamodules.genbioel.concept_names import RULES, left_to_one, name_set, normalised
 from datamodules.genbioel.denoising import infilled, permuted
-from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.mentions import (
+from datamodules.genbioel.finetuning import (
     TARGETS,
     MentionSamples,
     SelectedMention,
@@ -33,14 +33,14 @@ from datamodules.genbioel.mentions import (
     representative_names,
     without_overlaps,
 )
-from datamodules.genbioel.names import RULES, left_to_one, name_set, normalised
+from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.samples import GraphSamples, drawn
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
 from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.masking import IGNORE
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
-from kg.names import normaliser
+from kg.search.names import normaliser
 from tests.fakes import bert
 from tests.fakes import genbioel as fake
 from tests.fakes.genbioel import Folders
@@ -184,19 +184,19 @@ def test_tokenizer(fake_genbioel: Folders, tmp_path: Path) -> None:
     # bytes: nothing is unknown
     assert made.decode(made(odd, add_special_tokens=False)["input_ids"]) == odd
     assert len(made) <= fake.SIZE
-    again, there = tokenizer.build([fake_genbioel.graph], str(tmp_path / "t"), fake.SIZE)
+    again, there = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), fake.SIZE)
     assert (
         not there
         and (again / "tokenizer.json").read_bytes()
         == Path(fake_genbioel.tokenizer, "tokenizer.json").read_bytes()
     )
-    assert tokenizer.build([fake_genbioel.graph], str(again), fake.SIZE)[1]
+    assert tokenizer.build_tokenizer([fake_genbioel.graph], str(again), fake.SIZE)[1]
     with pytest.raises(InputError, match="--size 100: expected at least"):
-        tokenizer.build([fake_genbioel.graph], str(tmp_path / "s"), 100)
+        tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "s"), 100)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("x")
     with pytest.raises(InputError, match="it is left alone"):
-        tokenizer.build([fake_genbioel.graph], str(tmp_path / "other"), fake.SIZE)
+        tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "other"), fake.SIZE)
 
 
 # names, Appendix E.1
@@ -378,7 +378,7 @@ def test_held_out_names_are_in_no_training_sample(source: GraphSamples) -> None:
 
 def test_names_that_stay_out(fake_genbioel: Folders, tmp_path: Path) -> None:
     (tmp_path / "out.txt").write_text("renal lesion nos\nFAILURE (RENAL)\n\n")
-    folder, _ = samples.build(
+    folder, _ = samples.build_samples(
         [fake_genbioel.graph],
         fake_genbioel.tokenizer,
         str(tmp_path / "s"),
@@ -408,13 +408,13 @@ def test_names_of_no_or_many_tokens(
         )
 
     monkeypatch.setattr(samples, "token_rows_in_parts", rows)
-    folder, _ = samples.build(
+    folder, _ = samples.build_samples(
         [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5
     )
     counts = read_json(folder / "manifest.json")["counts"]
     assert counts["names that have no tokens"] == 1 and counts["names of 5 tokens and more"] > 10
     with pytest.raises(InputError, match=r"no name of 1 to 1 tokens is left|expected 1, 2, 1"):
-        samples.build(
+        samples.build_samples(
             [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "t"), max_name=1
         )
 
@@ -422,12 +422,14 @@ def test_names_of_no_or_many_tokens(
 def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> None:
     with pytest.raises(InputError, match=r"no samples here \(manifest\.json is missing\)"):
         GraphSamples(tmp_path, inputs)
-    other, _ = tokenizer.build([fake_genbioel.graph], str(tmp_path / "t"), 380)
+    other, _ = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), 380)
     with pytest.raises(InputError, match="made with another tokenizer"):
         GraphSamples(fake_genbioel.samples, Inputs(load_tokenizer(str(other))))
     german = {"languages": ("xx",)}
     with pytest.raises(InputError, match="the graphs' languages are de, en"):
-        samples.build([fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), **german)  # type: ignore[arg-type]
+        samples.build_samples(
+            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), **german
+        )  # type: ignore[arg-type]
     for settings_, message in (
         ({"objective": "x"}, "objective 'x': expected one of linking, denoising"),
         ({"batch_size": 900}, "fewer than one batch of 900"),
@@ -459,7 +461,7 @@ def test_without_synonyms_there_is_nothing_to_hold_out(
         {},
     )
     one.save(tmp_path / "g")
-    folder, _ = samples.build(
+    folder, _ = samples.build_samples(
         [str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32
     )
     with pytest.raises(InputError, match="no sample is held out for validation"):
@@ -488,7 +490,7 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
     assert read_json(tmp_path / "s" / "manifest.json") == read_json(
         Path(fake_genbioel.samples) / "manifest.json"
     )
-    assert samples.build(
+    assert samples.build_samples(
         [fake_genbioel.graph],
         fake_genbioel.tokenizer,
         str(tmp_path / "s"),
@@ -821,7 +823,7 @@ def test_documents_are_held_out_whole() -> None:
 def test_tokens_of_a_killed_run_go_with_the_next(fake_genbioel: Folders, tmp_path: Path) -> None:
     """One that was killed between writing its samples and removing the parts."""
     for _ in range(2):
-        folder, was_there = samples.build(
+        folder, was_there = samples.build_samples(
             [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s")
         )
         assert [p.name for p in tmp_path.iterdir()] == ["s"]

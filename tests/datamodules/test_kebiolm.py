@@ -15,8 +15,8 @@ import torch
 from core.files import InputError
 from datamodules import corpus
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
+from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
 
@@ -145,7 +145,7 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
         match="embedding table .40 rows. does not match the graph .*entity 'X' has no row",
     ):
         make_data(fake_kebiolm, graph=str(tmp_path / "g"))
-    corpus.build(
+    corpus.build_corpus(
         fake_kebiolm.linked,
         fake_kebiolm.graph,
         fake_kebiolm.bert,

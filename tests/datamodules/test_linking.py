@@ -11,12 +11,12 @@ import pytest
 
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention, context_of, load_linking, save_linking
-from datamodules.linking import formats as read
+from datamodules.linking import readers as read
 from datamodules.linking.__main__ import main
-from datamodules.linking.formats import NO_ID, gold_of
 from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
+from datamodules.linking.readers import NO_ID, gold_of
 from kg.graph import KnowledgeGraph, table
-from kg.names import BIOSYN, normaliser
+from kg.search.names import BIOSYN, normaliser
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import linking as fakes
 

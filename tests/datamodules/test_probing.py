@@ -16,12 +16,12 @@ from datamodules.probing import (
     MASK,
     Query,
     answered_within,
-    build,
+    build_queries,
     contains_name,
     counts_of,
     drawn,
     filled,
-    load,
+    load_queries,
     main,
     medlama,
     medlama_queries,
@@ -177,26 +177,26 @@ def test_types() -> None:
 def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph({"a": "t", "b": "t"}, [("a", "part_of", "b")]).save(tmp_path / "g")
     main(["build", "--graph", str(tmp_path / "g"), "--out", str(tmp_path / "q")])
-    first = load(tmp_path / "q")
+    first = load_queries(tmp_path / "q")
     assert first == [
         Query("a is part of [MASK].", "part_of", "tail", ["b"], [["b"]], False),
         Query("[MASK] is part of b.", "part_of", "head", ["a"], [["a"]], False),
     ]
     assert "2 queries, 1 relations" in capsys.readouterr().out
-    build(str(tmp_path / "g"), str(tmp_path / "q"))
+    build_queries(str(tmp_path / "g"), str(tmp_path / "q"))
     assert "kept" in capsys.readouterr().out
-    build(str(tmp_path / "g"), str(tmp_path / "q"), seed=1)
+    build_queries(str(tmp_path / "g"), str(tmp_path / "q"), seed=1)
     assert "kept" not in capsys.readouterr().out
     manifest = read_json(tmp_path / "q" / "manifest.json")
     assert manifest["settings"]["seed"] == 1 and manifest["counts"]["queries"] == 2
     (tmp_path / "t.csv").write_text("pid,human\npart_of,[Y] has the part [X] .\n")
-    build(
+    build_queries(
         str(tmp_path / "g"),
         str(tmp_path / "q"),
         templates_file=str(tmp_path / "t.csv"),
         prompts="human",
     )
-    assert [q.text for q in load(tmp_path / "q")] == [
+    assert [q.text for q in load_queries(tmp_path / "q")] == [
         "[MASK] has the part a.",
         "b has the part [MASK].",
     ]
@@ -205,7 +205,7 @@ def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(
         InputError, match=r"queries.parquet: missing, or not the file its manifest describes"
     ):
-        load(tmp_path / "q")
+        load_queries(tmp_path / "q")
 
 
 def write_medlama(folder: Path, rows: str, hard: str = "") -> Path:
@@ -251,7 +251,7 @@ def test_medlama(tmp_path: Path) -> None:
     for place in (tmp_path / "medlama.tar.gz", folder):
         assert medlama_queries(place)[0] == made
     out = medlama(str(folder), str(tmp_path / "q"))
-    assert load(out) == made
+    assert load_queries(out) == made
 
 
 @pytest.mark.parametrize(
@@ -301,14 +301,14 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="no triples"):
         queries(graph({"a": "t"}, []))
     with pytest.raises(InputError, match="no queries here"):
-        load(tmp_path)
+        load_queries(tmp_path)
     graph({"a": "t", "b": "t"}, [("a", "r", "b")]).save(tmp_path / "g")
     with pytest.raises(InputError, match="this holds something else than queries"):
-        build(str(tmp_path / "g"), str(tmp_path / "g"))
+        build_queries(str(tmp_path / "g"), str(tmp_path / "g"))
     with pytest.raises(InputError, match="--most 0"):
-        build(str(tmp_path / "g"), str(tmp_path / "q"), most=0)
+        build_queries(str(tmp_path / "g"), str(tmp_path / "q"), most=0)
     with pytest.raises(InputError, match="are given together"):
-        build(str(tmp_path / "g"), str(tmp_path / "q"), prompts="human")
+        build_queries(str(tmp_path / "g"), str(tmp_path / "q"), prompts="human")
 
 
 @pytest.mark.data

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.tasks.definition import derivation_settings
 from core.files import InputError
 from datamodules.formats import group
 from datamodules.ranking import FURTHER, REPEATED, alike, questions, ranked
 from datamodules.tasks import Pair
+from datamodules.tasks.definition import derivation_settings
 from tests.fakes import chineseblue as fakes
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -20,9 +20,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
-from datamodules.sapbert import pairs as module
+from datamodules.sapbert import name_pairs as module
 from datamodules.sapbert.alike import normalised
-from datamodules.sapbert.pairs import Pairs, build, build_mentions, drawn_pairs
+from datamodules.sapbert.name_pairs import Pairs, build_mentions, build_pairs, drawn_pairs
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
@@ -122,16 +122,18 @@ def test_held_out_names_are_in_no_pair_and_leave_their_concept_pairs(fake_sapber
 
 
 def test_draws_depend_on_seed_and_concept_alone(fake_sapbert: Folders, tmp_path: Path) -> None:
-    again = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))[0]
+    again = build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))[0]
     assert read_json(again / "manifest.json") == Pairs(fake_sapbert.pairs).manifest
-    other = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1)[0])
+    other = Pairs(
+        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1)[0]
+    )
     many = [{r for r in every(p) if r[-1] == "EMANY"} for p in (Pairs(again), other)]
     assert len(many[0]) == len(many[1]) == 50 and many[0] != many[1]
     fake.graph("F").save(tmp_path / "more")
     both = Pairs(
-        build([str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c"))[
-            0
-        ]
+        build_pairs(
+            [str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c")
+        )[0]
     )
     assert {r for r in every(both) if r[-1] == "EMANY"} == many[0]
 
@@ -166,7 +168,7 @@ def test_several_graphs_share_a_concept_by_its_id_only(
         tmp_path / "g"
     )
     folders = [fake_sapbert.graph, str(tmp_path / "f"), str(tmp_path / "g")]
-    pairs = Pairs(build(folders, fake_sapbert.bert, str(tmp_path / "p"))[0])
+    pairs = Pairs(build_pairs(folders, fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert pairs.manifest["counts"]["concepts"] == 90
     belongs = spelled(pairs, np.concatenate([pairs.members, pairs.held_out]))
     assert ("heart stop", "E005") in belongs and ("heart stop", "F005") not in belongs
@@ -180,7 +182,7 @@ def test_several_graphs_share_a_concept_by_its_id_only(
 def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Failure of the  RENAL region\n\nno such name\n")
     (tmp_path / "concepts.txt").write_text("E007\nEMANY\nX\n")
-    folder, _ = build(
+    folder, _ = build_pairs(
         [fake_sapbert.graph],
         fake_sapbert.bert,
         str(tmp_path / "p"),
@@ -198,9 +200,9 @@ def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     assert "failure of the renal region" not in pairs.names and "many 3" not in pairs.names
     assert not {"E007", "EMANY"} & {c for *_, c in every(pairs)}
     german = Pairs(
-        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en"))[
-            0
-        ]
+        build_pairs(
+            [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en")
+        )[0]
     )
     assert "nierenversagen" in german.names
 
@@ -211,7 +213,7 @@ def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) 
         "triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]}
     )
     graph.save(tmp_path / "g")
-    turned = Pairs(build([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    turned = Pairs(build_pairs([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert every(turned) == every(Pairs(fake_sapbert.pairs))
 
 
@@ -230,7 +232,7 @@ def test_shards_are_one_list(
     fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SHARD", 37)
-    parts = Pairs(build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    parts = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"))[0])
     assert len(parts.shards) > 3
     turned = np.arange(len(parts))[::-1]
     assert np.array_equal(parts[turned][::-1], np.concatenate(parts.shards))
@@ -351,9 +353,9 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
     with pytest.raises(InputError, match="max_length 2, groups 4, together 1: expected 3, 1 and 1"):
         make_data(fake_sapbert, max_length=2)
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
-        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
+        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
     with pytest.raises(InputError, match="no concept has two names"):
-        build(
+        build_pairs(
             [fake_sapbert.graph],
             fake_sapbert.bert,
             str(tmp_path / "p"),
@@ -361,11 +363,11 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
             trade_names=False,
         )
     with pytest.raises(InputError, match="expected 1 or more"):
-        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
+        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     with pytest.raises(InputError, match="no set of pairs; it is left alone"):
-        build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "full"))
+        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "full"))
 
 
 def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -458,7 +460,9 @@ def test_concepts_of_graphs_with_the_same_name_are_united(
     for name, graph in zip("abc", graphs, strict=True):
         graph.save(tmp_path / name)
     folders = [str(tmp_path / name) for name in "abc"]
-    folder, _ = build(folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True)
+    folder, _ = build_pairs(
+        folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True
+    )
     assert (
         read_json(folder / "manifest.json")["counts"][
             "concepts united with one of an earlier graph"
@@ -552,7 +556,7 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
         + [("B", n, "synonym") for n in names[:2]]
     )
     graph.save(tmp_path / "g")
-    folder, _ = build(
+    folder, _ = build_pairs(
         [str(tmp_path / "g")],
         fake_sapbert.bert,
         str(tmp_path / "p"),
@@ -568,7 +572,9 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
 
 
 def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_path: Path) -> None:
-    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=3)
+    folder, _ = build_pairs(
+        [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=3
+    )
     near = Pairs(folder)
     assert near.neighbours is not None and near.neighbours.shape == (len(near.concepts), 3)
     strings, concepts = near.names, near.concepts
@@ -602,7 +608,9 @@ def share_of_neighbours(data: SapBERTData) -> float:
 def test_a_batch_holds_pairs_of_similar_concepts_together(
     fake_sapbert: Folders, tmp_path: Path
 ) -> None:
-    folder, _ = build([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6)
+    folder, _ = build_pairs(
+        [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6
+    )
     fake = fake_sapbert._replace(pairs=str(folder))
     data = make_data(fake, together=4, batch_size=8)
     assert data.pairs is not None and data.pairs.neighbours is not None

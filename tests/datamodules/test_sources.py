@@ -21,10 +21,11 @@ import yaml
 import datamodules.sources as data
 from app.cli import main
 from benchmarks.counts import count_rows
-from benchmarks.tasks import fetch, prepared, task, tasks
-from benchmarks.tasks.linking import tasks as linking_tasks
 from core.files import InputError
 from datamodules.sources import addresses, listing, mirrors
+from datamodules.tasks import fetch
+from datamodules.tasks.linking import linking_tasks
+from datamodules.tasks.prepare import prepare_task, task, tasks
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -625,7 +626,7 @@ def test_real_mirror_has_every_task_that_it_holds(tmp_path):
         ("ChemProt", "test", "examples", 22),
     }
     for name in sorted(there):
-        prepared(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
+        prepare_task(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
 
 
 def test_a_data_set_by_its_own_name() -> None:

@@ -15,10 +15,10 @@ from rapidfuzz.distance import JaroWinkler
 from core.files import InputError
 from datamodules.synonyms import (
     Pairs,
-    build,
+    build_samples,
     eligible,
     equivalent_pairs,
-    load,
+    load_samples,
     main,
     neighbour_sets,
     samples,
@@ -139,14 +139,14 @@ def test_dataset_2_by_hand() -> None:
 def test_a_graph_without_equivalences_is_refused(tmp_path: Path) -> None:
     names, kinds = many()
     graph(names, kinds, []).save(tmp_path / "g")
-    with pytest.raises(InputError, match=r"no equivalences.*kg\.refine"):
-        build(str(tmp_path / "g"), str(tmp_path / "s"))
+    with pytest.raises(InputError, match=r"no equivalences.*kg\.build\.refine"):
+        build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     names, kinds = many(5)
     graph(names, kinds, [(0, 1)]).save(tmp_path / "g")
     with pytest.raises(InputError, match="no sample is left"):
-        build(str(tmp_path / "g"), str(tmp_path / "s"))
+        build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     with pytest.raises(InputError, match="no samples here"):
-        load(tmp_path / "s")
+        load_samples(tmp_path / "s")
 
 
 def test_built_samples_load_and_are_kept(tmp_path: Path, capsys: Any) -> None:
@@ -155,12 +155,12 @@ def test_built_samples_load_and_are_kept(tmp_path: Path, capsys: Any) -> None:
     g.save(tmp_path / "g")
     main(["build", "--graph", str(tmp_path / "g"), "--out", str(tmp_path / "s")])
     assert "4 samples" in capsys.readouterr().out
-    assert load(tmp_path / "s") == samples(g)[0]
-    build(str(tmp_path / "g"), str(tmp_path / "s"))
+    assert load_samples(tmp_path / "s") == samples(g)[0]
+    build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     assert "kept" in capsys.readouterr().out
     (tmp_path / "s" / "samples.parquet").write_bytes(b"x")
     with pytest.raises(InputError, match="not the file its manifest describes"):
-        load(tmp_path / "s")
+        load_samples(tmp_path / "s")
 
 
 def test_sentences_are_the_text() -> None:
@@ -184,7 +184,7 @@ def test_both_sides_named() -> None:
 def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
     names, kinds = many()
     graph(names, kinds, [(0, 1)]).save(tmp_path / "g")
-    build(str(tmp_path / "g"), str(tmp_path / "s"))
+    build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     a, b = names[0], names[1]
     rows = [f"{a}常见。{a}也叫{b}。{b}少见。", f"{b}就是{a}。", "别的话。"]
     with open(tmp_path / "t.jsonl", "w") as handle:

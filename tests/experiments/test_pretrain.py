@@ -17,10 +17,10 @@ import yaml
 from core.files import InputError
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
-from experiments.pretrain import commands, machine, papers, table
+from experiments.pretrain import commands, machine_words, papers, table
 from experiments.stages import Stage
-from kg.embeddings import EmbeddingTable
-from kg.refine import EQUIVALENT
+from kg.build.refine import EQUIVALENT
+from kg.vectors.embeddings import EmbeddingTable
 from tests.kg.test_train import ladder
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -146,9 +146,11 @@ def test_graph_embeddings_are_pipelines_without_a_report() -> None:
     for name in pretrain.graph_embeddings():
         for profile in pretrain.pipeline_of(name)["profiles"]:
             plan = commands(name, profile, Path("/w"), seed=3, fresh=True)
-            assert [s.words[0] for s in plan] == ["kg.build", "kg.refine", "kg.train"] and not plan[
-                -1
-            ].result
+            assert [s.words[0] for s in plan] == [
+                "kg.build",
+                "kg.build.refine",
+                "kg.vectors.train",
+            ] and not plan[-1].result
             words = plan[-1].words
             assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
             assert (
@@ -182,9 +184,9 @@ def test_a_graph_embedding_is_trained(
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
     plain = [s.words[0] for s in commands("kebiolm", "small", Path("/w"))]
-    assert plain[0] == "kg.build" and "kg.texts" in plain
+    assert plain[0] == "kg.build" and "kg.build.texts" in plain
     own = commands("kebiolm", "small", Path("/w"), Inputs(graph=("/g",), corpus=("/t.jsonl",)))
-    assert {"kg.build", "kg.texts"}.isdisjoint(s.words[0] for s in own)
+    assert {"kg.build", "kg.build.texts"}.isdisjoint(s.words[0] for s in own)
     assert all("/g" in s.words for s in own)
 
 
@@ -264,23 +266,23 @@ def test_a_missing_or_unknown_input_is_an_error(
 def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
     with pytest.raises(InputError, match="needs a CUDA GPU"):
-        machine(Machine(), gpu=True)
-    assert machine(Machine()) == [
+        machine_words(Machine(), gpu=True)
+    assert machine_words(Machine()) == [
         "--config",
         "experiments/common/cpu.yaml",
         "--trainer.devices",
         "1",
     ]
-    planned = machine(Machine(devices=8, nodes=2), gpu=True, plan=True)
+    planned = machine_words(Machine(devices=8, nodes=2), gpu=True, plan=True)
     assert planned[:4] == ["--config", "experiments/common/ddp.yaml", "--trainer.devices", "8"]
-    assert machine(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
+    assert machine_words(Machine(devices=2))[-2:] == ["--trainer.strategy", "ddp"]
     monkeypatch.setattr(pretrain, "gpus", lambda: 2)
-    assert machine(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
+    assert machine_words(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
     with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
-        machine(Machine(devices=4))
+        machine_words(Machine(devices=4))
     with pytest.raises(InputError, match="DEVICES=0, NODES=None: expected numbers of at least 1"):
-        machine(Machine(devices=0))
-    assert "16-mixed" in machine(Machine(precision="16-mixed"))
+        machine_words(Machine(devices=0))
+    assert "16-mixed" in machine_words(Machine(precision="16-mixed"))
 
 
 def test_a_plan_runs_nothing(runs: Path) -> None:
@@ -332,7 +334,7 @@ def test_logs_are_named_for_their_result_or_module() -> None:
     """Stages at the same time each have a log of their own name, and one without a result is not
     called None.log."""
     assert Stage("A", ["experiments.run", "--x"], "plain").log == "plain.log"
-    assert Stage("B", ["kg.refine", "graph"]).log == "kg.refine.log"
+    assert Stage("B", ["kg.build.refine", "graph"]).log == "kg.build.refine.log"
 
 
 def test_another_pipeline_s_stage_is_a_command(
@@ -353,7 +355,7 @@ def test_another_pipeline_s_stage_is_a_command(
 def test_the_whole_pipeline_on_a_small_graph(tmp_path: Path) -> None:
     """Graph, TransE, linking, corpus, two trainings, and the table, on fake HPO files; a second
     call finds every run finished."""
-    from kg.sources import hpo
+    from kg.build.sources import hpo
     from tests.fakes import hpo as fake
 
     fake.write(tmp_path / "hpo", terms=120)
@@ -432,6 +434,6 @@ def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) 
 def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
     """Else the text would hold the answers of the evaluation of synonyms."""
     words = next(
-        s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.texts"
+        s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.build.texts"
     )
     assert set(words[words.index("--without") + 1].split(",")) == set(EQUIVALENT)

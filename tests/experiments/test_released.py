@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from core.dotted import imported
 from core.files import InputError, read_json
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import encoder
+from experiments.names import encoder
 from experiments.released import make_export, recipes
 from models.genbioel import GenBioELModel
 from models.kebiolm import KeBioLM, KeBioLMEncoder

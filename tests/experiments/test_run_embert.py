@@ -13,7 +13,7 @@ import pytest
 import pytorch_lightning as pl
 import yaml
 
-from experiments.encoders import encoder
+from experiments.names import encoder
 from experiments.run import CLI, built, train
 from models.embert import TERMS
 from tests.experiments.callbacks import BlankAddsNothing, Moved

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-import benchmarks.finetune as benchmark
-from benchmarks.options import Files
+from benchmarks.finetune import seed_results
+from datamodules.options import Files
+from experiments import seeds
 from experiments.pretrain import commands, pipeline_of
 from kg.graph import KnowledgeGraph
 from models.ernie import ERNIEEncoder
@@ -144,8 +145,10 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     linked = {}
     for name, options in {"all": {}, "none": {"hits": 0}}.items():
         seen.clear()
-        (result,) = benchmark.compute(
-            "cMedQANER", paper, files=Files(data=task), args=args, options=options
+        (result,) = seed_results(
+            seeds.train_seeds(
+                "cMedQANER", paper, files=Files(data=task), args=args, options=options
+            )
         )
         linked[name] = sum(seen)
         assert result.label == (paper if name == "all" else f"{paper} HITS=0")

@@ -13,12 +13,12 @@ import torch
 import yaml
 
 from app.cli import main
-from benchmarks.linking import finetune as module
-from benchmarks.tasks.linking import tasks
 from core.files import read_json
 from core.tracking import newest_export
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import encoder
+from datamodules.tasks.linking import linking_tasks
+from experiments import linkers as module
+from experiments.names import encoder
 from models.genbioel import GenBioELModel
 from tests.experiments.callbacks import BLANK
 from tests.fakes import genbioel as fakes
@@ -204,7 +204,7 @@ def test_the_schedules_of_table_11() -> None:
         keys = ("model.init_args.lr", "trainer.max_steps", "model.init_args.warmup_steps")
         assert tuple(found[k] for k in keys) == wanted
     assert module.task_settings(recipe, "HPO-EL", "paper") == {}  # the YAML's own, BC5CDR's
-    known = {name.split(":")[0] for name in tasks()}
+    known = {name.split(":")[0] for name in linking_tasks()}
     assert all(set(table) - {"other"} <= known for table in recipe["tasks"].values())
     init = recipe["model"]["init_args"]
     assert (

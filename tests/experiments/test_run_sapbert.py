@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from core.files import read_json
-from experiments.encoders import encoder
+from experiments.names import encoder
 from models.sapbert import SapBERTEncoder
 from tests.fakes.sapbert import Folders
 

@@ -20,17 +20,18 @@ import torch
 import yaml
 from torch import Tensor
 
-import benchmarks.finetune as benchmark
-from benchmarks.options import Files
+from benchmarks.finetune import seed_results
 from benchmarks.papers.smedbert import figures
 from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
 from core.arrays import read_table
 from core.files import InputError, read_json
 from datamodules.mentions import Mentions
+from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
-from experiments.encoders import copied, encoder
+from experiments import seeds
 from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
+from experiments.names import copied, encoder
 from experiments.run import CLI, built, train
 from experiments.stages import Stage
 from inference.encoders import embedder
@@ -300,7 +301,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             monkeypatch.setattr(sys, "argv", ["finetune", *stage.words[1:]])
             finetuned(built(FinetuneCLI))
 
-    monkeypatch.setattr(benchmark, "run_stages", run_stages)
+    monkeypatch.setattr(seeds, "run_stages", run_stages)
     return called
 
 
@@ -329,8 +330,10 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     results, linked, width = {}, {}, {}
     for name, options in {"all": {}, "half": {"hits": 0.5, "k": 3}, "none": {"hits": 0}}.items():
         seen.clear()
-        (results[name],) = benchmark.compute(
-            "cMedQANER", "smedbert", files=Files(data=task), args=args, options=options
+        (results[name],) = seed_results(
+            seeds.train_seeds(
+                "cMedQANER", "smedbert", files=Files(data=task), args=args, options=options
+            )
         )
         linked[name] = sum(len(m.span) for m in seen)
         width[name] = {m.neighbours.shape[1] for m in seen}
@@ -355,7 +358,7 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     )
     assert len({r.folder for r in results.values()}) == 3
     with pytest.raises(InputError, match="HITS=0.5: minilm has no such option"):
-        benchmark.own_settings(encoder("minilm"), {"hits": 0.5})
+        seeds.own_settings(encoder("minilm"), {"hits": 0.5})
 
 
 def test_what_knowledge_does_to_names_layer_by_layer(

@@ -15,8 +15,8 @@ from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer
 from experiments.vectors import entity_vectors, main, pooled
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
+from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import BertEncoder
 from tests.fakes.kebiolm import Folders
 

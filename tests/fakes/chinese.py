@@ -40,7 +40,7 @@ def linked_corpus(
                 text += str(rng.choice(list("。，；")))
             handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
     link_corpus(str(folder / "graph"), [str(folder / "texts.jsonl")], folder / "linked")
-    corpus.build(
+    corpus.build_corpus(
         str(folder / "linked"),
         str(folder / "graph"),
         str(encoder),

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kg.build.thesaurus import thesaurus
 from kg.graph import KnowledgeGraph, table
-from kg.thesaurus import thesaurus
 from tests.fakes import bert, chinese
 from tests.fakes.chinese import PLAIN
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from datamodules import corpus
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert
 from tests.fakes import linked as fake_linked
 
@@ -83,7 +83,7 @@ def write(
                     text += names[entity] + " "
             linked[part].append(fake_linked.document(str(number), text, *mentions))
     fake_linked.write(folder / "linked", *linked)
-    corpus.build(
+    corpus.build_corpus(
         str(folder / "linked"),
         str(folder / "graph"),
         str(encoder),

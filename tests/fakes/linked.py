@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import sha256, write_json
-from kg.linking.documents import part_name
+from kg.documents.formats import part_name
 from kg.linking.run import FORMAT
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules import corpus, vocabulary
+from kg.build.sources import cmekg
 from kg.linking.run import link_corpus
-from kg.sources import cmekg
 from tests.fakes import cmekg as fake
 
 
@@ -31,9 +31,9 @@ def write(folder: Path, drugs: int = 40, held_out: float = 0.2) -> Folders:
     graph, texts, words, out = (
         str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus")
     )
-    vocabulary.build(graph, [texts], words)
+    vocabulary.build_vocabulary(graph, [texts], words)
     link_corpus(graph, [texts], folder / "linked", linker="given")
-    corpus.build(
+    corpus.build_corpus(
         str(folder / "linked"),
         graph,
         words,

@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results import OVERALL, SELECT, Model, Result, folder_name, folder_of, save
-from core.tracking import runs_folder
+from benchmarks import tables
+from benchmarks.options import Choices
+from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save_result
+from core.tracking import folder_name, runs_folder
+from datamodules.options import Files
+
+
+def markdown(paper: str, number: str, choices: Choices | None = None) -> str:
+    """A paper's table as Markdown."""
+    table = tables.definition_of(paper, number)
+    return tables.format_table(table, *tables.content(table, choices or Choices(), Files()))
 
 
 def time(age: int) -> str:
@@ -62,7 +71,7 @@ def fine_tuned(
             "suite": "x",
         }
         made.append(
-            save(
+            save_result(
                 Result(
                     kind="finetune",
                     task=name,
@@ -121,7 +130,7 @@ def linked(
             created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
         )
-        made.append(save(result, folder_of(result)))
+        made.append(save_result(result, folder_of(result)))
     return made
 
 
@@ -150,7 +159,7 @@ def retrieved(
                 for k, t in tallies.items()
             },
         )
-        made.append(save(result, folder_of(result)))
+        made.append(save_result(result, folder_of(result)))
     return made
 
 
@@ -187,4 +196,4 @@ def probed(
             for g in ("all", "type 2")
         },
     )
-    return save(result, folder_of(result))
+    return save_result(result, folder_of(result))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.sapbert.pairs import build
+from datamodules.sapbert.name_pairs import build_pairs
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
 
@@ -72,5 +72,5 @@ def write(folder: Path, layers: int = 2, dropout: float = 0.1) -> Folders:
         folder / "bert", [*SITES, *FORMS, "of", "the", "region"], layers=layers, dropout=dropout
     )
     graph().save(folder / "graph")
-    build([str(folder / "graph")], str(encoder), str(folder / "pairs"))
+    build_pairs([str(folder / "graph")], str(encoder), str(folder / "pairs"))
     return Folders(str(encoder), str(folder / "graph"), str(folder / "pairs"))

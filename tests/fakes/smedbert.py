@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, fingerprint, table
 from kg.pagerank import rank
+from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert, chinese
 from tests.fakes.chinese import PLAIN
 

@@ -12,7 +12,7 @@ from core.files import read_json
 from core.tracking import ROOT
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, papers, pipeline_of
-from kg.sources import cmekg as chinese
+from kg.build.sources import cmekg as chinese
 from tests.fakes import bert, cmekg, hpo, tasks
 
 __all__ = ["Step", "papers", "steps", "write_sources"]
@@ -36,7 +36,7 @@ NEW = [
 ]
 #: what makes a stage small that trains no language model
 SMALL = {
-    "kg.train": [
+    "kg.vectors.train": [
         "--dim",
         "8",
         "--relation_dim",
@@ -102,7 +102,7 @@ def write_sources(folder: Path) -> None:
 def _fitted(words: list[str], sources: Path) -> list[str]:
     """The words of a stage with the fake source in place of an installed package's, and a small
     size."""
-    if words[0] in ("kg.build", "kg.texts"):
+    if words[0] in ("kg.build", "kg.build.texts"):
         words = [
             *words[:2],
             str(sources / words[1] / ("cmekg.pkl" if words[1] == "cmekg" else "")),

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 
 from core.files import json_records, lines_of, read_json, sha256, write_json
 from datamodules import blurb, chineseblue, formats, ranking
-from datamodules.linking import formats as linking
 from datamodules.linking import load_linking
+from datamodules.linking import readers as linking
 from datamodules.tasks import load_task
 from inference import stream
-from kg import cleaning, embeddings, graph, thesaurus
-from kg.linking import documents as docs
+from kg import graph
+from kg.build import cleaning, thesaurus
+from kg.build.segment import cuts, phrases, score, segmenter
+from kg.build.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
+from kg.documents import formats as docs
 from kg.linking.run import link_corpus, linked
 from kg.pagerank.table import frequencies
-from kg.segment import cuts, phrases, score, segmenter
-from kg.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
 from tests.fakes import blurb as fake_blurb
 from tests.fakes import chineseblue as fake_chinese
 from tests.fakes import cmekg as fake_cmekg
@@ -179,7 +180,6 @@ TABLES = {
 }
 SPO = "糖尿病\t类别\t疾病\n发热\t类别\t症状\n糖尿病\t引起\t发热\n糖尿病\t引起\t发热\n"
 CSV = 'title,ask,answer\n"发热，怎么办",两天,"多喝水\n休息"\n头痛,一天,休息\n'
-VECTORS = "3 2\na 0.5 1\nb 1e-3 -2\nc 0 0\n"
 
 
 def _triple_file(folder: Path) -> int:
@@ -405,7 +405,6 @@ READERS: dict[str, Reader] = {
         put("a.csv", CSV),
         no_rows(lambda path: list(cleaning.texts([path], columns=("title", "ask"))), "a.csv"),
     ),
-    "vectors": Reader(put("a.txt", VECTORS), no_rows(embeddings.read_text_vectors, "a.txt")),
     "cut points": Reader(
         put("a.tsv", "\t".join(cuts.COLUMNS) + "\n炎\t3\t4\t肺炎\tyes\tbehind\n"),
         no_rows(cuts.read_cut_points, "a.tsv"),

@@ -19,7 +19,7 @@ from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
 from inference.options import Matching
 from inference.reranker import Ordered
-from inference.taggers import Tagger, load
+from inference.taggers import Tagger, load_tagger
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.graphs import graph
@@ -462,7 +462,7 @@ def test_a_fine_tuned_tagger_detects(
     diseases: str, trained: Callable[[str], Trained], name: str
 ) -> None:
     export = trained(name).folder / "export"
-    tagger = load(export)
+    tagger = load_tagger(export)
     assert isinstance(tagger, Tagger)
     texts = ["the doctor saw acne and polio", "", "gave some gout today", "severe acne"]
     expected = tagger.predict(texts)

@@ -17,7 +17,7 @@ import torch
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference import encoders
 from inference.encoders import Embedder, Encoded, encoded, index_made_of
 from inference.linkers import Names

@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli import main
-from benchmarks.tasks.linking import task
 from core.files import InputError, write_json
 from datamodules.contexts import marked
 from datamodules.kebiolm import KeBioLMData
 from datamodules.linking import Dictionary
+from datamodules.tasks.linking import linking_task
 from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import EntityReader, table_of
 from inference.linkers import Names
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from tests.fakes.kebiolm import Folders
@@ -218,7 +218,7 @@ def test_evaluate_links_with_the_table_and_by_names(
     table = EmbeddingTable.load(fake_kebiolm.entities)
     ids, names = table_of(export)
     assert ids == table.entity_ids and names["E000"] == ["renal failure"]
-    data = fakes.write(tmp_path / "data") / str(task("NCBI-EL").dataset)
+    data = fakes.write(tmp_path / "data") / str(linking_task("NCBI-EL").dataset)
     words = ["evaluate", "NCBI-EL", f"DATA={data}", f"MODEL={export}"]
     assert main([*words, "BY=names"]) == 0
     assert "cls" in capsys.readouterr().out

@@ -15,9 +15,9 @@ from app.cli import main
 from benchmarks.linking.evaluate import BASELINES, with_one_name
 from benchmarks.results import stored
 from core.files import InputError
+from datamodules.genbioel.concept_names import name_set
+from datamodules.genbioel.finetuning import representative_names
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.mentions import representative_names
-from datamodules.genbioel.names import name_set
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from inference.generator import Generator, restriction

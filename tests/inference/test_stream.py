@@ -28,8 +28,8 @@ from inference.stream import (
     predict_task,
     pubtator,
 )
-from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load
-from kg.linking.documents import documents, write_documents
+from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load_tagger
+from kg.documents.formats import documents, write_documents
 from tests.fakes.graphs import graph
 from tests.inference.conftest import Trained
 
@@ -295,7 +295,7 @@ def notes(tmp_path: Path) -> Path:
 def test_a_tagger_reads_files_and_resumes(
     notes: Path, tmp_path: Path, trained: Callable[[str], Trained]
 ) -> None:
-    model = load(trained("ner").folder / "export")
+    model = load_tagger(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
     lines = predicted(model, notes, tmp_path / "out.jsonl")
     texts = [line["text"] for line in lines]
@@ -303,7 +303,7 @@ def test_a_tagger_reads_files_and_resumes(
     assert [line["mentions"] for line in lines[:BATCH]] == [
         [s._asdict() for s in spans] for spans in first
     ] and any(first)
-    stopped, calls = load(trained("ner").folder / "export"), []
+    stopped, calls = load_tagger(trained("ner").folder / "export"), []
 
     def stops(given: Sequence[str], *_: Any) -> Any:
         calls.append(len(given))
@@ -316,7 +316,7 @@ def test_a_tagger_reads_files_and_resumes(
     with pytest.raises(KeyboardInterrupt):
         predicted(stopped, notes, again)
     with pytest.raises(InputError, match="begun with other settings"):
-        predicted(load(trained("crf").folder), notes, again)
+        predicted(load_tagger(trained("crf").folder), notes, again)
     assert predicted(stopped, notes, again) == lines and calls == [BATCH, 9, 9]
     assert predict_files(model, [notes], tmp_path / "out.pubtator").mentions == sum(
         len(line["mentions"]) for line in lines
@@ -332,7 +332,7 @@ def test_a_tagger_reads_files_and_resumes(
 def test_relations_of_files_with_mentions_and_of_taggers(
     notes: Path, tmp_path: Path, trained: Callable[[str], Trained]
 ) -> None:
-    model, tagger = load(trained("relation").folder), load(trained("ner").folder)
+    model, tagger = load_tagger(trained("relation").folder), load_tagger(trained("ner").folder)
     assert isinstance(model, RelationModel) and isinstance(tagger, Tagger)
     given = tmp_path / "given.jsonl"
     text = "the fever causes acne"
@@ -367,7 +367,7 @@ def test_relations_of_files_with_mentions_and_of_taggers(
 
 
 def test_pairs_and_answers_of_files(tmp_path: Path, trained: Callable[[str], Trained]) -> None:
-    pairs, ranker = load(trained("pair").folder), load(trained("ranking").folder)
+    pairs, ranker = load_tagger(trained("pair").folder), load_tagger(trained("ranking").folder)
     assert isinstance(pairs, PairModel) and isinstance(ranker, Ranker)
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"id": 7, "first": "acne today", "second": "severe gout"}\n')
@@ -397,7 +397,7 @@ def test_a_tasks_examples_are_written_as_fine_tuning_read_them(
     tmp_path: Path, trained: Callable[[str], Trained]
 ) -> None:
     run = trained("ner")
-    model, examples = load(run.folder), load_task(run.task).splits["test"]
+    model, examples = load_tagger(run.folder), load_task(run.task).splits["test"]
     counts = predict_task(model, examples, tmp_path / "out.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert (
@@ -442,7 +442,7 @@ def test_several_workers_link_to_the_same_bytes(
 def test_several_workers_predict_to_the_same_bytes(
     trained: Callable[[str], Trained], tmp_path: Path, kind: str, small_parts: None
 ) -> None:
-    model = load(trained(kind).folder / "export")
+    model = load_tagger(trained(kind).folder / "export")
     rows = [
         {"id": str(n), "text": f"w{n} fever of w{n % 7}", "first": f"w{n} fever", "second": "fever"}
         for n in range(150)

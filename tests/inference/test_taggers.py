@@ -22,7 +22,7 @@ from datamodules.finetune import overlapping_windows
 from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
 from datamodules.tasks import Tagged, load_task, save_task
-from experiments.encoders import encoder as encoder_of
+from experiments.names import encoder as encoder_of
 from inference.taggers import (
     Labelled,
     PairModel,
@@ -33,7 +33,7 @@ from inference.taggers import (
     apart,
     around,
     crf_marginals,
-    load,
+    load_tagger,
 )
 from models.encoders import BertEncoder
 from models.kebiolm import KeBioLM
@@ -56,7 +56,7 @@ def test_predictions_of_the_scored_split_are_fine_tunings(
     name: str, trained: Callable[[str], Trained]
 ) -> None:
     run = trained(name)
-    model, examples = load(run.folder / "export"), load_task(run.task).splits["test"]
+    model, examples = load_tagger(run.folder / "export"), load_task(run.task).splits["test"]
     records = model.predict_examples(examples)
     assert [r["id"] for r in records] == [e.id for e in examples]
     if isinstance(model, Tagger):
@@ -82,7 +82,7 @@ def test_predictions_of_the_scored_split_are_fine_tunings(
 @pytest.mark.parametrize("name", ["ner", "crf", "nested"])
 def test_words_of_the_source_and_scores(name: str, trained: Callable[[str], Trained]) -> None:
     run = trained(name)
-    model, examples = load(run.folder / "export"), load_task(run.task).splits["test"]
+    model, examples = load_tagger(run.folder / "export"), load_task(run.task).splits["test"]
     assert isinstance(model, Tagger) and model.kind == ("nested" if name == "nested" else "ner")
     found = model.predict([e.text for e in examples], [e.words for e in examples])
     # the fake words are those of the text
@@ -98,7 +98,7 @@ def test_words_of_the_source_and_scores(name: str, trained: Callable[[str], Trai
 
 
 def test_a_text_of_two_sentences_is_tagged_as_each_alone(trained: Callable[[str], Trained]) -> None:
-    model = load(trained("ner").folder / "export")
+    model = load_tagger(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
     one, two = "The doctor saw acne and polio. ", "Then acne, not polio, was seen."
     (found,), (first,), (second,) = (
@@ -116,7 +116,7 @@ def test_a_text_of_two_sentences_is_tagged_as_each_alone(trained: Callable[[str]
 def test_a_span_scores_the_mean_of_its_labels_probabilities(
     trained: Callable[[str], Trained],
 ) -> None:
-    model = load(trained("ner").folder / "export")
+    model = load_tagger(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
     text = "the doctor saw acne and polio"
     (feature,) = model.data.tagged(
@@ -186,7 +186,7 @@ def test_a_long_text_is_read_in_overlapping_windows(
 ) -> None:
     """Every kept mention is what the window with the most context around it says; words far from
     borders are found as alone."""
-    model = load(trained(name).folder / "export")
+    model = load_tagger(trained(name).folder / "export")
     assert isinstance(model, Tagger)
     text = " ".join(["the doctor saw acne and gave some zyban today"] * 12)
     (found,) = model.predict([text])
@@ -217,7 +217,7 @@ def test_a_long_text_is_read_in_overlapping_windows(
 
 
 def test_relations_between_mentions(trained: Callable[[str], Trained]) -> None:
-    model = load(trained("relation").folder / "export")
+    model = load_tagger(trained("relation").folder / "export")
     assert isinstance(model, RelationModel) and model.data.markers == tasks.MARKERS
     text = "the fever causes acne . today botox follows gout"
     places = ((4, 9), (17, 21))
@@ -291,14 +291,14 @@ def test_pairs_are_marked_as_the_readers_mark_them() -> None:
 
 
 def test_pairs_and_answers(trained: Callable[[str], Trained]) -> None:
-    model = load(trained("pair").folder / "export")
+    model = load_tagger(trained("pair").folder / "export")
     assert isinstance(model, PairModel)
     pairs = [("acne today", "severe gout"), ("polio today", "severe mumps " * 40)]
     both = model.predict(pairs)
     alone = [model.predict([pair])[0] for pair in pairs]
     assert [p.label for p in both] == [p.label for p in alone]
     assert np.allclose([p.score for p in both], [p.score for p in alone], atol=1e-5)
-    ranker = load(trained("ranking").folder)  # a run's folder means its export
+    ranker = load_tagger(trained("ranking").folder)  # a run's folder means its export
     assert isinstance(ranker, Ranker)
     answers = ["gout 1", "acne 0", "mumps 2"]
     ranked = ranker.rank("what of acne", answers)
@@ -349,7 +349,7 @@ def test_an_export_is_all_that_is_needed_and_nothing_else_is_loaded(
     key = next(k for k in whole if k.startswith("head.") and whole[k].is_floating_point())
     save_file(whole | {key: whole[key] + 1}, copy / "model.safetensors")
     with pytest.raises(InputError, match=r"model\.safetensors: missing, or not the file"):
-        load(copy)
+        load_tagger(copy)
     for place, name in (
         ("head", "models.finetune.torch.load"),
         ("head", "os.system"),
@@ -360,11 +360,11 @@ def test_an_export_is_all_that_is_needed_and_nothing_else_is_loaded(
             manifest | {"checksums": {}, place: manifest[place] | {"class_path": name}},
         )
         with pytest.raises(InputError, match=r"not defined in models|expected models"):
-            load(copy)
+            load_tagger(copy)
 
 
 def test_a_span_says_what_its_text_is(trained: Callable[[str], Trained]) -> None:
-    model = load(trained("ner").folder / "export")
+    model = load_tagger(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
     text = "The doctor saw acne."
     for span in model.predict([text])[0]:
@@ -373,7 +373,7 @@ def test_a_span_says_what_its_text_is(trained: Callable[[str], Trained]) -> None
 
 def found_as_in_fine_tuning(run: Trained) -> Tagger:
     """The tagger of a run, whose predictions of the scored split are fine-tuning's."""
-    model, examples = load(run.folder), load_task(run.task).splits["test"]
+    model, examples = load_tagger(run.folder), load_task(run.task).splits["test"]
     assert isinstance(model, Tagger)
     found = [
         [(m["start"], m["end"], m["type"]) for m in r["mentions"]]

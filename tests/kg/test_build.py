@@ -7,7 +7,7 @@ import pytest
 
 from core.files import InputError, read_json, sha256
 from core.settings import options_of
-from kg import build
+from kg.build import source as build
 from kg.graph import KnowledgeGraph
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import obo as fake_obo

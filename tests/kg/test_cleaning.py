@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg import cleaning
+from kg.build import cleaning
 
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
 

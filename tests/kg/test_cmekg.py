@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError, read_json
+from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph
-from kg.sources import cmekg
 from tests.fakes import cmekg as fake
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -239,10 +239,10 @@ def test_cut_and_missing_files(tmp_path):
 
 
 def test_the_commands(tmp_path):
-    """python -m kg.build cmekg and python -m kg.texts cmekg, on a file of one's own."""
+    """python -m kg.build cmekg and python -m kg.build.texts cmekg, on a file of one's own."""
     file = fake.write(tmp_path)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for module, out in (("kg.build", "graph"), ("kg.texts", "texts.jsonl")):
+    for module, out in (("kg.build", "graph"), ("kg.build.texts", "texts.jsonl")):
         command = [sys.executable, "-m", module, "cmekg", str(file), "--out", str(tmp_path / out)]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     assert KnowledgeGraph.load(tmp_path / "graph").counts() == cmekg.read(file).counts()

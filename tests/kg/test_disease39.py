@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg import build
-from kg.sources import disease39
+from kg.build import source as build
+from kg.build.sources import disease39
 from tests.fakes import disease39 as fake
 
 REAL = (

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.files import InputError
-from kg.embeddings import EmbeddingTable, read_text_vectors
+from kg.vectors.embeddings import EmbeddingTable
 
 
 def small() -> EmbeddingTable:
@@ -52,26 +52,3 @@ def test_a_table_of_another_graph_is_named(tmp_path: Path) -> None:
         small().check_graph(pa.array(["a", "b c", "x"]), "G")
     with pytest.raises(InputError, match="order or number"):
         small().check_graph(pa.array(["b c", "a", "d"]), "G")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two 3\n", r":1: expected 'n d'"),
-        ("2 2\na 1 2\nb 1\n", ":3: expected an id and 2 values, got 1"),
-        ("1 2\na 1 x\n", ":2: could not convert string to float: 'x'"),
-        ("3 2\na 1 2\n", "promises 3 vectors, the file has 1"),
-    ],
-)
-def test_broken_text_vectors(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "v.txt").write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_text_vectors(tmp_path / "v.txt")
-
-
-def test_text_vectors(tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_text("2 3\nC1 1 2 3\nC2 -1 0.5 1e-3\n")
-    table = read_text_vectors(tmp_path / "v.txt")
-    assert table.entity_ids == ["C1", "C2"] and table.entity[1].tolist() == pytest.approx(
-        [-1, 0.5, 1e-3]
-    )

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kg.graph import KnowledgeGraph, table
-from kg.homonyms import HEAD, Description, Homonyms, distinguishing, graph_descriptions, support
+from kg.linking.homonyms import (
+    HEAD,
+    Description,
+    Homonyms,
+    distinguishing,
+    graph_descriptions,
+    support,
+)
 
 COLD = {
     "C1": Description(
@@ -128,7 +135,7 @@ def test_what_is_kept_is_bounded_and_no_spelling_is_kept_twice(
         asked.append(tuple(concepts))
         return {c: Description(type=c) for c in concepts}
 
-    monkeypatch.setattr("kg.homonyms.KEPT", 3)
+    monkeypatch.setattr("kg.linking.homonyms.KEPT", 3)
     homonyms = Homonyms(describe)
     for name in ("cold", "Cold", "COLD", "co-ld", "Co-Ld"):
         assert homonyms.strings(name, ["a", "b"]) == {"a": "a", "b": "b"}

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from core.files import InputError
-from kg.sources import hpo
+from kg.build.sources import hpo
 from tests.fakes import hpo as fake
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
+from kg.build.merge import merged
 from kg.ids import Ids, alternatives_of, bare, is_no_concept, split_ids
 from kg.linking import Document, GivenLinker, Mention
-from kg.merge import merged
 from tests.fakes.graphs import graph
 
 MEDIC = Ids(

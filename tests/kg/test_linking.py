@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.speed.linking import NgramLinker
+from benchmarks.perf.speed.linking import NgramLinker
 from core.files import InputError
 from kg.graph import KINDS, table
 from kg.linking import DictionaryLinker, forms

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError, read_json
-from kg import refine
+from kg.build import refine
+from kg.documents.formats import documents, files_in
 from kg.linking import __main__ as command
-from kg.linking.documents import documents, files_in
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus, linked
 from tests.fakes import documents as fakes

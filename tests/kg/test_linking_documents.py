@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from core.files import InputError, limit_documents
-from kg.linking import documents as reading
-from kg.linking.documents import documents, files_in, format_of, write_documents
-from kg.linking.mentions import Document, Mention
+from kg.documents import formats as reading
+from kg.documents.formats import documents, files_in, format_of, write_documents
+from kg.documents.mentions import Document, Mention
 from tests.fakes import documents as fakes
 
 WRITERS = {

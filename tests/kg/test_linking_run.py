@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError, locked
+from kg.documents.formats import part_name
 from kg.ids import Ids
 from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
 from kg.linking import run as runs
 from kg.linking.__main__ import main
-from kg.linking.documents import part_name
 from tests.fakes import documents as fakes
 from tests.fakes.leftovers import left_by
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from datamodules.linking import formats
-from kg import build
+from datamodules.linking import readers as formats
+from kg.build import source as build
+from kg.build.sources import medic
 from kg.graph import KnowledgeGraph
-from kg.sources import medic
 from tests.fakes import medic as fake
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "en_dict" / "medic_06Jul2012.txt.gz"
@@ -18,7 +18,7 @@ REAL = Path(__file__).parents[2].parent / "shared" / "data" / "en_dict" / "medic
 
 @pytest.mark.parametrize("form", ["tsv", "csv"])
 def test_ctds_table(tmp_path: Path, form: str) -> None:
-    graph, _ = build.build("medic", fake.write(tmp_path, form), tmp_path / "graph")
+    graph, _ = build.build_graph("medic", fake.write(tmp_path, form), tmp_path / "graph")
     acidosis = 'Renal tubular acidosis, "distal"'
     assert graph.entities.to_pylist() == [
         {"id": i, "name": n, "type": "disease"}
@@ -46,7 +46,7 @@ def test_ctds_table(tmp_path: Path, form: str) -> None:
         "parents that are not in the file": 1,
     }
     assert KnowledgeGraph.load(tmp_path / "graph").counts()["names"] == 7
-    assert build.build("medic", tmp_path / f"CTD_diseases.{form}.gz", tmp_path / "graph")[1]
+    assert build.build_graph("medic", tmp_path / f"CTD_diseases.{form}.gz", tmp_path / "graph")[1]
 
 
 def test_the_graph_has_the_dictionarys_concepts(tmp_path: Path) -> None:

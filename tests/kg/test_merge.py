@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError, read_json
-from kg import merge
+from kg.build import merge
 from kg.graph import KnowledgeGraph, table
 from tests.fakes.graphs import graph
 

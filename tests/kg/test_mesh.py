@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg import build
+from kg.build import source as build
+from kg.build.sources import mesh
 from kg.graph import KnowledgeGraph
-from kg.sources import mesh
 
 DESCRIPTORS = """<?xml version="1.0"?>
 <!DOCTYPE DescriptorRecordSet SYSTEM "https://www.nlm.nih.gov/databases/dtd/nlmdescriptorrecordset_20260101.dtd">

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from core.files import InputError
-from kg.names import BIOSYN, TfIdf, normaliser, top_k
+from kg.search.names import BIOSYN, TfIdf, normaliser, top_k
 
 
 def test_normalisation_rules():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.sources import obo
+from kg.build.sources import obo
 from tests.fakes import obo as fake
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "en_onto"

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError, read_json
-from kg import refine
+from kg.build import refine
+from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph, table
-from kg.sources import cmekg
 from tests.fakes import cmekg as fake
 from tests.fakes import graphs
 

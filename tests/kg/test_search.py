@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.files import InputError, locked
-from kg import search
-from kg.search import Index, backend_for, backends_in, extend, top_rows, write
+from kg.search import index as search
+from kg.search.index import Index, backend_for, backends_in, extend, top_rows, write
 
 HAS_FAISS = True
 try:

@@ -13,13 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg.graph import KnowledgeGraph
-from kg.linking.matcher import DictionaryLinker
-from kg.segment.__main__ import main
-from kg.segment.build import vocabulary
-from kg.segment.cuts import REVIEWED, counted, cut, proposed, read_cut_points, write_cut_points
-from kg.segment.ngrams import cohesion, grams, shaped, symbols
-from kg.segment.phrases import (
+from kg.build.segment.__main__ import main
+from kg.build.segment.cuts import (
+    REVIEWED,
+    counted,
+    cut,
+    proposed,
+    read_cut_points,
+    write_cut_points,
+)
+from kg.build.segment.evaluation import boundaries, read_reviewed, score
+from kg.build.segment.mining import vocabulary
+from kg.build.segment.ngrams import cohesion, grams, shaped, symbols
+from kg.build.segment.phrases import (
     FEATURES,
     PhraseModel,
     candidates,
@@ -29,8 +35,7 @@ from kg.segment.phrases import (
     read_phrases,
     write_phrases,
 )
-from kg.segment.score import boundaries, read_reviewed, score
-from kg.segment.segmenter import (
+from kg.build.segment.segmenter import (
     Segmenter,
     format_explanation,
     is_ideograph,
@@ -40,6 +45,8 @@ from kg.segment.segmenter import (
     too_many_singles,
     units,
 )
+from kg.graph import KnowledgeGraph
+from kg.linking.matcher import DictionaryLinker
 from tests.fakes.graphs import graph
 
 REVIEWED_NAMES = Path(__file__).with_name("segmentation_reviewed.tsv")

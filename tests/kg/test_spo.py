@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.sources import spo
+from kg.build.sources import spo
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "zh_kg" / "kbert_Medical.spo.gz"
 LINES = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.sources import tables
+from kg.build.sources import tables
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 

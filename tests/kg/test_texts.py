@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kg import texts
-from kg.sources import cmekg
-from kg.texts import is_chosen
+from kg.build import texts
+from kg.build.sources import cmekg
+from kg.build.texts import is_chosen
 from tests.fakes import cmekg as fake
 
 

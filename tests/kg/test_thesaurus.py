@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg.merge import compared
-from kg.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
+from kg.build.merge import compared
+from kg.build.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
 from tests.fakes.graphs import graph
 
 REAL = (

@@ -13,12 +13,12 @@ import pytest
 import torch
 from pykeen.triples import CoreTriplesFactory
 
-import kg.train
+import kg.vectors.train
 from core.files import InputError
 from core.logs import set_up
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph, table
-from kg.train import TransE, _Epochs, link_prediction, split, train
+from kg.vectors.embeddings import EmbeddingTable
+from kg.vectors.train import TransE, _Epochs, link_prediction, split, train
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 
@@ -228,13 +228,13 @@ def test_the_self_adversarial_loss_and_free_lengths(
         "negatives": 4,
     }
     lost: list[Any] = []
-    made = kg.train.NSSALoss
+    made = kg.vectors.train.NSSALoss
 
     def keep(**named: Any) -> Any:
         lost.append(made(**named))
         return lost[-1]
 
-    monkeypatch.setattr("kg.train.NSSALoss", keep)
+    monkeypatch.setattr("kg.vectors.train.NSSALoss", keep)
     free = train(
         graph, str(tmp_path / "t"), loss="self-adversarial", unit=False, margin=6.0, **given
     )
@@ -279,7 +279,7 @@ def test_command_line_accepts_a_config(tmp_path: Path, runs: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "kg.train",
+        "kg.vectors.train",
         "experiments/kg/transe.yaml",
         "--graph",
         graph,
@@ -345,7 +345,7 @@ def test_another_seed_starts_elsewhere(
         begun.append(model.entity_representations[0]().detach().clone())
         raise StopIteration
 
-    monkeypatch.setattr("kg.train.fitted", stop)
+    monkeypatch.setattr("kg.vectors.train.fitted", stop)
     graph = ladder(tmp_path / "g")
     for seed in (0, 0, 1):
         with pytest.raises(StopIteration):

@@ -17,9 +17,9 @@ from pykeen.utils import clamp_norm
 
 from core.files import InputError
 from core.logs import set_up
-from kg.embeddings import EmbeddingTable
 from kg.graph import KnowledgeGraph
-from kg.train import (
+from kg.vectors.embeddings import EmbeddingTable
+from kg.vectors.train import (
     Checkpoint,
     GroupedProduct,
     TransE,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg.trie import ARRAYS, Ragged, Trie
+from kg.search.trie import ARRAYS, Ragged, Trie
 
 NAMES = [[5, 6], [5], [7, 6, 6], [5, 6], [7]]  # "5 6" twice
 CONCEPTS = np.array([30, 10, 20, 2, 20])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.sources import umls
+from kg.build.sources import umls
 from tests.fakes import umls as fake
 
 
@@ -66,7 +66,7 @@ def test_whole(tmp_path, end):
 def test_batches_of_any_size_give_the_same_graph(tmp_path, monkeypatch):
     folder = fake.write_large(tmp_path, names=3000, relations=4000, concepts=500)
     whole = umls.read(folder, skip=("MRDEF",))
-    monkeypatch.setattr("kg.delimited.BLOCK", 1 << 12)
+    monkeypatch.setattr("kg.build.delimited.BLOCK", 1 << 12)
     monkeypatch.setattr(umls, "ROWS", 37)
     monkeypatch.setattr(umls, "MERGE", 100)
     small = umls.read(folder, skip=("MRDEF",))
@@ -198,7 +198,7 @@ def test_broken_row(tmp_path, name, line, old, new, message, end):
 
 
 def test_empty_line_and_broken_row_far_into_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("kg.delimited.BLOCK", 1 << 12)
+    monkeypatch.setattr("kg.build.delimited.BLOCK", 1 << 12)
     folder = fake.write_large(tmp_path, names=900, relations=5000, concepts=100)
     text = (folder / "MRREL.RRF").read_text().splitlines(keepends=True)
     (folder / "MRREL.RRF").write_text("".join([*text[:4000], "\n", *text[4000:]]))
@@ -228,7 +228,7 @@ def test_memory(tmp_path):
     names, relations = 2_000_000, 4_000_000
     fake.write_large(tmp_path, names, relations, concepts=500_000)
     script = (
-        "import json, sys; from kg.sources import umls\n"
+        "import json, sys; from kg.build.sources import umls\n"
         "graph = umls.read(sys.argv[1], skip=('MRDEF',))\n"
         # not getrusage: its peak is inherited from the process that started this one
         "peak = next(line.split()[1] for line in open('/proc/self/status') if"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg import build
-from kg.sources import xywy
+from kg.build import source as build
+from kg.build.sources import xywy
 from tests.fakes import xywy as fake
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "zh_kg" / "medicalkgqa_xywy.tar.gz"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transformers import BartConfig, BartForConditionalGeneration
 
 from core.files import InputError
-from kg.trie import Ragged, Trie
+from kg.search.trie import Ragged, Trie
 from models import decoding
 from models.decoding import constrained_search
 

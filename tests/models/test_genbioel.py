@@ -16,7 +16,7 @@ from transformers import AutoModelForSeq2SeqLM
 from core.files import InputError, write_json
 from datamodules.genbioel import GenBioELData
 from datamodules.genbioel.inputs import Inputs
-from experiments.encoders import encoder as encoder_of
+from experiments.names import encoder as encoder_of
 from models.genbioel import GenBioEL, GenBioELModel, load_bart, new_bart
 from models.losses import smoothed_loss
 from tests.fakes import bert

@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm.released import load_released

@@ -202,7 +202,7 @@ def test_an_export_ranks_as_the_model_did(
     tiny: str, model: RerankerModel, inputs: RerankerInputs, tmp_path: Path
 ) -> None:
     from datamodules.linking import Dictionary
-    from experiments.encoders import Encoder
+    from experiments.names import Encoder
     from inference.options import LinkerOptions
 
     folder = exported(tiny, model, inputs, tmp_path / "export")

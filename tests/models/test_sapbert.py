@@ -19,7 +19,7 @@ from transformers import AutoModel
 
 from core.files import InputError, write_json
 from datamodules.sapbert import SapBERTData
-from experiments.encoders import encoder as encoder_of
+from experiments.names import encoder as encoder_of
 from models.layers import pooled
 from models.losses import info_nce, multi_similarity, nca
 from models.sapbert import (

@@ -41,11 +41,11 @@ from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, p
 from core.files import InputError, write_json, written
 from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 from inference.options import checked_device
+from kg.build.segment import Segmenter
+from kg.build.thesaurus import Thesaurus
 from kg.graph import KnowledgeGraph
-from kg.segment import Segmenter
-from kg.thesaurus import Thesaurus
 from models.encoders import load_bert
 from models.metrics import bootstrap_interval, compared
 
@@ -460,7 +460,7 @@ def draw_maps(
         figure.savefig(handle, format="png", dpi=110)
 
 
-def report(summary: Mapping[str, Any]) -> str:
+def format_summary(summary: Mapping[str, Any]) -> str:
     """The means as a few lines."""
     lines = []
     for name, own in summary["figure2"]["encoders"].items():
@@ -563,6 +563,6 @@ def draw(
         ),
     }
     write_json(target / "summary.json", summary)
-    print(report(summary))
+    print(format_summary(summary))
     print(*(target / name for name in ("figure2.png", "figure3.png", "summary.json")), sep="\n")
     return summary

@@ -155,7 +155,8 @@ def swaps(
 ) -> tuple[list[Swap], Counter[str]]:
     """(sentences in which an entity can be replaced, what was left out).
 
-    names_of: an entity's names that mean the same (:class:`kg.thesaurus.Thesaurus`). kinds, pool:
+    names_of: an entity's names that mean the same (:class:`kg.build.thesaurus.Thesaurus`). kinds,
+    pool:
         :func:`pools`. The
     synonym is as long as the name where one is. The random name is of another entity, and none of
     the names that mean the same. `window` characters hold the sentence with the longest of its
@@ -212,7 +213,7 @@ def halves(
     """(sentences with a long entity, what was left out). The last piece is atomic, all before it
     the adjective.
 
-    pieces_of: a name's pieces (:class:`kg.segment.Segmenter`), one for a short entity.
+    pieces_of: a name's pieces (:class:`kg.build.segment.Segmenter`), one for a short entity.
     """
     left_out: Counter[str] = Counter()
     known: dict[str, tuple[str, ...]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.options import Files
+from datamodules.options import Files
 
 
 def figures(
@@ -29,6 +29,6 @@ def figures(
         out: Folder for the figure. Default: that of the result.
     """
     from benchmarks.linking.cases import scored_run
-    from benchmarks.papers.genbioel.similarity import draw
+    from benchmarks.papers.genbioel.mention_similarity import draw
 
     draw(scored_run(task, of, split, folds, graph, files), out)

@@ -37,7 +37,7 @@ def figures(
         pooling: Vector of a name. Default: the model's own.
         device: cpu or cuda.
     """
-    from benchmarks.papers.sapbert.similarity import draw
+    from benchmarks.papers.sapbert.name_similarity import draw
 
     options = LinkerOptions(pooling=pooling, device=device)
     draw(model, ckpt, base, pairs, out, method, concepts, batches, seed, options)

@@ -36,7 +36,7 @@ from core.files import InputError, written
 from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
-from experiments.encoders import encoder
+from experiments.names import encoder
 
 MEASURES = (
     "to plain",

@@ -10,12 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from benchmarks.results import folder_name
 from benchmarks.tables.measured import System, fine_tuned
-from benchmarks.tasks import task
 from core.files import InputError, written
 from core.spreadsheets import CsvWriter
-from core.tracking import runs_folder
+from core.tracking import folder_name, runs_folder
+from datamodules.tasks.prepare import task
 
 LOG = logging.getLogger(__name__)
 

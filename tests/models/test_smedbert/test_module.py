@@ -16,7 +16,7 @@ from transformers import AutoModel
 from core.files import InputError
 from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
-from kg.embeddings import EmbeddingTable
+from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import knowledge_layer, load_bert, through_layers
 from models.smedbert import SMedBERT
 from models.smedbert.attention import SpanProjection

@@ -1,0 +1,124 @@
+"""A paper's fine-tuning on a linking task's training mentions, and the scores of what it gives.
+
+    kepl finetune AAP-EL --model sapbert [--folds 0,1 --profile small|paper --mirror FOLDER ...]
+
+For each fold: the training data, a run of the paper's finetune.yaml that starts from MODEL, and
+    scores of what it gives,
+first as it is and then with dictionary back-off (an exact match comes before what the model finds).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.linking import evaluate as scoring
+from benchmarks.options import Protocol
+from benchmarks.results import Result, model_of
+from core.dotted import imported
+from core.files import InputError, digest, read_json
+from core.tracking import folder_name, runs_folder
+from datamodules.options import Files
+from datamodules.tasks.linking import linking_task
+from experiments.linkers import chosen_options, recipe_of, task_settings, train_export
+from experiments.machine import Machine
+from experiments.names import encoder
+from experiments.pretrain import trained_encoder
+from inference.load import linkable_of
+from inference.options import LinkerOptions
+
+LOG = logging.getLogger(__name__)
+
+
+def finetuned_scores(
+    name: str,
+    model: str = "sapbert",
+    *,
+    ckpt: str | None = None,
+    split: str | None = None,
+    folds: Sequence[int] = (),
+    graph: Path | None = None,
+    protocol: Protocol | None = None,
+    linker: LinkerOptions | None = None,
+    files: Files | None = None,
+    profile: Literal["small", "paper"] = "small",
+    epochs: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    args: str = "",
+    options: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
+) -> list[list[Result]]:
+    """Fine-tune on every fold; the results of evaluation (benchmarks.linking.evaluate) without and
+    with back-off.
+
+    options: those of the paper's finetune.yaml, by name.  args: further words for LightningCLI.
+        Raises InputError.
+    """
+    definition = linking_task(name)
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
+    protocol, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
+    chosen = trained_encoder(model, ckpt)
+    path, recipe = recipe_of(chosen)
+    own, shown = chosen_options(recipe, options or {})
+    settings = task_settings(recipe, name, profile, epochs) | own
+    making = {
+        k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")
+    }
+    making |= {
+        k: getattr(scoring.resolved(protocol, definition), k)
+        for k in recipe["finetune"].get("protocol", ())
+    }
+    if "pooling" in recipe["model"]["init_args"]:
+        kept = Path(chosen.folder) / "sapbert.json"
+        linker = replace(
+            linker,
+            pooling=linker.pooling or (read_json(kept)["pooling"] if kept.is_file() else "cls"),
+        )
+        settings["model.init_args.pooling"] = linker.pooling
+    build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
+    _, loaded = scoring.folds_of(definition, files, split, folds, graph)
+    exports = []
+    for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
+        place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
+        work = runs_folder() / "data" / "linking-finetune" / place
+        made, _ = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
+        counts = read_json(made / "manifest.json")["counts"]
+        LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
+        given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
+        given |= {"model.init_args.encoder": chosen.folder, **settings}
+        export = train_export(
+            f"fold {number}",
+            path,
+            given,
+            work / "result.json",
+            seed=seed,
+            fresh=fresh,
+            args=args,
+            machine=machine,
+        )
+        exports.append(export)
+    tuned = [encoder(model, folder) for folder in exports]
+    linkers = [linkable_of(one, linker) for one in tuned]
+    start = model_of(model, chosen)
+    system = scoring.Tuned(
+        start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
+    )
+    return [
+        scoring.score_linker(
+            name,
+            split=split,
+            folds=folds,
+            backoff=backoff,
+            graph=graph,
+            protocol=protocol,
+            linker=linker,
+            files=files,
+            tuned=system,
+        )
+        for backoff in (False, True)
+    ]

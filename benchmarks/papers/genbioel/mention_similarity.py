@@ -1,0 +1,107 @@
+"""GenBioEL's Figure 2: accuracy by the highest TF-IDF similarity of the mention to a name of its
+gold concept.
+
+That name is the one that fine-tuning uses as its target. figure2.png, figure2.csv.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.linking.cases import Run
+from core.files import InputError, written
+from inference.linkers import Names
+from kg.search.names import TfIdf
+
+LOG = logging.getLogger(__name__)
+BINS = 10
+
+
+def target_similarity(
+    names: Names, parts: Sequence[str], gold: frozenset[str], tfidf: TfIdf
+) -> float:
+    """The highest cosine of a string of the mention with a name of its gold concepts; the lowest
+    over composite parts."""
+    own = sorted({n for c in gold for n in _names_by_concept(names)[c]})
+    if not own:
+        return 0.0
+    targets = tfidf.vectors.transform([n.ljust(3) for n in own])
+    asked = tfidf.vectors.transform([names.normalised(p).ljust(3) for p in parts])
+    return float((asked @ targets.T).max(axis=1).toarray().min())
+
+
+def _names_by_concept(names: Names) -> dict[str, list[str]]:
+    kept: dict[str, list[str]] | None = names.__dict__.get("_by_concept")
+    if kept is None:
+        kept = names.__dict__["_by_concept"] = defaultdict(list)
+        for string, concepts in names.concepts.items():
+            for concept in concepts:
+                kept[concept].append(string)
+    return kept
+
+
+def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """((n,) similarities, (n,) whether Acc@1 counts it) of the mentions whose gold is in the
+    dictionary."""
+    rules = run.result.protocol["normalisation"]
+    similarity, right = [], []
+    for number, fold in enumerate(run.folds):
+        names = Names(fold.dictionary, rules)
+        tfidf = TfIdf(names.strings)
+        for p in (p for p in run.predictions if p["fold"] == number):
+            gold = fold.dictionary.concepts_of(i for ids in p["gold"] for i in ids)
+            if gold:
+                similarity.append(target_similarity(names, p["parts"], gold, tfidf))
+                right.append(p["rank"] == 1)
+    return np.array(similarity), np.array(right, dtype=bool)
+
+
+def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, float | None]]:
+    """Draw Figure 2 of a scored linker; returns (from, to, mentions, accuracy, None without any) of
+    each bin."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    name = run.result.task
+    similarity, right = accuracy_by_similarity(run)
+    if not len(similarity):
+        raise InputError(
+            f"{name}: no mention's concept is in the dictionary, so there is nothing to draw"
+        )
+    edges = np.linspace(0, 1, BINS + 1)
+    place = np.minimum((similarity.clip(0, 1) * BINS).astype(int), BINS - 1)
+    rows: list[tuple[float, float, int, float | None]] = []
+    for i in range(BINS):
+        inside = place == i
+        accuracy = float(right[inside].mean()) if inside.any() else None
+        rows.append((float(edges[i]), float(edges[i + 1]), int(inside.sum()), accuracy))
+    out = out or Path(run.result.folder)
+    out.mkdir(parents=True, exist_ok=True)
+    with written(out / "figure2.csv") as handle:
+        handle.write("from,to,mentions,accuracy\n")
+        handle.writelines(
+            f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows
+        )
+    drawing, axis = plt.subplots(figsize=(8, 4.5))
+    middle = [(a + b) / 2 for a, b, *_ in rows]
+    axis.bar(middle, [n for *_, n, _ in rows], width=0.09, alpha=0.35, label="mentions")
+    axis.set(xlabel="TF-IDF similarity of mention and target name", ylabel="mentions")
+    other = axis.twinx()
+    known = [(m, 100 * v) for m, (*_, v) in zip(middle, rows, strict=True) if v is not None]
+    other.plot(*zip(*known, strict=True), "o-", color="tab:red", label="Acc@1")
+    other.set(ylabel="Acc@1, %", ylim=(0, 102))
+    axis.set_title(f"{name}, {run.result.split}: {run.result.label}")
+    drawing.legend(loc="upper left", bbox_to_anchor=(0.12, 0.88))
+    drawing.savefig(out / "figure2.png", dpi=110)
+    plt.close(drawing)
+    for a, b, n, v in rows:
+        print(f"{a:.1f} to {b:.1f}  {n:>7,} mentions  {'' if v is None else f'{100 * v:.1f} %'}")
+    LOG.info(out / "figure2.png")
+    return rows

@@ -1,0 +1,55 @@
+"""KeBioLM's tables of counts: Table 1, annotated mentions that a graph contains; Table 5, queries
+of probing."""
+
+from __future__ import annotations
+
+import logging
+
+from benchmarks.options import Choices
+from benchmarks.overlap import overlaps
+from benchmarks.tables.measured import Table
+from core.files import read_json
+from core.tracking import runs_folder
+from datamodules.options import Files
+
+LOG = logging.getLogger(__name__)
+
+
+def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str]]:
+    """Table 1: annotated mentions of NER and RE sets, and how many a graph, or a KeBioLM's table,
+    has a name for."""
+    tasks = [row["task"] for row in table["rows"]]
+    asked, found, missing = overlaps(tasks, choices.graph, choices.model, choices.ckpt, files)
+    lines = [["", *(f"{name} as published" for name in table["columns"])]]
+    measures = {
+        name: column["measure"] for name, column in table["columns"].items() if "measure" in column
+    }
+    lines[0] += [
+        f"{name} here" if name == "mentions" else f"{name} to {asked}" for name in measures
+    ]
+    for row in table["rows"]:
+        values = [row.get("reported", {}).get(name) for name in table["columns"]]
+        own = found.get(row["task"])
+        values += [getattr(own, measure) if own else None for measure in measures.values()]
+        lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
+    for name, why in missing.items():
+        LOG.warning(f"{name}: not counted: {why.splitlines()[0]}")
+    return lines
+
+
+def query_lines(table: Table, choices: Choices, files: Files) -> list[list[str]]:
+    """Table 5: counts of the probing queries that were made here, beside those published."""
+    made = sorted((runs_folder() / "data" / "probing").glob("*/manifest.json"))
+    here = {
+        f.parent.name: read_json(f)["counts"]
+        for f in made
+        if choices.graph in (None, f.parent.name)
+    }
+    lines = [["", *(f"{name} as published" for name in table["columns"]), *here]]
+    for row in table["rows"]:
+        values = [
+            *(row["reported"].get(name) for name in table["columns"]),
+            *(c.get(row["counts"]) for c in here.values()),
+        ]
+        lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
+    return lines

@@ -1,0 +1,243 @@
+"""Figures 1 and 2 of SapBERT: names in the plane, and similarities of right and wrong pairs, before
+and after training.
+
+    kepl figures sapbert [--model sapbert --base minilm --pairs FOLDER --out FOLDER --method
+    tsne|umap ...]
+
+    figure1.png, figure1.csv   t-SNE (Fig. 1) or UMAP of the names of some concepts: x, y, concept,
+                               name, which encoder
+    figure2.png, figure2.csv   histograms of cosine similarities of positive and negative pairs
+                               (Fig. 2), all pairs of the
+                               batches ("natural") and those that Eq. (1) keeps ("mined")
+    figures.json               what they show in numbers: silhouette of the concepts, medians,
+                               overlap of the histograms
+
+Both show the same names to both encoders. PAIRS is a folder of `python -m datamodules.sapbert`;
+without it, and without BASE, those are taken that the run of MODEL was trained from. The overlap of
+two histograms is the sum of the smaller of
+both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 when nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import yaml
+
+from core.files import InputError, write_json, written
+from core.tracking import runs_folder
+from datamodules.sapbert.name_pairs import Pairs
+from experiments.names import encoder
+from inference.encoders import Embedder, embedder
+from inference.options import LinkerOptions
+from models.sapbert import all_pairs, hard_pairs, similarities
+
+BATCH = 240  # pairs, the paper's batch
+BINS = np.linspace(-1, 1, 81)
+
+
+def inputs(model: str, ckpt: str | None, base: str | None, pairs: Path | None) -> tuple[str, Path]:
+    """(base, folder of pairs); those that are not given, from the run of `model`."""
+    if base and pairs:
+        return base, pairs
+    config = Path(encoder(model, ckpt).folder).parent / "config.yaml"
+    if not config.is_file():
+        raise InputError(f"MODEL={model}: no config.yaml beside its export; give BASE= and PAIRS=")
+    run = yaml.safe_load(config.read_text())
+    own = pairs or run["data"]["init_args"].get("pairs")
+    if not own:
+        raise InputError(f"MODEL={model}: its run has no pairs of names; give PAIRS=")
+    return base or run["model"]["init_args"]["encoder"], Path(own)
+
+
+def chosen_names(
+    pairs: Pairs, concepts: int, seed: int, most: int = 12
+) -> tuple[list[str], list[str]]:
+    """(names, the concept of each): `concepts` concepts drawn by `seed` among those with the most
+    names, `most` of each."""
+    members = np.asarray(pairs.members)
+    owner, size = np.unique(members[:, 1], return_counts=True)
+    rich = owner[np.argsort(-size, kind="stable")][: max(5 * concepts, concepts)]
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(rich, min(concepts, len(rich)), replace=False)
+    names, ids = pairs.names, pairs.concepts
+    result = [(names[i], ids[c]) for c in drawn for i in members[members[:, 1] == c, 0][:most]]
+    return [name for name, _ in result], [concept for _, concept in result]
+
+
+def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
+    """(n, 2) of (n, d) vectors of unit length. Raises InputError when METHOD=umap is not
+    installed."""
+    if method == "umap":
+        try:
+            import umap
+        except ImportError as error:
+            raise InputError("METHOD=umap: install umap-learn, or take METHOD=tsne") from error
+        return np.asarray(umap.UMAP(metric="cosine", random_state=seed).fit_transform(vectors))
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    return np.asarray(
+        TSNE(
+            metric="cosine", init="random", perplexity=perplexity, random_state=seed
+        ).fit_transform(vectors)
+    )
+
+
+def silhouette(vectors: np.ndarray, concept: Sequence[str]) -> float:
+    """How much nearer a name is to those of its own concept than to the next one's, by cosine: -1
+    to 1."""
+    from sklearn.metrics import silhouette_score
+
+    return float(silhouette_score(vectors, concept, metric="cosine"))
+
+
+def pair_similarities(
+    embed: Embedder, pairs: Pairs, batches: int, seed: int
+) -> dict[str, np.ndarray]:
+    """{"natural positive", "natural negative", "mined positive", "mined negative": cosine
+    similarities}."""
+    names = pairs.names
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    size = min(BATCH, len(pairs))
+    found: dict[str, list[np.ndarray]] = {
+        f"{a} {b}": [] for a in ("natural", "mined") for b in ("positive", "negative")
+    }
+    for start in range(0, min(batches * size, len(pairs) - size + 1), size):
+        first, second, concept = pairs[order[start : start + size]].T
+        # a name that is in two pairs is one name: its similarity to itself says nothing
+        rows = np.unique(
+            np.stack([np.concatenate([first, second]), np.tile(concept, 2)], 1), axis=0
+        )
+        f = torch.nn.functional.normalize(embed([names[i] for i in rows[:, 0]]).float(), dim=1)
+        owner = torch.from_numpy(rows[:, 1])
+        similarity, distance = similarities(f)
+        for kind, masks in (
+            ("natural", all_pairs(owner, 0, len(f))),
+            ("mined", hard_pairs(distance, owner)),
+        ):
+            for sign, mask in zip(("positive", "negative"), masks, strict=True):
+                found[f"{kind} {sign}"].append(similarity[mask].numpy())
+    return {key: np.concatenate(parts) for key, parts in found.items()}
+
+
+def histogram(values: np.ndarray) -> np.ndarray:
+    """Share of `values` in each of BINS; zeros where there are none."""
+    counts = np.histogram(values.clip(-1, 1), BINS)[0]
+    return counts / max(1, counts.sum())
+
+
+def overlap(one: np.ndarray, two: np.ndarray) -> float:
+    return float(np.minimum(histogram(one), histogram(two)).sum())
+
+
+def draw(
+    model: str,
+    ckpt: str | None,
+    base: str | None,
+    pairs_folder: Path | None,
+    out: Path | None,
+    method: str,
+    concepts: int,
+    batches: int,
+    seed: int,
+    options: LinkerOptions,
+) -> dict[str, Any]:
+    """Draw both figures; returns what figures.json holds. Raises InputError."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    base, folder = inputs(model, ckpt, base, pairs_folder)
+    pairs = Pairs(str(folder))
+    out = out or runs_folder() / "figures" / "sapbert"
+    out.mkdir(parents=True, exist_ok=True)
+    after = embedder(encoder(model, ckpt), options)
+    # the one difference is the training
+    before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))
+    names, owners = chosen_names(pairs, concepts, seed)
+    result: dict[str, Any] = {
+        "before": base,
+        "after": model,
+        "pooling": after.pooling,
+        "pairs": str(folder),
+        "names": len(names),
+        "concepts": len(set(owners)),
+        "method": method,
+        "seed": seed,
+    }
+    colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
+    drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
+    rows = []
+    for axis, (title, embed) in zip(axes, (("before", before), ("after", after)), strict=True):
+        vectors = embed(names).numpy()
+        at = plane(vectors, method, seed)
+        axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
+        result[f"silhouette {title}"] = silhouette(vectors, owners)
+        axis.set(
+            title=f"{title}: silhouette {result[f'silhouette {title}']:.3f}", xticks=[], yticks=[]
+        )
+        rows += [
+            (title, x, y, c, n) for (x, y), c, n in zip(at.tolist(), owners, names, strict=True)
+        ]
+    drawing.tight_layout()
+    drawing.savefig(out / "figure1.png", dpi=110)
+    plt.close(drawing)
+    with written(out / "figure1.csv") as handle:
+        handle.write("encoder\tx\ty\tconcept\tname\n")
+        handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
+    drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
+    shares: dict[str, np.ndarray] = {}
+    for line, (title, embed) in zip(grid, (("before", before), ("after", after)), strict=True):
+        found = pair_similarities(embed, pairs, batches, seed)
+        for axis, kind in zip(line, ("natural", "mined"), strict=True):
+            positive, negative = found[f"{kind} positive"], found[f"{kind} negative"]
+            for sign, values in (("positive", positive), ("negative", negative)):
+                shares[f"{title} {kind} {sign}"] = histogram(values)
+                axis.stairs(
+                    shares[f"{title} {kind} {sign}"],
+                    BINS,
+                    fill=True,
+                    alpha=0.5,
+                    label=f"{sign} ({len(values):,})",
+                )
+                result[f"{title} {kind} {sign}"] = {
+                    "pairs": len(values),
+                    "median": float(np.median(values)) if len(values) else None,
+                }
+            result[f"{title} {kind} overlap"] = overlap(positive, negative)
+            axis.set(
+                title=f"{title}, {kind} pairs: overlap {overlap(positive, negative):.3f}",
+                xlabel="cosine similarity",
+            )
+            axis.legend()
+    drawing.tight_layout()
+    drawing.savefig(out / "figure2.png", dpi=110)
+    plt.close(drawing)
+    with written(out / "figure2.csv") as handle:
+        handle.write("\t".join(["from", "to", *shares]) + "\n")
+        for i in range(len(BINS) - 1):
+            handle.write(
+                "\t".join(
+                    f"{v:.6f}" for v in (BINS[i], BINS[i + 1], *(s[i] for s in shares.values()))
+                )
+                + "\n"
+            )
+    write_json(out / "figures.json", result)
+    print(
+        f"{out}/figure1.png: silhouette of {result['concepts']} concepts"
+        f" {result['silhouette before']:.3f} before, {result['silhouette after']:.3f}"
+        f" after\n{out}/figure2.png: overlap of right and wrong pairs "
+        + ", ".join(
+            f"{kind} {result[f'before {kind} overlap']:.3f} before,"
+            f" {result[f'after {kind} overlap']:.3f} after"
+            for kind in ("natural", "mined")
+        )
+    )
+    return result

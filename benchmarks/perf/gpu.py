@@ -1,0 +1,359 @@
+"""What runs on a CUDA machine, and how fast: make gpu-check (python -m benchmarks.perf.gpu)
+
+    tests-<room>-<file>    the tests marked gpu of one file
+    speed-<name>           benchmarks.perf.speed on the device
+    layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and
+                           padded and compiled
+    pretrain-<paper>       a rehearsal of the paper's profile (benchmarks.perf.rehearse):
+    throughput and
+                           peak memory
+    pretrain-<paper>-packed   the same with `attention: packed`
+
+Each part is a process of its own that is stopped after LIMIT seconds, and leaves
+runs/gpu-check/<part>.json. A part that succeeded at the same commit is skipped, so the same command
+resumes. At the end all parts are merged into runs/gpu-check.json and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.commands import child_environment, python_command
+from core.files import read_json, write_json, written
+from core.settings import nearest
+from core.tracking import ROOT, commit, runs_folder
+
+LIMIT = 480  #: seconds of a part
+STEPS, SCALE = 4, 0.001  #: of a rehearsal
+ACCUMULATED = {"sapbert": 1, "genbioel": 4}  #: micro-batches of a rehearsed step; of the others 16
+Part = Callable[[str], dict[str, Any]]
+
+
+def tests(file: str) -> Part:
+    """The tests marked gpu in a file."""
+
+    def run(device: str) -> dict[str, Any]:
+        words = python_command(
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "addopts=-q --strict-markers",
+            "-m",
+            "gpu",
+            file,
+        )
+        done = subprocess.run(
+            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(
+                f"pytest, exit status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-1000:]}"
+            )
+        return {"tests": done.stdout.strip().splitlines()[-1]}
+
+    return run
+
+
+def speed(name: str) -> Part:
+    """A benchmark of benchmarks.perf.speed whose arguments name a device."""
+
+    def run(device: str) -> dict[str, Any]:
+        words = python_command("-m", "benchmarks.perf.speed", name, "--json", "--device", device)
+        done = subprocess.run(
+            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(
+                f"{name}, exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return {
+            key: found[key]
+            for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings")
+            if key in found
+        }
+
+    return run
+
+
+def layers(
+    device: str,
+    sizes: tuple[int, int, int, int] = (12, 768, 12, 3072),
+    rows: int = 64,
+    length: int = 512,
+) -> dict[str, Any]:
+    """Training passes a second through a BERT's layers, and the most memory, each way of computing
+    them.
+
+    sizes  layers, hidden, heads, intermediate;  rows, length  of a batch; lengths are spread evenly
+    from length / 4
+    """
+    import torch
+
+    from models.encoders import Layout, last_states
+    from models.mlm import new_bert
+
+    count, hidden, heads, inner = sizes
+    lengths = torch.linspace(length // 4, length, rows).long()
+    mask = (torch.arange(length) < lengths[:, None]).long()
+    tokens = mask.flatten().nonzero()[:, 0].to(device)
+    mask = mask.to(device)
+    ids = torch.randint(5, 1000, (rows, length), device=device)
+    found: dict[str, Any] = {"tokens": int(lengths.sum()), "padded_tokens": rows * length}
+    for way in ("sdpa", "packed", "compiled"):
+        torch.manual_seed(0)
+        bert: Any = new_bert(1000, count, hidden, heads, inner, length)
+        bert.to(device)
+        bert.set_attn_implementation("packed" if way == "packed" else "sdpa")
+        if way == "compiled":
+            for layer in bert.encoder.layer:
+                layer.compile(dynamic=True)
+
+        def step(bert: Any = bert) -> None:
+            with torch.autocast(device, dtype=torch.bfloat16):
+                states = last_states(bert, ids, Layout(mask, tokens, {}))
+            states.flatten(0, 1)[tokens].float().square().mean().backward()
+            bert.zero_grad()
+
+        try:
+            step()
+            step()
+        except Exception as error:  # why: a compiler that fails is a finding, recorded
+            if way != "compiled":
+                raise
+            found["compiled_failed"] = str(error).splitlines()[0][:200]
+            continue
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(5):
+            step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        seconds = (time.perf_counter() - begun) / 5
+        found[way] = {"seconds": seconds, "tokens_per_second": found["tokens"] / seconds}
+        if device == "cuda":
+            found[way]["memory"] = torch.cuda.max_memory_allocated()
+    return found
+
+
+def pretrain(paper: str, attention: str) -> Part:
+    """A rehearsal of a paper's profile, with an encoder's `attention`."""
+
+    def run(device: str) -> dict[str, Any]:
+        from benchmarks.perf.rehearse import rehearse
+        from experiments.machine import Inputs, Machine
+        from experiments.pretrain import pipeline_of
+
+        first = [
+            name
+            for name, own in pipeline_of(paper).get("variants", {}).items()
+            if not own.get("extra")
+        ][:1]
+        accumulated = ACCUMULATED.get(paper, 16)
+        args = (
+            f"--model.init_args.attention {attention} --trainer.accumulate_grad_batches"
+            f" {accumulated}"
+        )
+        said = rehearse(
+            paper, "paper", STEPS, SCALE, Inputs(), Machine(devices=1), variants=first, args=args
+        )
+        meter = read_json(runs_folder() / "rehearsals" / paper / "meter.json")
+        speed = {
+            "tokens_per_second": meter["tokens"] / meter["seconds"],
+            "memory": meter["gpu_memory"],
+        }
+        return speed | {
+            "share_of_peak": meter["flop"] / meter["seconds"] / meter["peak"],
+            "meter": meter,
+            "said": said,
+        }
+
+    return run
+
+
+def parts() -> dict[str, Part]:
+    """Every part by name, those that take least time first."""
+    found: dict[str, Part] = {"layers": layers}
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        if "\n@pytest.mark.gpu" in file.read_text():
+            found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
+                str(file.relative_to(ROOT))
+            )
+    for file in sorted((ROOT / "benchmarks" / "perf" / "speed").glob("[a-z]*.py")):
+        if '"--device"' in file.read_text():
+            found[f"speed-{file.stem}"] = speed(file.stem)
+    for file in sorted((ROOT / "experiments").glob("*/pipeline.yaml")):
+        if "\n    rehearsal:" in file.read_text():
+            paper = file.parent.name
+            found[f"pretrain-{paper}"] = pretrain(paper, "sdpa")
+            if paper != "genbioel":  # a BART's layers are not packed
+                found[f"pretrain-{paper}-packed"] = pretrain(paper, "packed")
+    return found
+
+
+def device_name() -> str | None:
+    """The CUDA device's name; None where there is none, or no torch."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
+
+
+def command(name: str, device: str) -> list[str]:
+    """The process of a part."""
+    return python_command("-m", "benchmarks.perf.gpu", "--one", name, "--device", device)
+
+
+def finished(words: list[str]) -> tuple[int, str, str]:
+    """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after
+    LIMIT seconds, when all its processes are ended."""
+    with subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=LIMIT)
+        except BaseException:  # also Ctrl+C: a stage's processes must not hold the device
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, printed, said
+
+
+def done_part(name: str, device: str, where: Mapping[str, str]) -> dict[str, Any]:
+    """Run a part: its record, with `ok`, `seconds`, and its result or why it failed."""
+    begun = time.monotonic()
+    record: dict[str, Any] = {"part": name, **where}
+    try:
+        status, printed, said = finished(command(name, device))
+        found = json.loads(printed.splitlines()[-1]) if not status else None
+        why = "" if found is not None else (said or printed)[-4000:]
+    except subprocess.TimeoutExpired:
+        found, why = None, f"stopped after {LIMIT} s"
+    except (ValueError, IndexError):
+        found, why = None, f"no result: {printed[-1000:]}"
+    record |= {"ok": found is not None, "seconds": round(time.monotonic() - begun, 1)}
+    return record | ({"result": found} if found is not None else {"why": why})
+
+
+def figures(result: Mapping[str, Any]) -> str:
+    """The figures of a result that a table shows."""
+    rows: list[str] = []
+    for key, value in result.items():
+        if isinstance(value, Mapping) and "tokens_per_second" in value:
+            rows.append(f"{key}: {figures(value)}")
+        elif key == "memory":
+            rows.append(f"{value / 1e9:.1f} GB")
+        elif isinstance(value, bool | int | float | str) and key not in ("said", "seconds"):
+            shown = (
+                value
+                if isinstance(value, bool | str)
+                else f"{value:,.0f}"
+                if value > 100
+                else f"{value:.3g}"
+            )
+            rows.append(f"{shown} {key.replace('_', ' ')}" if key != "tests" else str(shown))
+    return ", ".join(rows)
+
+
+def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
+    """Write the parts' records in `folder` as <folder>.json and, as a table, <folder>.md. Returns
+    them."""
+    records = [
+        read_json(folder / f"{name}.json") for name in names if (folder / f"{name}.json").is_file()
+    ]
+    write_json(folder.with_suffix(".json"), records)
+    failures = {
+        own["part"]: own["why"].strip().splitlines()[-1:] for own in records if not own["ok"]
+    }
+    lines = ["| part | result | seconds | figures | device | commit |", "|---|---|---|---|---|---|"]
+    for own in records:
+        shown = figures(own["result"]) if own["ok"] else " ".join(failures[own["part"]])
+        row = (
+            own["part"],
+            "ok" if own["ok"] else "failed",
+            own["seconds"],
+            shown,
+            own["device"],
+            own["commit"][:9],
+        )
+        lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in row) + " |")
+    with written(folder.with_suffix(".md")) as handle:
+        handle.write("\n".join(lines) + "\n")
+    return records
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.perf.gpu", description=__doc__.splitlines()[0]
+    )  # type: ignore[union-attr]
+    parser.add_argument("--only", help="parts whose name begins with this, or several, with commas")
+    parser.add_argument("--fresh", action="store_true", help="run parts that are complete, too")
+    parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    known = parts()
+    if given.one:
+        print(json.dumps(known[given.one](given.device)))
+        return 0
+    wanted = tuple((given.only or "").split(","))
+    chosen = [name for name in known if name.startswith(wanted)]
+    if not chosen:
+        print(
+            f"error: no part {given.only!r}; {nearest(given.only, list(known))}choose from:"
+            f" {', '.join(known)}",
+            file=sys.stderr,
+        )
+        return 2
+    if given.device == "cuda" and device_name() is None:
+        print("\n".join(chosen))
+        print(
+            "error: no CUDA device here; the parts above are what a CUDA machine would run",
+            file=sys.stderr,
+        )
+        return 2
+    folder, where = (
+        runs_folder() / "gpu-check",
+        {"commit": commit(), "device": device_name() or given.device},
+    )
+    for number, name in enumerate(chosen, 1):
+        file = folder / f"{name}.json"
+        old = read_json(file) if file.is_file() else {}
+        if (
+            not given.fresh
+            and old.get("ok")
+            and all(old.get(key) == value for key, value in where.items())
+        ):
+            print(f"[{number}/{len(chosen)}] {name}: complete", flush=True)
+            continue
+        print(f"[{number}/{len(chosen)}] {name} ...", flush=True)
+        write_json(file, done_part(name, given.device, where))
+    merge(folder, list(known))
+    failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
+    print(
+        f"{folder.with_suffix('.md')}: {len(chosen) - len(failed)} parts, {len(failed)} failed"
+        f" {' '.join(failed)}".strip()
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Constrained beam search (GenBioEL's decoder) against transformers.generate with a dictionary
+trie: same model, same names.
+
+settings   a tiny BART (2 + 2 layers of 64) and one of base size (6 + 6 of 768), weights at random,
+           vocabulary of 50,265, one
+           thread; 100,000 synthetic names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5
+           beams
+reference  generate(num_beams=5, early_stopping="never", length_penalty=1,
+prefix_allowed_tokens_fn=...), with nested
+           dictionaries, as GENRE and its descendants hold their names
+equal      our search with finish_rule="transformers", which is generate's own rule, finds the same
+           top-1 and the same five
+           names, scores to 1e-3, for every mention. `best_top1` and `best_top5` are the shares of
+           mentions for which our default rule returns the same (it also keeps names that a beam
+           completes at a lower rank)
+ratio      of mentions a second, each at its fastest run, at batch 8, at the worse setting; `curve`
+           is ours at other sizes
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import BartConfig, BartForConditionalGeneration
+
+from benchmarks.perf.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
+from kg.search.trie import Ragged, Trie
+from models.decoding import Ranking, constrained_search
+
+ROOT, BEAMS = 16, 5
+SCORES = 1e-3
+
+
+def bart(size: int, layers: int) -> BartForConditionalGeneration:
+    """Random weights, larger than BART's start so that the next tokens differ in probability."""
+    torch.manual_seed(0)
+    config = BartConfig(
+        vocab_size=VOCABULARY,
+        d_model=size,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=max(1, size // 64),
+        decoder_attention_heads=max(1, size // 64),
+        encoder_ffn_dim=4 * size,
+        decoder_ffn_dim=4 * size,
+        # generate would close every sequence at the last step, also in the middle of a name
+        forced_eos_token_id=None,
+        init_std=2 / size**0.5,
+    )
+    return BartForConditionalGeneration(config).eval()
+
+
+def inputs(count: int, context: int) -> tuple[Tensor, list[list[int]]]:
+    """((count, context) token ids, prompts: </s>, three tokens of a mention, " is")."""
+    random = np.random.default_rng(1)
+    ids = torch.from_numpy(random.integers(FIRST, VOCABULARY, (count, context)))
+    return ids, [[EOS, *random.integers(FIRST, VOCABULARY, 3).tolist(), ROOT] for _ in range(count)]
+
+
+def ours(
+    model: BartForConditionalGeneration,
+    trie: Trie,
+    ids: Tensor,
+    prompts: list[list[int]],
+    **rule: str,
+) -> list[Ranking]:
+    return constrained_search(model, trie, ids, torch.ones_like(ids), prompts, beams=BEAMS, **rule)  # type: ignore[arg-type]
+
+
+def reference(
+    model: BartForConditionalGeneration,
+    trie: dict[int, Any],
+    depth: int,
+    ids: Tensor,
+    prompts: list[list[int]],
+) -> list[list[tuple[tuple[int, ...], float]]]:
+    """generate's (name, score) for each mention, best first."""
+    length = len(prompts[0])
+
+    def allowed(mention: int, sequence: Tensor) -> list[int]:
+        node = trie
+        for token in sequence.tolist()[length:]:
+            node = node.get(token, {})
+        return list(node) or [EOS]  # behind a complete name; generate refuses an empty list
+
+    with torch.inference_mode():
+        found: Any = model.generate(  # type: ignore[misc]
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            decoder_input_ids=torch.tensor(prompts),
+            prefix_allowed_tokens_fn=allowed,
+            num_beams=BEAMS,
+            num_return_sequences=BEAMS,
+            early_stopping="never",
+            length_penalty=1.0,
+            max_length=length + depth + 1,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+    rankings: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in prompts]
+    for i, (sequence, score) in enumerate(
+        zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)
+    ):
+        name = sequence[length:]
+        rankings[i // BEAMS].append((tuple(name[: name.index(EOS)]), score))
+    return rankings
+
+
+def same(
+    one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
+) -> tuple[float, float]:
+    """Shares of mentions with the same top-1, and with the same set of names at the same scores."""
+    first = every = 0
+    for a, b in zip(one, two, strict=True):
+        made = [tuple(s.tolist()) for s in trie.sequences(np.array([leaf for leaf, _ in a])).rows()]
+        first += made[0] == b[0][0]
+        every += set(made) == {name for name, _ in b} and np.allclose(
+            [score for _, score in a], [score for _, score in b], atol=SCORES
+        )
+    return first / len(one), every / len(one)
+
+
+def measured(
+    setting: str,
+    size: int,
+    layers: int,
+    made: Ragged,
+    mentions: int,
+    context: int,
+    batch: int,
+    sizes: list[int],
+    repeats: int,
+) -> dict[str, Any]:
+    model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(*made)
+    ids, prompts = inputs(mentions, context)
+    parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
+    fast, slow = [], []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        found = [
+            r
+            for p in parts
+            for r in ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
+        ]
+        fast.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        wanted = [r for p in parts for r in reference(model, plain, trie.depth, ids[p], prompts[p])]
+        slow.append(time.perf_counter() - started)
+    top1, top5 = same(found, wanted, trie)
+    best = [r for p in parts for r in ours(model, trie, ids[p], prompts[p])]
+    best_top1, best_top5 = same(best, wanted, trie)
+    curve = {}
+    for each in sizes:
+        again, questions = inputs(max(each, min(mentions, 16)), context)
+        started = time.perf_counter()
+        for i in range(0, len(again), each):
+            ours(model, trie, again[i : i + each], questions[i : i + each])
+        curve[each] = round(len(again) / (time.perf_counter() - started), 2)
+    return {
+        "setting": setting,
+        "batch": batch,
+        "mentions": mentions,
+        "ours": round(mentions / min(fast), 2),
+        "reference": round(mentions / min(slow), 2),
+        "ratio": round(min(slow) / min(fast), 2),
+        "equal": top1 == top5 == 1,
+        "best_top1": round(best_top1, 3),
+        "best_top5": round(best_top5, 3),
+        "curve": curve,
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--names", type=int, default=100_000, help="names of the trie (100000)")
+    parser.add_argument(
+        "--mentions",
+        type=int,
+        default=32,
+        help="mentions for the tiny model, of base size a quarter (32)",
+    )
+    parser.add_argument("--context", type=int, default=160, help="tokens of a context (160)")
+    parser.add_argument("--batch", type=int, default=8, help="mentions a batch (8)")
+    parser.add_argument(
+        "--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="its batch sizes"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)"
+    )
+    parser.add_argument("--tiny", action="store_true", help="leave the model of base size out")
+
+
+def measure_speed(
+    names: int = 100_000,
+    mentions: int = 32,
+    context: int = 160,
+    batch: int = 8,
+    curve: list[int] | None = None,
+    repeats: int = 2,
+    tiny: bool = False,
+) -> dict[str, Any]:
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    made = Ragged(*synthetic(names))
+    sizes = [1, 8] if curve is None else curve
+    try:
+        settings = [measured("tiny", 64, 2, made, mentions, context, batch, sizes, repeats)]
+        if not tiny:
+            few = max(batch, mentions // 4)
+            settings.append(
+                measured(
+                    "base size", 768, 6, made, few, context, batch, sizes[:0], max(1, repeats - 1)
+                )
+            )
+    finally:
+        torch.set_num_threads(threads)
+    worst = min(settings, key=lambda s: s["ratio"])
+    return {
+        "name": "decode",
+        "unit": "mentions/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }

@@ -1,0 +1,148 @@
+"""KeBioLM as a linker (inference.entity_table): one reading of a text for all its mentions, against
+a window for each mention.
+
+settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of them read for linking),
+           36,853 entities x 100, one
+           thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of
+           300 tokens with 30, in windows
+reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches
+of similar length, as ours
+equal      the same nearest entity for every mention of texts that fit, their scores to 1e-3
+same       share of mentions with the same nearest entity; where a text does not fit, a mention's
+           context differs
+ratio      of mentions a second, in CPU seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertModel
+
+from datamodules.contexts import marked
+from datamodules.pretrained import PACKAGED
+from datamodules.tokenizers import load_tokenizer
+from inference.entity_table import NEAREST, EntityReader
+from models.kebiolm import KeBioLMEncoder
+
+SETTINGS = {
+    "100 tokens, 10 mentions": (100, 10, True),
+    "120 tokens, 20 mentions": (120, 20, True),
+    "300 tokens, 30 mentions": (300, 30, False),
+}
+
+
+def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> EntityReader:
+    """A KeBioLM of random weights, larger than BERT's start so that mentions differ."""
+    torch.manual_seed(0)
+    tokenizer = load_tokenizer(next(iter(PACKAGED)))
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, hidden // 32),
+        intermediate_size=4 * hidden,
+        initializer_range=1.5 / hidden**0.5,
+    )
+    bert = BertModel(config, add_pooling_layer=False).eval()
+    model = KeBioLMEncoder(
+        bert, torch.randn(entities, 100), text_layers=max(1, layers * 2 // 3)
+    ).eval()
+    return EntityReader(model, tokenizer, list(map(str, range(entities))), {}, "random")
+
+
+def synthetic(
+    one: EntityReader, texts: int, tokens: int, mentions: int
+) -> tuple[list[str], list[str]]:
+    """(mentions, their texts with the mention marked): random words, mentions of two words."""
+    random = np.random.default_rng(0)
+    words = sorted(
+        w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2
+    )
+    found, contexts = [], []
+    for _ in range(texts):
+        text = [words[i] for i in random.integers(len(words), size=tokens)]
+        places = np.cumsum([0, *(len(word) + 1 for word in text)])
+        for first in sorted(random.choice(tokens // 2, mentions, replace=False) * 2):
+            start, end = int(places[first]), int(places[first + 2]) - 1
+            whole = " ".join(text)
+            found.append(whole[start:end])
+            contexts.append(marked(whole, start, end))
+    return found, contexts
+
+
+@torch.inference_mode()
+def reference(
+    one: EntityReader, mentions: list[str], contexts: list[str]
+) -> list[list[tuple[int, float]]]:
+    """A window for each mention."""
+    asked = [one.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
+    order = sorted(range(len(asked)), key=lambda i: -len(asked[i][0]))
+    result: list[list[tuple[int, float]]] = [[] for _ in asked]
+    start = 0
+    while start < len(order):
+        longest = len(asked[order[start]][0])
+        batch = order[start : start + max(1, one.tokens // longest)]
+        ids = torch.full((len(batch), longest), int(one.tokenizer.pad_token_id))  # type: ignore[call-overload]
+        for row, i in enumerate(batch):
+            ids[row, : len(asked[i][0])] = torch.tensor(asked[i][0])
+        text, _ = one.model.text_states(ids, (ids != one.tokenizer.pad_token_id).long())
+        spans = torch.tensor([(row, *asked[i][1:]) for row, i in enumerate(batch)])
+        scores, rows = one.model.nearest(text, spans, NEAREST)
+        for i, s, r in zip(batch, scores.tolist(), rows.tolist(), strict=True):
+            result[i] = list(zip(r, s, strict=True))
+        start += len(batch)
+    return result
+
+
+def measured(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
+    tokens, count, fits = SETTINGS[setting]
+    mentions, contexts = synthetic(one, texts, tokens, count)
+    started = time.process_time()
+    ours = one.nearest(mentions, contexts)
+    fast = time.process_time() - started
+    started = time.process_time()
+    theirs = reference(one, mentions, contexts)
+    slow = time.process_time() - started
+    same = [a[0][0] == b[0][0] for a, b in zip(ours, theirs, strict=True)]
+    near = all(abs(a[0][1] - b[0][1]) < 1e-3 for a, b in zip(ours, theirs, strict=True))
+    return {
+        "setting": setting,
+        "texts": texts,
+        "mentions": len(mentions),
+        "ours": round(len(mentions) / fast, 1),
+        "reference": round(len(mentions) / slow, 1),
+        "ratio": round(slow / fast, 2),
+        "same": float(np.mean(same)),
+        "equal": (all(same) and near) or not fits,
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--texts", type=int, default=24, help="texts of each setting (24)")
+
+
+def measure_speed(texts: int = 24) -> dict[str, Any]:
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        one = reader()
+        one.nearest(*synthetic(one, 1, 20, 2))  # what is set up once is not timed
+        settings = [measured(one, setting, texts) for setting in SETTINGS]
+    finally:
+        torch.set_num_threads(threads)
+    worst = min(settings, key=lambda s: s["ratio"])
+    return {
+        "name": "kebiolm_link",
+        "unit": "mentions/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }

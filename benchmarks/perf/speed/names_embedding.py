@@ -1,0 +1,126 @@
+"""Vectors of names: the encoder in bfloat16 and in 8-bit integers, against float32.
+
+settings   MiniLM with mean pooling, one thread; HPO's names, and as queries names of them with one
+           word left out
+ours       bfloat16 (`--precision bf16` of kepl link, embed and evaluate)
+reference  float32, the default
+equal      the same nearest name for 99 % of the queries;  same: their share
+int8       torch's dynamic quantization, weights by output channel: `int8_ratio` and `int8_same`. No
+           command offers
+           it: it is about as fast as bfloat16 and changes the nearest name of some 6 % of the
+               queries
+ratio      of names a second, in CPU seconds; below 1 on a processor without bfloat16 instructions
+           (`bf16_instructions`)
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import random
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.names import encoder
+from inference.encoders import Embedder, embedder
+from inference.options import LinkerOptions
+from kg.build.sources import hpo
+
+SAME = 0.99  #: least share of queries with the same nearest name
+
+
+def bf16_instructions() -> bool:
+    """Whether this processor multiplies bfloat16 matrices itself, as /proc/cpuinfo says."""
+    info = Path("/proc/cpuinfo")
+    return info.is_file() and any(
+        flag in info.read_text() for flag in ("avx512_bf16", "amx_bf16", " bf16")
+    )
+
+
+def shortened(names: list[str], seed: int = 0) -> list[str]:
+    """Each name of three words or more without one of its words, chosen at random."""
+    chance, found = random.Random(seed), []
+    for name in names:
+        words = name.split()
+        if len(words) > 2:
+            del words[chance.randrange(len(words))]
+            found.append(" ".join(words))
+    return found
+
+
+def timed(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, Tensor]:
+    """(CPU seconds for the names, (n,) the nearest name of each query)."""
+    own(names[:64])  # what is set up once is not timed
+    started = time.process_time()
+    vectors = own(names)
+    seconds = time.process_time() - started
+    return seconds, (own(queries) @ vectors.T).argmax(1)
+
+
+def measured(own: Embedder, names: list[str], queries: list[str]) -> dict[str, Any]:
+    """The figures of one setting; `own` computes in float32."""
+    plain = own.encoder
+    slow, expected = timed(own, names, queries)
+    own.bf16 = True
+    fast, found = timed(own, names, queries)
+    own.bf16 = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.ao moves to another package
+        from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
+
+        own.encoder = quantize_dynamic(
+            copy.deepcopy(plain), {nn.Linear: per_channel_dynamic_qconfig}
+        )
+        small, other = timed(own, names, queries)
+    own.encoder = plain
+    same = (found == expected).float().mean().item()
+    return {
+        "setting": f"{len(names):,} names",
+        "queries": len(queries),
+        "bf16_instructions": bf16_instructions(),
+        "ours": round(len(names) / fast, 1),
+        "reference": round(len(names) / slow, 1),
+        "ratio": round(slow / fast, 2),
+        "same": round(same, 4),
+        "equal": same >= SAME,
+        "int8_ratio": round(slow / small, 2),
+        "int8_same": round((other == expected).float().mean().item(), 4),
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--names",
+        type=int,
+        default=6000,
+        help="names that are encoded, of HPO's 58,495 different ones (6000)",
+    )
+
+
+def measure_speed(names: int = 6000) -> dict[str, Any]:
+    """Compare on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        own = embedder(encoder("minilm"), LinkerOptions(pooling="mean"))
+        some = sorted(set(hpo.read().names["name"].to_pylist()))
+        random.Random(0).shuffle(some)
+        some = some[:names]
+        settings = [measured(own, some, shortened(some))]
+    finally:
+        torch.set_num_threads(threads)
+    worst = settings[0]
+    return {
+        "name": "names_embedding",
+        "unit": "names/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": worst["equal"],
+        "settings": settings,
+    }

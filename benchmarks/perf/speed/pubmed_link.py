@@ -1,0 +1,140 @@
+"""Linking PubMed's XML with eight workers: CPU seconds of the process that has most to do.
+
+In ours every worker has files of its own (kg.linking.run on core.executor). The reference is one
+process that reads for eight which link, so that with more workers the reader needs the time. What
+is made before the first document, and shared by all processes (the tree of names), is left out of
+both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.perf.random_data import graph_like, pubmed
+from core.executor import parts_folder
+from kg.documents.formats import documents, part_name, planned
+from kg.documents.mentions import Document
+from kg.linking.matcher import DictionaryLinker
+from kg.linking.run import record_of, write_part
+
+WORKERS, AT_ONCE = 8, 64  # AT_ONCE: documents that the reader hands over together
+
+
+def _timed(linker: DictionaryLinker, task: Any, path: Path) -> dict[str, Any]:
+    write_part(linker, task, path, format=None, empty="error", encoding="utf-8")
+    # of this process since it began
+    return {"process": os.getpid(), "seconds": time.process_time()}
+
+
+def _busiest(waiting: float, done: list[dict[str, Any]]) -> float:
+    """CPU seconds of the process with most of them; `waiting` are those of the one that began the
+    others."""
+    seconds = {
+        pid: max(own["seconds"] for own in done if own["process"] == pid)
+        for pid in {own["process"] for own in done}
+    }
+    return max(waiting, *seconds.values())
+
+
+def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float, str]:
+    """(CPU seconds of the busiest process, what was written)."""
+    plan = planned(out, files, None, 1)
+    with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
+        parts = plan.save(out)
+        start = time.process_time()
+        done = folder.map(_timed, parts, lambda: linker, workers=WORKERS, engine="processes")
+        waiting = time.process_time() - start
+    return _busiest(waiting, done), "".join(
+        (out / part_name(number)).read_text("utf-8") for number in range(len(parts))
+    )
+
+
+_begun: tuple[DictionaryLinker, Path]  # of the reference's workers, which are forks
+
+
+def _linked(batch: tuple[int, list[Document]]) -> dict[str, Any]:
+    linker, folder = _begun
+    number, read = batch
+    with open(folder / part_name(number), "w", encoding="utf-8") as handle:
+        for document, mentions in zip(
+            read, linker.link_all([document.text for document in read]), strict=True
+        ):
+            handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
+    return {"process": os.getpid(), "seconds": time.process_time()}
+
+
+def _read(files: list[Path]) -> Iterator[tuple[int, list[Document]]]:
+    coming = documents(files)
+    for number in count():
+        if not (batch := list(islice(coming, AT_ONCE))):
+            return
+        yield number, batch
+
+
+def reference(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float, str]:
+    """The same of one process that reads for eight others."""
+    global _begun
+    _begun = linker, out
+    out.mkdir()
+    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
+        start = time.process_time()
+        done = list(pool.imap(_linked, _read(files)))
+        reading = time.process_time() - start
+    return _busiest(reading, done), "".join(
+        path.read_text("utf-8") for path in sorted(out.iterdir())
+    )
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--documents", type=int, default=20_000, help="articles (20,000)")
+    parser.add_argument("--files", type=int, default=160, help="files they are in (160)")
+    parser.add_argument(
+        "--names", type=int, default=60_000, help="names to link (60,000, as HPO has)"
+    )
+
+
+def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
+    """Compare both on plain and on compressed files. Returns the keys that benchmarks.perf.speed
+    asks for."""
+    graph, texts = graph_like(names, names)
+    linker = DictionaryLinker.from_graph(graph)
+    settings: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        for compressed in (False, True):
+            kind = "compressed" if compressed else "plain"
+            made = pubmed(Path(place) / kind, texts, documents, files, compressed)
+            own, written = ours(linker, made, Path(place) / f"{kind}-out")
+            other, wanted = reference(linker, made, Path(place) / f"{kind}-other")
+            settings.append(
+                {
+                    "setting": f"{kind} XML",
+                    "unit": "CPU seconds of the busiest process",
+                    "workers": WORKERS,
+                    "documents": documents,
+                    "files": files,
+                    "names": names,
+                    "bytes": sum(path.stat().st_size for path in made),
+                    "equal": written == wanted,
+                    "ours": round(own, 3),
+                    "reference": round(other, 3),
+                    "ratio": round(other / own, 2),
+                }
+            )
+    worst = min(settings, key=lambda s: s["ratio"])
+    return {
+        "name": "pubmed_link",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }

@@ -1,0 +1,117 @@
+"""Nearest names: batched top-k over blocks against one mention at a time with a whole sort, the
+same vectors, one thread.
+
+The reference is what evaluation scripts of the field do: for each mention the product with every
+name's vector, all scores sorted, the first k kept. `equal` says that both find the same names in
+the same order, scores to 1e-5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from kg.search.index import Found, Index
+
+SCORES = 1e-5
+
+
+def one_at_a_time(queries: np.ndarray, vectors: np.ndarray, k: int) -> Found:
+    scores, rows = [], []
+    for query in queries:
+        every = vectors @ query
+        order = np.argsort(-every)[:k]
+        scores.append(every[order])
+        rows.append(order)
+    return Found(np.stack(scores), np.stack(rows))
+
+
+def same(one: Found, two: Found) -> bool:
+    """Equal scores at each place, and equal names, but for neighbours whose scores are equal to the
+    last digits."""
+    if not np.allclose(one.scores, two.scores, atol=SCORES):
+        return False
+    differ = one.rows != two.rows
+    for line, place in zip(*np.nonzero(differ), strict=True):
+        where = np.flatnonzero(two.rows[line] == one.rows[line, place])
+        last = abs(one.scores[line, place] - one.scores[line, -1]) <= SCORES
+        if (
+            not (len(where) and abs(two.scores[line, where[0]] - one.scores[line, place]) <= SCORES)
+            and not last
+        ):
+            return False
+    return True
+
+
+def measured(
+    name: str, count: int, mentions: int, size: int, k: int, half: bool, repeats: int
+) -> dict[str, Any]:
+    random = torch.Generator().manual_seed(0)
+    vectors = normalize(torch.randn(count, size, generator=random), dim=1)
+    queries = normalize(
+        vectors[:mentions] + 0.5 * torch.randn(mentions, size, generator=random) / size**0.5, dim=1
+    )
+    stored = vectors.half() if half else vectors
+    index, plain, asked = Index(stored), stored.float().numpy(), queries.numpy()
+    fast, slow, equal = [], [], True
+    for _ in range(repeats):
+        started = time.perf_counter()
+        ours = index.search(queries, k)
+        fast.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        reference = one_at_a_time(asked, plain, k)
+        slow.append(time.perf_counter() - started)
+        equal = equal and same(ours, reference)
+    return {
+        "setting": name,
+        "ours": round(mentions / min(fast), 1),
+        "reference": round(mentions / min(slow), 1),
+        "ratio": round(min(slow) / min(fast), 2),
+        "names": count,
+        "equal": equal,
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--names",
+        type=int,
+        default=73_024,
+        help="names of the dictionary (73024: BioSyn's for NCBI)",
+    )
+    parser.add_argument("--mentions", type=int, default=512, help="mentions to link (512)")
+    parser.add_argument("--size", type=int, default=384, help="size of a vector (384: MiniLM)")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)"
+    )
+
+
+def measure_speed(
+    names: int = 73_024, mentions: int = 512, size: int = 384, repeats: int = 2
+) -> dict[str, Any]:
+    """Compare both at k = 20, stored as float32 and as float16. Returns the keys that
+    benchmarks.perf.speed asks for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        settings = [
+            measured(title, names, mentions, size, 20, half, repeats)
+            for title, half in (("float32", False), ("float16", True))
+        ]
+    finally:
+        torch.set_num_threads(threads)
+    worst = min(settings, key=lambda s: s["ratio"])
+    return {
+        "name": "retrieval",
+        "unit": "mentions/s",
+        "ours": worst["ours"],
+        "reference": worst["reference"],
+        "ratio": worst["ratio"],
+        "equal": all(s["equal"] for s in settings),
+        "settings": settings,
+    }

@@ -1,0 +1,124 @@
+"""The trie of GenBioEL's names as flat arrays against nested dictionaries, as GENRE and its
+descendants hold theirs.
+
+Names are synthetic: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265. Each side works in
+    a fresh process:
+
+memory     resident memory of the trie: what the dictionaries added; of ours what it adds to load
+           the folder
+           and to touch every page of it
+ratio      of bytes a name; `build_ratio` of the times to build. `array_bytes` is what the arrays
+           hold, on disk as in memory
+equal      both hold the same names
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.perf.speed._memory import resident
+from benchmarks.perf.speed._names import EOS, VOCABULARY, nested, synthetic
+from core.commands import child_environment, python_command
+
+
+def dictionaries(count: int) -> dict[str, float]:
+    """Build them; what it took, and a digest of the names in them."""
+    made = synthetic(count)
+    gc.collect()
+    before, started = resident("VmRSS"), time.perf_counter()
+    trie = nested(*made)
+    seconds, after = time.perf_counter() - started, resident("VmRSS")
+    digest = names = 0
+    open_: list[tuple[tuple[int, ...], dict[int, Any]]] = [((), trie)]
+    while open_:
+        path, node = open_.pop()
+        for token, below in node.items():
+            if token == EOS:
+                digest, names = digest ^ hash(path), names + 1
+            else:
+                open_.append(((*path, token), below))
+    return {"build_seconds": seconds, "megabytes": after - before, "names": names, "digest": digest}
+
+
+def arrays(count: int, folder: Path) -> dict[str, float]:
+    """Load and touch the trie in `folder`; what it took, and a digest of its names."""
+    from kg.search.trie import ARRAYS, Trie  # not in the other process, which needs no torch
+
+    before, started = resident("VmRSS"), time.perf_counter()
+    trie = Trie.load(folder, "synthetic")
+    seconds = time.perf_counter() - started
+    for name in ARRAYS:
+        getattr(trie, name).max(initial=0)
+    after, digest = resident("VmRSS"), 0
+    for path in trie.names():
+        digest ^= hash(tuple(path.tolist()))
+    return {
+        "load_seconds": seconds,
+        "megabytes": after - before,
+        "names": len(trie),
+        "digest": digest,
+    }
+
+
+def child(*given: str) -> dict[str, float]:
+    command = python_command("-m", "benchmarks.perf.speed.trie", *given)
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=child_environment()
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--names", type=int, default=900_000, help="names of the trie (900000)")
+
+
+def measure_speed(names: int = 900_000) -> dict[str, Any]:
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
+    from kg.search.trie import Ragged, Trie
+
+    made = Ragged(*synthetic(names))
+    with tempfile.TemporaryDirectory() as place:
+        started = time.perf_counter()
+        trie = Trie.build(made, vocabulary=VOCABULARY, identity="synthetic")
+        build = time.perf_counter() - started
+        folder = trie.save(Path(place) / "trie")
+        ours = child("arrays", str(names), str(folder))
+    reference = child("dictionaries", str(names))
+    setting = {
+        "setting": f"{names} names",
+        "distinct": ours["names"],
+        "pieces": round(len(made.tokens) / names, 2),
+        "bytes": round(1e6 * ours["megabytes"] / ours["names"], 1),
+        "reference_bytes": round(1e6 * reference["megabytes"] / reference["names"], 1),
+        "array_bytes": round(trie.nbytes / len(trie), 1),
+        "ratio": round(reference["megabytes"] / max(ours["megabytes"], 0.1), 1),
+        "build_seconds": round(build, 2),
+        "reference_build_seconds": round(reference["build_seconds"], 2),
+        "build_ratio": round(reference["build_seconds"] / build, 1),
+        "load_seconds": round(ours["load_seconds"], 2),
+        "equal": ours["names"] == reference["names"] and ours["digest"] == reference["digest"],
+    }
+    return {
+        "name": "trie",
+        "unit": "bytes a name",
+        "ours": setting["bytes"],
+        "reference": setting["reference_bytes"],
+        "ratio": setting["ratio"],
+        "equal": setting["equal"],
+        "settings": [setting],
+    }
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["dictionaries"]:
+    print(json.dumps(dictionaries(int(sys.argv[2]))))
+if __name__ == "__main__" and sys.argv[1:2] == ["arrays"]:
+    print(json.dumps(arrays(int(sys.argv[2]), Path(sys.argv[3]))))

@@ -1,0 +1,318 @@
+"""Samples of synonym-aware fine-tuning from an entity-linking task (Yuan et al., NAACL 2022,
+Section 2.3, Appendix A).
+
+    names.parquet, concepts.parquet, members.npy    the task's names S and whose they are
+                                                    (datamodules.genbioel.concept_names)
+    name-tokens.npy, name-offsets.npy               tokens of the names, a blank before each
+    left-*, mention-*, right-*                      likewise of each sample's mention and its sides,
+                                                    in the words window
+    targets.npy        (samples, 3)                 the target name by each rule of TARGETS
+    similarity.npy     (samples,)                   cosine of mention and target by the first rule
+    held_out.npy       (samples,) bool              for validation: whole documents
+
+Rules for targets, one of the names of the mention's concepts (Section 2.3, Section 4 "Selection of
+Names"):
+
+    tfidf      the highest cosine of character 3-gram TF-IDF vectors; of equal ones the shortest,
+               then the first in order
+    shortest   the shortest, then the first in order
+    sample     drawn once for each concept, so that one name may represent it in a dictionary too
+               (:func:`kg.search.names.one_name`)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.files import InputError, sha256, write_json, written_folder
+from datamodules.contexts import sides
+from datamodules.genbioel.concept_names import RULES, NameSet, name_set
+from datamodules.genbioel.inputs import Inputs, plain, window
+from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
+from datamodules.linking import Linking, Mention, context_of, load_linking
+from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
+from kg.linking.abbreviations import ShortForms
+from kg.search.names import TfIdf, normaliser, one_name
+
+TARGETS = ("tfidf", "shortest", "sample")
+
+
+def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
+    """`mentions` but those that overlap one that begins before, or as early and is longer, in its
+    document."""
+    placed = [
+        (m.document, m.start, -m.end, i)
+        for i, m in enumerate(mentions)
+        if m.start is not None and m.end is not None
+    ]
+    dropped: set[int] = set()
+    document, reach = None, 0
+    for name, start, end, i in sorted(placed):
+        if name != document:
+            document, reach = name, 0
+        if start < reach:
+            dropped.add(i)
+        else:
+            reach = -end
+    return [m for i, m in enumerate(mentions) if i not in dropped]
+
+
+def representative_names(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
+    """(concepts,) the number of the name that represents each concept (kg.search.names.one_name),
+    -1 where it has none."""
+    found = np.full(len(names.concepts), -1, np.int64)
+    number = {name: i for i, name in enumerate(names.names)}
+    concept, begin = np.unique(names.members[:, 0], return_index=True)
+    for one, rows in zip(concept, np.split(names.members[:, 1], begin[1:]), strict=True):
+        found[one] = number[
+            one_name([names.names[n] for n in rows], rule, f"{seed}\t{names.concepts[one]}")
+        ]
+    return found
+
+
+class SelectedMention(NamedTuple):
+    """A string to link, with what is right."""
+
+    text: str
+    left: str
+    right: str
+    concepts: list[int]
+    document: str
+
+
+def select_mentions(
+    linking: Linking,
+    names: NameSet,
+    splits: Sequence[str],
+    composites: bool,
+    abbreviations: bool,
+    words: int,
+    counts: dict[str, int],
+) -> list[SelectedMention]:
+    """The mentions of `splits` by Appendix A's rules; what is left out is counted in `counts`.
+
+    Each part of a composite mention is one of its own, right for the concepts at its place, or for
+    all of them where their numbers differ. A mention of several concepts is right for each.
+    """
+    known, number = linking.dictionary, {one: i for i, one in enumerate(names.concepts)}
+    named = set(names.members[:, 0].tolist())
+    counts |= dict.fromkeys(
+        (
+            "mentions",
+            "overlapping mentions",
+            "composite mentions left out",
+            "mentions whose concept has no name here",
+        ),
+        0,
+    )
+    forms: dict[str, ShortForms] = {}
+    found: list[SelectedMention] = []
+    for split in splits:
+        if split not in linking.splits:
+            raise InputError(
+                f"{linking.folder}: no split {split!r}; it has {', '.join(linking.splits)}"
+            )
+        every = linking.splits[split]
+        alone = without_overlaps(every)
+        counts["mentions"] += len(every)
+        counts["overlapping mentions"] += len(every) - len(alone)
+        for mention in alone:
+            if not composites and (len(mention.parts) > 1 or len(mention.gold) > 1):
+                counts["composite mentions left out"] += 1
+                continue
+            if abbreviations and mention.document not in forms:
+                forms[mention.document] = ShortForms(linking.documents.get(mention.document, ""))
+            around = window(*sides(mention.mention, context_of(mention, linking.documents)), words)
+            paired = len(mention.gold) == len(mention.parts)
+            begin = (
+                len(linking.documents.get(mention.document, ""))
+                if mention.start is None
+                else mention.start
+            )
+            for place, part in enumerate(mention.parts):
+                gold = [mention.gold[place]] if paired else mention.gold
+                concepts = sorted(
+                    {number[c] for g in gold for c in known.concepts_of(g) if number[c] in named}
+                )
+                if not concepts:
+                    counts["mentions whose concept has no name here"] += 1
+                    continue
+                text = plain(forms[mention.document].expand(part, begin) if abbreviations else part)
+                found.append(
+                    SelectedMention(text, around.left, around.right, concepts, mention.document)
+                )
+    return found
+
+
+def targets(
+    mentions: Sequence[SelectedMention], names: NameSet, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """((samples, 3) the target by each rule of TARGETS, (samples,) cosine of the first)."""
+    order = sorted(range(len(names.names)), key=lambda n: (len(names.names[n]), names.names[n]))
+    rank = np.argsort(order)  # of each name by length, then in order
+    stands = [representative_names(names, rule, seed) for rule in TARGETS[1:]]
+    rule = normaliser(RULES)
+    choices = [np.concatenate([names.name_numbers(c) for c in m.concepts]) for m in mentions]
+    sizes = np.array([len(c) for c in choices])
+    flat = np.concatenate(choices)
+    cosine = TfIdf(names.names).cosines(
+        [rule(m.text) for m, n in zip(mentions, sizes, strict=True) for _ in range(n)], flat
+    )
+    found, best = (
+        np.zeros((len(mentions), len(TARGETS)), np.int64),
+        np.zeros(len(mentions), np.float32),
+    )
+    for i, (start, size) in enumerate(zip(sizes.cumsum() - sizes, sizes, strict=True)):
+        own, close = flat[start : start + size], np.round(cosine[start : start + size], 6)
+        first = np.lexsort((rank[own], -close))[0]
+        found[i, 0], best[i] = own[first], close[first]
+        shortest = [stands[0][c] for c in mentions[i].concepts]
+        found[i, 1] = min(shortest, key=lambda n: rank[n])
+        found[i, 2] = stands[1][mentions[i].concepts[0]]
+    return found, best
+
+
+def _held_out(mentions: Sequence[SelectedMention], most: int, seed: int) -> np.ndarray:
+    """(samples,) bool: those of documents drawn until they are a twentieth of all, `most` at most.
+    One document stays."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for i, mention in enumerate(mentions):
+        rows[mention.document].append(i)
+    chosen = np.zeros(len(mentions), bool)
+    wanted = min(most, max(1, len(mentions) // 20))
+    drawn = np.random.default_rng(seed).permutation(len(rows))
+    documents = list(rows)
+    for place in drawn[: len(drawn) - 1]:
+        if chosen.sum() >= wanted:
+            break
+        chosen[rows[documents[place]]] = True
+    return chosen
+
+
+def build_mentions(
+    task: str,
+    tokenizer: str,
+    out: str,
+    splits: Sequence[str] = ("train",),
+    composites: bool = True,
+    abbreviations: bool = False,
+    one_concept: bool = True,
+    keep_last: bool = False,
+    max_words: int = 384,
+    max_name: int = 128,
+    held_out: int = 500,
+    seed: int = 0,
+    fresh: bool = False,
+) -> tuple[Path, bool]:
+    """(the folder with samples for fine-tuning on the task folder `task`, whether it was there
+    already).
+
+    splits         whose mentions are trained on
+    composites     use the parts of composite mentions, each by itself; or leave out all mentions of
+                   several strings or
+                   concepts, as Table 6's count of NCBI does
+    abbreviations  write out words of mentions that their text defines as abbreviations
+    one_concept, keep_last   as in :func:`datamodules.genbioel.concept_names.name_set`
+    max_words      words of context, on both sides together
+    held_out       mentions for validation at most, a twentieth otherwise
+
+    Raises InputError for a task without such mentions, and when `out` holds something else.
+    """
+    folder, loaded, linking = Path(out), load_tokenizer(tokenizer), load_linking(task)
+    Inputs(loaded)
+    recipe: dict[str, Any] = {
+        "format": FORMAT,
+        "task": sha256(Path(task) / "manifest.json"),
+        "tokenizer": tokenizer_fingerprint(loaded),
+        "splits": list(splits),
+        "composites": composites,
+        "abbreviations": abbreviations,
+        "one_concept": one_concept,
+        "keep_last": keep_last,
+        "max_words": max_words,
+        "max_name": max_name,
+        "held_out": held_out,
+        "seed": seed,
+    }
+    if has_recipe(folder, recipe, fresh):
+        return folder, True
+    names = name_set(linking.dictionary, one_concept, keep_last)
+    rows = token_rows(pa.array(names.names, pa.string()), loaded, " ")
+    lengths = np.diff(rows[1])
+    fits = (lengths > 0) & (lengths < max_name)
+    counts = names.counts | {
+        "dictionary names without tokens, or of more than --max_name": int((~fits).sum())
+    }
+    names = names._replace(members=names.members[fits[names.members[:, 1]]])
+    mentions = select_mentions(linking, names, splits, composites, abbreviations, max_words, counts)
+    columns = {
+        k: token_rows(pa.array([getattr(m, v) for m in mentions], pa.string()), loaded, " ")
+        for k, v in (("left", "left"), ("mention", "text"), ("right", "right"))
+    }
+    counts["mentions without context"] = sum(not m.left and not m.right for m in mentions)
+    counts["mentions without tokens"] = int((np.diff(columns["mention"][1]) == 0).sum())
+    counts["samples"] = len(mentions) - counts["mentions without tokens"]
+    if not counts["samples"]:
+        raise InputError(
+            f"{task}: no mention of {' and '.join(splits)} has a concept with a name, so there is"
+            " nothing to fine-tune on"
+        )
+    found, best = targets(mentions, names, seed)
+    out_of = _held_out(mentions, held_out, seed)
+    counts["held out of them"] = int(out_of.sum())
+    with written_folder(folder) as partial:
+        pq.write_table(
+            pa.table({"name": names.names}), partial / "names.parquet", compression="zstd"
+        )
+        pq.write_table(
+            pa.table({"id": names.concepts}), partial / "concepts.parquet", compression="zstd"
+        )
+        for name, tokens in ({"name": rows} | columns).items():
+            save_rows(partial, name, tokens)
+        numbers = {"members": names.members.astype(np.int32), "targets": found.astype(np.int32)}
+        for name, values in (numbers | {"similarity": best, "held_out": out_of}).items():
+            np.save(partial / f"{name}.npy", values)
+        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
+        write_json(
+            partial / "manifest.json",
+            {"recipe": recipe, "counts": counts, "kind": "mentions", "sha256": files},
+        )
+    return folder, False
+
+
+class MentionSamples:
+    """A folder that :func:`build_mentions` wrote, memory-mapped; `rule` one of TARGETS.
+
+    Raises InputError when it is none, of another tokenizer, or for another rule.
+    """
+
+    def __init__(self, folder: str | Path, inputs: Inputs, rule: str = "tfidf") -> None:
+        if rule not in TARGETS:
+            raise InputError(f"target {rule!r}: expected one of {', '.join(TARGETS)}")
+        self.folder = Path(folder)
+        self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
+        self.names, self.left, self.mention, self.right = (
+            Rows(self.folder, n) for n in ("name", "left", "mention", "right")
+        )
+        self.targets = array(self.folder, "targets")[:, TARGETS.index(rule)]
+        held, has = np.asarray(array(self.folder, "held_out")), self.mention.lengths > 0
+        self.train, self.held_out = np.flatnonzero(~held & has), np.flatnonzero(held & has)
+        self.lengths = self.left.lengths + self.mention.lengths + self.right.lengths
+
+    def parts(
+        self, sample: int, rng: np.random.Generator
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Tokens (left, mention, right, target)."""
+        return (
+            self.left[sample],
+            self.mention[sample],
+            self.right[sample],
+            self.names[int(self.targets[sample])],
+        )

@@ -1,0 +1,596 @@
+"""Pairs of names for SapBERT (Liu et al., NAACL 2021, Appendix A.2 and A.3).
+
+    python -m datamodules.sapbert --graph GRAPH [GRAPH ...] --tokenizer NAME --out FOLDER
+
+writes, from the names of one or more graphs, lower-cased, with single spaces, once a concept:
+
+    names.parquet      name                  every distinct string, in alphabetical order; its row
+                                             is its number
+    concepts.parquet   id                    likewise for concepts, in the graphs' order
+    tokens.npy, offsets.npy                  token ids of all names end to end, without special
+                                             tokens; where each begins
+    members.npy        (rows, 2)             name, concept: what may be trained on
+    held_out.npy       (rows, 2)             name, concept: one name of some concepts, for
+                                             validation, in no pair
+    pairs-00000.npy …  (rows, 3)             name, name, concept
+    neighbours.npy     (concepts, K)         with --neighbours K: concepts with similar names,
+                                             nearest first; -1 where fewer
+    manifest.json                            recipe and counts
+
+Concepts of several graphs are one where their ids are equal, and with --unite also where they have
+the same name (`united`): what ontologies without common ids call the same is otherwise trained
+apart. Trade names (UMLS): a has_tradename or tradename_of triple adds the names of the trade
+concept to its ingredient too. The authors' script keeps the last such concept of an ingredient
+only; here all count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from core.arrays import read_table
+from core.files import InputError, check_files, lines, read_json, sha256, write_json, written_folder
+from datamodules.linking import load_linking
+from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
+from datamodules.tokenizers import (
+    load_tokenizer,
+    token_rows,
+    token_rows_in_parts,
+    tokenizer_fingerprint,
+)
+from kg.graph import KnowledgeGraph, fingerprint
+
+FORMAT = 1
+SHARD = 1 << 22  # pairs in a file
+#: relation -> whether its tail is the trade concept (else its head is)
+TRADE = {"has_tradename": True, "tradename_of": False}
+
+
+def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
+    """(pairs, 2) places i < j of `size` names: all of them, or `most` drawn by `key`, in order."""
+    first, second = np.triu_indices(size, 1)
+    if len(first) > most:
+        seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
+        chosen = np.sort(np.random.default_rng(seed).choice(len(first), most, replace=False))
+        first, second = first[chosen], second[chosen]
+    return np.stack([first, second], 1)
+
+
+def _listed(path: str | None) -> pa.Array:
+    """The lines of a file, none without one."""
+    return pa.array(
+        [] if path is None else [line for _, line in lines(path) if line.strip()], pa.string()
+    )
+
+
+class _Names(NamedTuple):
+    concepts: pa.Array  # ids
+    names: pa.Array  # distinct strings, sorted
+    member: np.ndarray  # (rows, 2) concept, name; sorted, distinct
+    counts: dict[str, int]
+
+
+def _names(
+    graphs: list[str],
+    languages: tuple[str, ...],
+    kinds: tuple[str, ...] | None,
+    trade_names: bool,
+    exclude_names: str | None,
+    exclude_concepts: str | None,
+    unite: bool,
+) -> _Names:
+    owners, texts, traded, heard, counts = (
+        [],
+        [],
+        [],
+        set(),
+        {"names": 0, "names of other languages or kinds": 0},
+    )
+    loaded = [KnowledgeGraph.load(folder) for folder in graphs]
+    concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
+    one = united(loaded, concepts) if unite else np.arange(len(concepts))
+    for graph in loaded:
+        table = graph.names
+        counts["names"] += len(table)
+        heard.update(pc.unique(table["language"]).to_pylist())
+        keep = pc.is_in(table["language"], value_set=pa.array(languages, pa.string()))
+        if kinds is not None:
+            keep = pc.and_(keep, pc.is_in(table["kind"], value_set=pa.array(kinds, pa.string())))
+        kept = table.filter(keep)
+        counts["names of other languages or kinds"] += len(table) - len(kept)
+        owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
+        texts += normalised(kept["name"]).chunks
+        for relation, tail_is_trade in TRADE.items() if trade_names else ():
+            found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
+            ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in ("head", "tail")]
+            # ingredient, trade concept
+            traded.append(one[np.stack(ends if tail_is_trade else ends[::-1], 1)])
+    if unite:
+        counts["concepts united with one of an earlier graph"] = int(
+            (one != np.arange(len(one))).sum()
+        )
+    owner, text = np.concatenate(owners).astype(np.int64), pa.chunked_array(texts, pa.string())
+
+    def dropped(reason: str, drop: pa.ChunkedArray | np.ndarray) -> None:
+        nonlocal owner, text
+        drop = np.asarray(drop if isinstance(drop, np.ndarray) else drop.to_numpy())
+        counts[reason] = int(drop.sum())
+        owner, text = owner[~drop], text.filter(pa.array(~drop))
+
+    dropped("empty names", pc.equal(text, ""))
+    dropped(
+        "names that --exclude_names lists",
+        pc.is_in(text, value_set=normalised(_listed(exclude_names))),
+    )
+    out = one[pc.index_in(_listed(exclude_concepts), value_set=concepts).drop_null().to_numpy()]
+    dropped("names of concepts that --exclude_concepts lists", np.isin(owner, out))
+    if not len(owner):
+        raise InputError(
+            f"{', '.join(graphs)}: no name is left of languages {', '.join(languages)} and kinds"
+            f" {', '.join(kinds) if kinds else 'all'}; the graphs' languages are"
+            f" {', '.join(sorted(heard)) or 'none'}"
+        )
+    names = pc.unique(text)
+    names = names.take(pc.sort_indices(names))
+    member = np.unique(owner << 32 | pc.index_in(text, value_set=names).to_numpy().astype(np.int64))
+    counts["names repeated in their concept"] = len(owner) - len(member)
+    if any(len(pairs) for pairs in traded):
+        before = len(member)
+        member = _with_trade_names(
+            member, np.unique(np.concatenate(traded), axis=0).astype(np.int64), out
+        )
+        counts["trade names given to ingredients"] = len(member) - before
+    return _Names(concepts, names, np.stack([member >> 32, member & 0xFFFFFFFF], 1), counts)
+
+
+def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """`member` (concept << 32 | name, sorted) and, for each (ingredient, trade concept), the
+    latter's names to the former."""
+    traded = traded[~np.isin(traded[:, 0], out)]
+    owner = member >> 32
+    begin, end = (np.searchsorted(owner, traded[:, 1], side) for side in ("left", "right"))
+    count = end - begin
+    place = (
+        np.arange(count.sum()) - np.repeat(count.cumsum() - count, count) + np.repeat(begin, count)
+    )
+    given = np.repeat(traded[:, 0], count) << 32 | (member[place] & 0xFFFFFFFF)
+    return np.unique(np.concatenate([member, given]))
+
+
+def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> np.ndarray:
+    """Rows of `member` to hold out: a name of at most `most` concepts, and of a tenth of those that
+    have three names.
+
+    A name that another concept has too is never held out.
+    """
+    concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
+    own = np.bincount(member[:, 1])[member[:, 1]] == 1
+    rich = np.flatnonzero(size >= min(3, size.max()))
+    keys = {
+        int(i): (
+            hashlib.blake2b(
+                f"{seed}\t{concepts[int(concept[i])].as_py()}".encode(), digest_size=8
+            ).digest()
+        )
+        for i in rich
+    }
+    chosen: list[int] = []
+    for i in sorted(keys, key=lambda i: keys[i]):
+        if len(chosen) >= min(most, max(1, len(rich) // 10)):
+            break
+        rows = start[i] + np.flatnonzero(own[start[i] : start[i] + size[i]])
+        if len(rows) and size[i] > 1:
+            chosen.append(int(rows[keys[i][-1] % len(rows)]))
+    return np.array(sorted(chosen), np.int64)
+
+
+def _pairs(
+    member: np.ndarray, concepts: pa.Array, most: int, seed: int, bags: np.ndarray | None = None
+) -> tuple[np.ndarray, int, int]:
+    """((pairs, 3) name, name, concept by concept; concepts with more than `most` pairs; pairs that
+    these lose).
+
+    With `bags` (:func:`same_words`) every name of a concept but the first of each bag is left out
+    before.
+    """
+    if bags is not None:
+        first = np.unique(
+            np.stack([member[:, 0], bags[member[:, 1]]], 1), axis=0, return_index=True
+        )[1]
+        member = member[np.sort(first)]
+    concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
+    parts, trimmed, lost = [np.zeros((0, 3), np.int64)], 0, 0
+    for k in np.unique(size[size > 1]):
+        these = np.flatnonzero(size == k)
+        every = k * (k - 1) // 2
+        if every <= most:
+            places = np.broadcast_to(drawn_pairs(k, most, ""), (len(these), every, 2))
+        else:
+            trimmed, lost = trimmed + len(these), lost + len(these) * (int(every) - most)
+            places = np.stack(
+                [
+                    drawn_pairs(k, most, f"{seed}\t{concepts[int(concept[i])].as_py()}")
+                    for i in these
+                ]
+            )  # (concepts of k names, most, 2)
+        names = member[start[these, None, None] + places, 1]
+        owners = np.broadcast_to(concept[these, None, None], (*names.shape[:2], 1))
+        parts.append(np.concatenate([names, owners], 2).reshape(-1, 3))
+    pairs = np.concatenate(parts)
+    return pairs[np.argsort(pairs[:, 2], kind="stable")].astype(np.int32), trimmed, lost
+
+
+def _write(
+    folder: Path,
+    concepts: pa.Array,
+    names: pa.Array,
+    tokens: tuple[np.ndarray, np.ndarray],
+    rows: dict[str, np.ndarray],
+    pairs: np.ndarray,
+    manifest: dict[str, Any],
+    neighbours: int = 0,
+) -> None:
+    """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
+    if neighbours:
+        rows = rows | {
+            "neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)
+        }
+    with written_folder(folder) as partial:
+        pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
+        pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
+        arrays = {"tokens": tokens[0], "offsets": tokens[1]} | {
+            k: v.astype(np.int32) for k, v in rows.items()
+        }
+        arrays |= {
+            f"pairs-{i:05d}": pairs[i * SHARD : (i + 1) * SHARD]
+            for i in range(-(-len(pairs) // SHARD))
+        }
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
+        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
+        write_json(partial / "manifest.json", manifest | {"sha256": files})
+
+
+def _has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
+    """Whether `folder` holds pairs of this recipe. Raises InputError when it holds something else
+    than pairs."""
+    if (folder / "manifest.json").is_file():
+        return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: there is something here that is no set of pairs; it is left alone. Choose"
+            " another --out."
+        )
+    return False
+
+
+def build_pairs(
+    graph: list[str],
+    tokenizer: str,
+    out: str,
+    languages: tuple[str, ...] = ("en",),
+    kinds: tuple[str, ...] | None = None,
+    max_pairs: int = 50,
+    held_out: int = 500,
+    exclude_names: str | None = None,
+    exclude_concepts: str | None = None,
+    trade_names: bool = True,
+    unite: bool = False,
+    distinct_words: bool = False,
+    neighbours: int = 0,
+    seed: int = 0,
+    workers: int = 1,
+    fresh: bool = False,
+) -> tuple[Path, bool]:
+    """(the folder with pairs, whether it was there already from the same inputs). The arguments are
+    the command's.
+
+    Raises InputError when nothing is left to pair, and when `out` holds something else.
+    """
+    if max_pairs < 1 or held_out < 1:
+        raise InputError(
+            f"--max_pairs {max_pairs} --held_out {held_out}: expected 1 or more of each"
+        )
+    if neighbours < 0:
+        raise InputError(f"--neighbours {neighbours}: expected 0 or more")
+    folder, loaded = Path(out), load_tokenizer(tokenizer)
+    place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
+    recipe = {
+        "format": FORMAT,
+        "graphs": [fingerprint(g) for g in graph],
+        "tokenizer": tokenizer_fingerprint(loaded),
+        "languages": list(languages),
+        "kinds": list(kinds) if kinds else None,
+        "max_pairs": max_pairs,
+        "held_out": held_out,
+        "exclude_names": _listed(exclude_names).to_pylist() and sha256(str(exclude_names)),
+        "exclude_concepts": _listed(exclude_concepts).to_pylist() and sha256(str(exclude_concepts)),
+        "trade_names": trade_names,
+        "unite": unite,
+        "distinct_words": distinct_words,
+        "neighbours": neighbours,
+        "seed": seed,
+    }
+    if _has_recipe(folder, recipe, fresh):
+        shutil.rmtree(place, ignore_errors=True)
+        return folder, True
+    concepts, names, member, counts = _names(
+        graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
+    )
+    owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
+    kept_out = _held_out(member, concepts, held_out, seed)
+    rest = np.delete(member, kept_out, axis=0)
+    bags = same_words(names.to_pylist()) if distinct_words else None
+    pairs, trimmed, lost = _pairs(rest, concepts, max_pairs, seed, bags)
+    if not len(pairs):
+        raise InputError(
+            f"{', '.join(graph)}: no concept has two names, so there is no pair. Take a graph with"
+            " synonyms."
+        )
+    counts |= {
+        "concepts": len(concepts),
+        "concepts without a name": int((owners == 0).sum()),
+        "concepts with one name, which give no pair": int((owners == 1).sum()),
+        "distinct names": len(names),
+        "names shared by several concepts": int((uses > 1).sum()),
+        "names held out": len(kept_out),
+        "concepts with more pairs than --max_pairs": trimmed,
+        "pairs left out there": lost,
+        "pairs": len(pairs),
+    }
+    arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
+    tokens = token_rows_in_parts(names, loaded, place, recipe, workers=workers, fresh=fresh)
+    _write(
+        folder,
+        concepts,
+        names,
+        tokens,
+        arrays,
+        pairs,
+        {"recipe": recipe, "counts": counts},
+        neighbours,
+    )
+    shutil.rmtree(place)
+    return folder, False
+
+
+def build_mentions(
+    task: str, tokenizer: str, out: str, held_out: int = 500, seed: int = 0, fresh: bool = False
+) -> tuple[Path, bool]:
+    """(the folder with pairs for fine-tuning on an entity-linking task, whether it was there
+    already).
+
+    Section 3.2's fine-tuning: each training mention with each name that the dictionary of the task
+    folder `task` (datamodules.linking) has for its concept; identical strings make no pair.
+    Composite mentions, and those of several concepts or of none in the dictionary, are left out and
+    counted. Names are lower-cased as in pre-training. A twentieth of the mentions, `held_out` at
+    most, are kept for validation, searched among the dictionary's names.
+
+    Raises InputError for a task without train mentions, and when nothing is left to pair.
+    """
+    folder, loaded, linking = Path(out), load_tokenizer(tokenizer), load_linking(task)
+    recipe = {
+        "format": FORMAT,
+        "task": sha256(Path(task) / "manifest.json"),
+        "tokenizer": tokenizer_fingerprint(loaded),
+        "held_out": held_out,
+        "seed": seed,
+    }
+    if _has_recipe(folder, recipe, fresh):
+        return folder, True
+    dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
+    if not mentions:
+        raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
+    counts = {
+        "train mentions": len(mentions),
+        "composite mentions": 0,
+        "mentions of no or several concepts": 0,
+    }
+    known: list[tuple[str, str]] = []
+    for mention in mentions:
+        found = [dictionary.concepts_of(gold) for gold in mention.gold]
+        if len(mention.parts) > 1:
+            counts["composite mentions"] += 1
+        elif len(found) != 1 or len(found[0]) != 1:
+            counts["mentions of no or several concepts"] += 1
+        else:
+            known.append((mention.parts[0], next(iter(found[0]))))
+    concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
+    rows = [("", one, name) for one, name in zip(dictionary.ids, dictionary.names, strict=True)]
+    rows += [("mention", concept, name) for name, concept in known]
+    text = normalised(pa.array([name for *_, name in rows], pa.string()))
+    names = pc.unique(text)
+    names = names.take(pc.sort_indices(names))
+    number = pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
+    owner = (
+        pc.index_in(pa.array([o for _, o, _ in rows], pa.string()), value_set=concepts)
+        .to_numpy()
+        .astype(np.int64)
+    )
+    own = len(dictionary.ids)
+    # name, concept of the dictionary
+    members = np.unique(np.stack([number[:own], owner[:own]], 1), axis=0)
+    said = np.unique(np.stack([number[own:], owner[own:]], 1), axis=0)  # of mentions
+    said = said[~np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])]
+    counts["distinct mentions that are no name of their concept"] = len(said)
+    nothing = InputError(
+        f"{task}: no training mention differs from the names of its concept, so there is no pair"
+    )
+    if not len(said):
+        raise nothing
+    chosen = np.random.default_rng(seed).permutation(len(said))
+    most = min(held_out, max(1, len(said) // 20))
+    kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
+    order = np.argsort(members[:, 1], kind="stable")
+    begin, end = (
+        np.searchsorted(members[order, 1], trained[:, 1], side) for side in ("left", "right")
+    )
+    size = end - begin
+    place = order[
+        np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)
+    ]
+    pairs = np.stack(
+        [np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1
+    )
+    if not len(pairs):
+        raise nothing
+    counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
+    tokens, arrays = token_rows(names, loaded), {"members": members, "held_out": kept_out}
+    _write(
+        folder,
+        concepts,
+        names,
+        tokens,
+        arrays,
+        pairs.astype(np.int32),
+        {"recipe": recipe, "counts": counts},
+    )
+    return folder, False
+
+
+class Pairs:
+    """A folder that :func:`build` wrote, memory-mapped. Raises InputError when it is none, or of
+    another tokenizer."""
+
+    def __init__(self, folder: str | Path, tokenizer: str | None = None) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "manifest.json").is_file():
+            raise InputError(
+                f"{folder}: no pairs here (manifest.json is missing). Build them: python -m"
+                " datamodules.sapbert --help"
+            )
+        self.manifest: dict[str, Any] = read_json(self.folder / "manifest.json")
+        recipe = self.manifest.get("recipe", {})
+        if recipe.get("format") != FORMAT:
+            raise InputError(
+                f"{folder}/manifest.json: format {recipe.get('format')}, expected {FORMAT}. Build"
+                " the pairs again."
+            )
+        if tokenizer is not None and recipe["tokenizer"] != tokenizer:
+            raise InputError(
+                f"{folder}: made with another tokenizer. Build the pairs with this encoder's:"
+                " --tokenizer"
+            )
+        check_files(self.folder, self.manifest.get("sha256"), "Build the pairs again.")
+        self.tokens, self.offsets, self.members, self.held_out = map(
+            self._array, ("tokens", "offsets", "members", "held_out")
+        )
+        self.shards = [self._array(p.stem) for p in sorted(self.folder.glob("pairs-*.npy"))]
+        self.lengths = np.diff(self.offsets)  # (names,) tokens
+        # (concepts, K)
+        self.neighbours = self._array("neighbours") if recipe.get("neighbours") else None
+
+    def _array(self, name: str) -> np.ndarray:
+        file = self.folder / f"{name}.npy"
+        if not file.is_file():
+            raise InputError(f"{file}: missing. Build the pairs again.")
+        array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        return array
+
+    def __len__(self) -> int:
+        return sum(map(len, self.shards))
+
+    def __getitem__(self, indices: np.ndarray) -> np.ndarray:
+        """(pairs, 3) of pair numbers."""
+        shard, row = np.divmod(indices, SHARD)
+        found = np.empty((len(indices), 3), np.int64)
+        for i in np.unique(shard):
+            found[shard == i] = self.shards[i][row[shard == i]]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return read_table(self.folder / "names.parquet", ["name"])["name"].to_pylist()
+
+    @property
+    def concepts(self) -> list[str]:
+        return read_table(self.folder / "concepts.parquet", ["id"])["id"].to_pylist()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m datamodules.sapbert", description=str(__doc__).split("\n")[0]
+    )
+    parser.add_argument(
+        "--graph", required=True, nargs="+", action="extend", help="folders of knowledge graphs"
+    )
+    parser.add_argument(
+        "--tokenizer", required=True, help="the encoder's tokenizer: a folder or hub name"
+    )
+    parser.add_argument("--out", required=True, help="folder for the pairs")
+    parser.add_argument(
+        "--languages", type=_words, default=("en",), metavar="A,B", help="languages of names (en)"
+    )
+    parser.add_argument(
+        "--kinds", type=_words, default=None, metavar="A,B", help="kinds of names (all)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="processes, for the tokens (all cores)",
+    )
+    parser.add_argument("--max_pairs", type=int, default=50, help="pairs of a concept at most (50)")
+    parser.add_argument(
+        "--held_out", type=int, default=500, help="names kept for validation at most (500)"
+    )
+    parser.add_argument(
+        "--exclude_names", metavar="FILE", help="names to leave out, one a line, in any case"
+    )
+    parser.add_argument(
+        "--exclude_concepts", metavar="FILE", help="ids of concepts to leave out, one a line"
+    )
+    parser.add_argument(
+        "--trade_names",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the UMLS rule above",
+    )
+    parser.add_argument(
+        "--unite",
+        action="store_true",
+        help="concepts of different graphs with the same name are one",
+    )
+    parser.add_argument(
+        "--distinct_words",
+        action="store_true",
+        help=(
+            "of a concept's names that differ in the order of words or an s, take one (MeSH's"
+            " permuted entry terms)"
+        ),
+    )
+    parser.add_argument(
+        "--neighbours",
+        type=int,
+        default=0,
+        metavar="K",
+        help="note each concept's K nearest by name, for batches of similar concepts (0: none)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
+    parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
+    given = vars(parser.parse_args())
+    try:
+        folder, was_there = build_pairs(**given)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(
+        f"{folder}{': there already, from the same graphs and settings; kept' if was_there else ''}"
+    )
+    for what, count in read_json(folder / "manifest.json")["counts"].items():
+        print(f"{count:>12,} {what}")

@@ -1,0 +1,329 @@
+"""Fine-tuning on a task: data, encoder, and a run per seed.
+
+Everything that decides a result is in the request, whose digest names the folder
+``runs/finetune/<task>/<encoder>/<digest>/``; the seeds are not, so more seeds join those of before.
+Each seed's folder holds its result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from core.executor import engine_of
+from core.files import InputError, digest, read_json, sha256
+from core.journal import Journal
+from core.tracking import ROOT, folder_name, inherited, runs_folder
+from datamodules.finetune import check_text
+from datamodules.options import Files
+from datamodules.pretrained import load
+from datamodules.tasks import Pair, Task, load_task
+from datamodules.tasks.definition import Definition, config_of
+from datamodules.tasks.prepare import task, task_folder
+from experiments.machine import Machine
+from experiments.names import Encoder, model_names, options
+from experiments.pretrain import gpus, trained_encoder
+from experiments.stages import Stage, run_stages
+
+LOG = logging.getLogger(__name__)
+DEFAULT = {"zh": "zh", "en": "minilm"}  #: encoder of a task's language, where none is named
+PAPER_SEEDS = 5
+LR = "model.init_args.lr"
+
+
+def seeds_of(text: str) -> list[int]:
+    """SEEDS=3 means 0, 1, 2; SEEDS=7,9 means these."""
+    if not re.fullmatch(r"\d+(,\d+)*,?", text):
+        raise InputError(
+            f"SEEDS={text}: expected how many (3), or which ones (0,7; one of them: 7,)"
+        )
+    numbers = [int(n) for n in text.split(",") if n]
+    seeds = numbers if "," in text else list(range(numbers[0]))
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"SEEDS={text}: expected at least one seed, each once")
+    return seeds
+
+
+def flags(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as arguments of LightningCLI."""
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+
+
+def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the grid's values."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
+    """Options of this encoder alone, whole numbers as such. Raises InputError for one that it does
+    not support."""
+    for name, value in given.items():
+        if name.upper() not in chosen.option_keys:
+            raise InputError(
+                f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of"
+                f" {', '.join(options()[name.upper()])}"
+            )
+    return {
+        name: int(value) if float(value).is_integer() else float(value)
+        for name, value in given.items()
+    }
+
+
+def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:
+    """What is ahead: the size of the training text, and the time that a matrix product on this
+    machine makes likely."""
+    import torch
+
+    texts = (
+        t
+        for e in data.splits["train"]
+        for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))
+    )
+    # characters a token, roughly
+    tokens = sum(map(len, texts)) / (1 if data.manifest["language"] == "zh" else 4)
+    matrix = torch.randn(1024, 1024, device=device)
+    float((matrix @ matrix).sum())
+    started = time.perf_counter()
+    for _ in range(5):
+        result = matrix @ matrix
+    float(result.sum())  # waits for a GPU
+    rate = 5 * 2 * 1024**3 / (time.perf_counter() - started)
+    # training reaches about half of a plain product
+    seconds = 6 * parameters * tokens * epochs * runs / (0.5 * rate)
+    return (
+        f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs}"
+        f" epochs x {runs} runs: about {max(1, round(seconds / 60))} min here"
+    )
+
+
+def encoder_shape(chosen: Encoder) -> tuple[int, int]:
+    """(hidden size, parameters that work on every token: 12 H^2 a layer). Raises InputError when
+    there is no such model."""
+    from transformers import AutoConfig
+
+    try:
+        config = load(AutoConfig, chosen.folder)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no model {chosen.folder!r}: neither a folder with an encoder nor a model of the hub;"
+            f" choose from: {model_names()}, a folder or a hub name ({str(error).splitlines()[0]})"
+        ) from error
+    return int(config.hidden_size), int(12 * config.num_hidden_layers * config.hidden_size**2)
+
+
+def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict[str, Any]:
+    """PROFILE=small's settings of a task for an encoder of width `hidden`.
+
+    The learning rate in the YAML is for a width of 768 and is multiplied by (768 / width)^2:
+    smaller encoders have larger ones (1.2e-4 at 384 and 2.7e-4 at 256 for 3e-5 at 768), which one
+    grid for all of them would not offer. What the encoder's recipe says comes over it: for every
+    task, and over that for the tasks of one head.
+    """
+    settings = dict(config["small"])
+    settings[LR] = float(f"{float(settings[LR]) * (768 / hidden) ** 2:.3g}")
+    head = config["model"]["init_args"]["head"]["class_path"].rpartition(".")[2]
+    own = {key: value for key, value in chosen.small.items() if not isinstance(value, dict)}
+    return settings | own | chosen.small.get(head, {})
+
+
+class Seeds(NamedTuple):
+    """Finished runs of an encoder on a task: a folder for each seed, all below `base`."""
+
+    task: Definition
+    model: str
+    encoder: Encoder
+    options: dict[str, float]
+    data: str  # checksum of the task
+    label: str
+    base: Path
+    folders: list[Path]
+    about: dict[str, Any]  # profile, args, options, suite, parent, settings
+
+
+def train_seeds(
+    name: str,
+    model: str | None = None,
+    *,
+    seeds: str | None = None,
+    ckpt: str | None = None,
+    profile: Literal["small", "paper"] = "small",
+    epochs: int | None = None,
+    lr: float | None = None,
+    fresh: bool = False,
+    args: str = "",
+    options: Mapping[str, float] | None = None,
+    files: Files | None = None,
+    machine: Machine | None = None,
+) -> Seeds:
+    """A run of experiments.finetune for each seed, below one MLflow run. Raises InputError for what
+    cannot be done.
+
+    options: those that only some encoders support (`options` of encoder.yaml), by name.  args:
+        further words for LightningCLI.
+    """
+    definition = task(name)
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
+    files, place_of_work = files or Files(), machine or Machine()
+    numbers = seeds_of(seeds or str(1 if profile == "small" else PAPER_SEEDS))
+    path, config = config_of(definition.name)
+    folder = task_folder(definition, files)
+    model = model or DEFAULT[definition.language]
+    chosen = trained_encoder(model, ckpt)
+    own = own_settings(chosen, options or {})
+    shown = " ".join([chosen.name, *(f"{name.upper()}={value}" for name, value in own.items())])
+    hidden, parameters = encoder_shape(chosen)
+    data = load_task(folder)
+    check_text(data, chosen.folder)
+    devices, words = devices_of(place_of_work, profile)
+    small = small_settings(config, chosen, hidden) if profile == "small" else {}
+    points = grid_points(config["grid"]) if profile == "paper" else [small]
+    typed = ({"trainer.max_epochs": epochs} if epochs else {}) | ({LR: lr} if lr else {})
+    points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
+    request = {
+        "task": sha256(folder / "manifest.json"),
+        "config": config,
+        "encoder": chosen.identity,
+        "points": points,
+        "args": args,
+    } | ({"options": {name.upper(): value for name, value in own.items()}} if own else {})
+    base = (
+        runs_folder()
+        / "finetune"
+        / folder_name(definition.name)
+        / folder_name(shown)
+        / digest(request)[:12]
+    )
+    base.mkdir(parents=True, exist_ok=True)
+    passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
+    runs = len(numbers) + (len(points) - 1 if profile == "paper" else 0)
+    ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
+    LOG.info(f"{definition.name} with {shown}, PROFILE={profile}: {ahead}")
+    with Journal(
+        base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)}
+    ) as above:
+        above.tags(inherited())
+    parent = above.run_id or str(base)
+    about = {"profile": profile, "args": args, "options": own | typed}
+
+    def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
+        arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
+        arguments += [
+            "--seed_everything",
+            str(seed),
+            "--task_name",
+            definition.name,
+            "--model_name",
+            shown,
+        ]
+        arguments += [
+            "--run_folder",
+            str(place),
+            "--parent",
+            str(base),
+            "--request",
+            json.dumps(about),
+        ]
+        arguments += [
+            "--model.init_args.encoder",
+            chosen.folder,
+            "--model.init_args.load",
+            chosen.load,
+        ]
+        arguments += [
+            "--data.init_args.task",
+            str(folder),
+            "--data.init_args.tokenizer",
+            chosen.folder,
+        ]
+        if chosen.linker:
+            arguments += [
+                "--data.init_args.linker",
+                chosen.linker,
+                "--data.init_args.linker_folder",
+                chosen.folder,
+            ]
+        arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
+        arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
+        gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
+        return Stage(title, arguments, place.name, environment=gpu)
+
+    def run_all(stages: list[Stage]) -> None:
+        engine = engine_of()
+        at_once = (
+            len(stages) if engine == "ray" else devices or min(os.cpu_count() or 1, len(stages))
+        )
+        for i in range(0, len(stages), at_once):
+            group = stages[i : i + at_once]
+            LOG.info(", ".join(s.title for s in group))
+            run_stages(group, base, engine)
+
+    settings = points[0]
+    if len(points) > 1:
+        places = [base / f"grid-{digest(point)[:8]}" / f"seed{numbers[0]}" for point in points]
+        run_all(
+            [
+                stage(str(p), place, numbers[0], p, i)
+                for i, (p, place) in enumerate(zip(points, places, strict=True))
+            ]
+        )
+        best = max(
+            range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json"))
+        )
+        settings = points[best]
+        LOG.info(f"best on the selection split: {settings}")
+    chosen_base = base / f"grid-{digest(settings)[:8]}" if len(points) > 1 else base
+    run_all(
+        [
+            stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i)
+            for i, seed in enumerate(numbers)
+        ]
+    )
+
+    about |= {
+        "suite": definition.suite,
+        "parent": parent,
+        "settings": as_run(chosen_base / f"seed{numbers[0]}" / "config.yaml", settings),
+    }
+    folders = [chosen_base / f"seed{seed}" for seed in numbers]
+    return Seeds(definition, model, chosen, own, str(request["task"]), shown, base, folders, about)
+
+
+def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
+    """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed uses
+    one device."""
+    found = gpus() if machine.devices or profile == "paper" else 0
+    devices = min(machine.devices or found, found)
+    words = [
+        "--config",
+        f"experiments/common/{'gpu' if devices else 'cpu'}.yaml",
+        "--trainer.devices",
+        "1",
+    ]
+    return devices, words + (
+        ["--trainer.precision", machine.precision] if machine.precision else []
+    )
+
+
+def as_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` with the values that the run with `file` in its folder really had: ARGS= may have
+    changed them."""
+    config = yaml.safe_load(file.read_text())
+    return {key: reduce(lambda part, name: part[name], key.split("."), config) for key in settings}
+
+
+def selected_score(scores: dict[str, Any]) -> float:
+    return float(scores["select"][scores["metric"]])

@@ -1,0 +1,1 @@
+"""Graphs from their sources, merged, refined and cleaned; thesauri and segmenters of them."""

@@ -1,0 +1,470 @@
+"""Running text from the web -> clean segments, by the rules of SMedBERT (Zhang et al., ACL 2021,
+appendix A.1.1).
+
+    python -m kg.build.cleaning --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030]
+    [--columns title,ask,answer]
+
+The paper removes URLs, HTML tags and e-mail addresses from the posts, drops segments of fewer than
+256 characters and cuts longer ones to 512. Here the rules are, in this order, and each is counted:
+
+    markup       comments, scripts, styles and tags are taken out; a tag that begins a line or
+                 paragraph ends a sentence
+    entities     &lt; and the like become the characters that they mean
+    addresses    e-mail addresses and URLs are taken out
+    white space  runs of it become one blank, line ends stay as ends of sentences; control
+    characters are taken out
+    too short    a text of fewer than `shortest` characters is dropped
+    too long     one of more than `longest` is cut at ends of sentences into parts as even as they
+                 allow; a sentence that is
+                 longer by itself at a clause mark, or else in the middle. The paper keeps one part,
+                 or does not say; here all are kept that are not too short
+    script       a part of which fewer than `chinese` of the letters are Chinese is dropped
+    twice        a part that was there already is dropped (the paper does not say)
+
+Input: whatever kg.linking reads (JSON lines, plain text with a document on each line; .gz too), CSV
+    with a header line,
+of which `columns` become the text, and folders of these. With `whole` a plain-text file is one
+document.
+Output: JSON lines {"id", "text"}, the id being the document's and, of a document that was cut, /0,
+    /1, …
+
+The input is read in parts (core.executor), whose segments are in the folder OUT.parts until all
+exist; a run that was stopped resumes with the missing parts. What was there already is dropped when
+they are put together, in their order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import html
+import json
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from core.executor import Part, parts_folder
+from core.files import InputError, Span, check_files, check_writable, lines, written
+from core.outputs import check_no_input
+from kg.documents.formats import (
+    OTHER_FILES,
+    check_options,
+    documents,
+    files_below,
+    files_in,
+    format_of,
+    planned,
+)
+from kg.linking.tokens import IDEOGRAPHS
+
+PART = 4 << 20  #: bytes of input in a part
+RULES = 1  # of this module: raise it when they change, so that no run mixes old parts with new ones
+_COMMENT = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>", re.S | re.I)
+_BREAK = re.compile(r"</?(?:p|div|br|li|tr|h[1-6]|ul|ol|table|blockquote|hr)\b[^<>]*>", re.I)
+_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>|<![A-Za-z][^<>]*>")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_MAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
+_URL = re.compile(
+    r"(?:https?|ftp)://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]+"
+    r"|(?<![A-Za-z0-9])www\.[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]+",
+    re.I,
+)
+_CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]"
+)
+_BLANKS = re.compile(r"[^\S\n]+")
+_LINES = re.compile(r"\s*\n\s*")
+_SENTENCE = re.compile(r".+?(?:[。！？!?；;…]+[”’」』）)\]\"']*|\n|$)", re.S)
+_CLAUSE = re.compile("[，、,：:]")
+_CHINESE = re.compile(f"[{IDEOGRAPHS}]")
+
+
+def clean(text: str) -> tuple[str, Counter[str]]:
+    """(text without markup, addresses and superfluous white space, how much of each was found)."""
+    counts: Counter[str] = Counter()
+
+    def without(pattern: re.Pattern[str], by: str, what: str, text: str) -> str:
+        text, found = pattern.subn(by, text)
+        counts[what] += found
+        return text
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "<" in text:
+        text = without(_COMMENT, "\n", "comments, scripts and styles", text)
+        text = without(_BREAK, "\n", "tags", text)
+        text = without(_TAG, "", "tags", text)
+    if "&" in text:
+        counts["entities"] += len(_ENTITY.findall(text))
+        text = _ENTITY.sub(lambda found: html.unescape(found.group()), text)
+    text = without(_URL, " ", "URLs", text)
+    text = without(_MAIL, " ", "e-mail addresses", text)
+    text = without(_CONTROL, "", "control characters", text)
+    return _LINES.sub("\n", _BLANKS.sub(" ", text)).strip(), counts
+
+
+def is_chinese(text: str, share: float) -> bool:
+    """Whether at least `share` of the letters are Chinese characters; never of a text without
+    letters."""
+    letters = sum(map(str.isalpha, text))
+    return letters > 0 and len(_CHINESE.findall(text)) >= share * letters
+
+
+def _pieces(text: str, longest: int) -> Iterator[str]:
+    """`text` in sentences, longer ones cut at clause marks or, without one, after `longest`
+    characters."""
+    for sentence in _SENTENCE.findall(text):
+        while len(sentence) > longest:
+            marks = [found.end() for found in _CLAUSE.finditer(sentence, 0, longest)]
+            at = marks[-1] if marks else longest
+            yield sentence[:at]
+            sentence = sentence[at:]
+        yield sentence
+
+
+def parts(text: str, longest: int) -> list[str]:
+    """`text` in parts of at most `longest` characters, cut at ends of sentences, as even as those
+    allow.
+
+    Nothing but white space at the cuts is lost.
+    """
+    if len(text) <= longest:
+        return [text]
+    enough = -(-len(text) // -(-len(text) // longest))  # characters of a part if all were alike
+    found, part = [], ""
+    for piece in _pieces(text, longest):
+        if part and (len(part) >= enough or len(part) + len(piece) > longest):
+            found.append(part)
+            part = ""
+        part += piece
+    found.append(part)
+    return [stripped for part in found if (stripped := part.strip())]
+
+
+def check_lengths(shortest: int, longest: int, chinese: float) -> None:
+    """Raises InputError for settings that leave nothing."""
+    if not 1 <= shortest <= longest or not 0 <= chinese <= 1:
+        raise InputError(
+            f"expected 1 <= shortest <= longest and chinese in [0, 1], got {shortest}, {longest},"
+            f" {chinese}"
+        )
+
+
+def segments(
+    given: Iterable[tuple[str, str]],
+    counts: Counter[str],
+    *,
+    shortest: int = 256,
+    longest: int = 512,
+    chinese: float = 0.5,
+) -> Iterator[tuple[str, str]]:
+    """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts`
+    counts what was done.
+
+    shortest, longest: characters of a segment.  chinese: share of its letters that must be Chinese,
+        0 for any text.
+    Raises InputError for settings that leave nothing.
+    """
+    check_lengths(shortest, longest, chinese)
+    for name, raw in given:
+        counts["documents"] += 1
+        text, found = clean(raw)
+        counts.update(found)
+        cut = parts(text, longest)
+        counts["documents cut"] += len(cut) > 1
+        for number, part in enumerate(cut):
+            part = part.replace("\n", " ")
+            if len(part) < shortest:
+                what = "documents" if len(cut) == 1 else "parts of a document that was cut"
+                counts[f"dropped: {what} of fewer than {shortest} characters"] += 1
+                counts["characters dropped as too short"] += len(part)
+            elif chinese and not is_chinese(part, chinese):
+                counts["dropped: segments of another script"] += 1
+            else:
+                yield (name if len(cut) == 1 else f"{name}/{number}"), part
+
+
+def _is_table(path: Path) -> bool:
+    return path.name.lower().removesuffix(".gz").endswith(".csv")
+
+
+def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(file:line, the columns of a row, a line each) of a CSV with a header line."""
+    number = 0
+
+    def text() -> Iterator[str]:
+        nonlocal number
+        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
+            yield line + "\n"
+
+    reader = csv.reader(text())
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    try:
+        header = [column.strip() for column in next(reader, [])]
+        if not columns or (missing := [column for column in columns if column not in header]):
+            wanted = (
+                f"the column {missing[0]}" if columns else "--columns, which of them are the text"
+            )
+            raise InputError(
+                f"{path}:1: expected {wanted}; it has {', '.join(header)}. Give --columns A,B."
+            )
+        places = [header.index(column) for column in columns]
+        for values in reader:
+            if len(values) != len(header):
+                raise InputError(
+                    f"{path}:{number}: expected {len(header)} columns, got {len(values)}. Fix the"
+                    " line."
+                )
+            yield (
+                f"{stem}:{number}",
+                "\n".join(filter(None, (values[place].strip() for place in places))),
+            )
+    except csv.Error as error:
+        raise InputError(f"{path}:{number}: not valid CSV ({error}). Fix the line.") from error
+
+
+def _kind(path: Path, whole: bool) -> str:
+    """The format of a file; of formats that only this module reads, no spans are read."""
+    return (
+        "csv"
+        if _is_table(path)
+        else "whole"
+        if whole and format_of(path) == "text"
+        else format_of(path)
+    )
+
+
+def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
+    """The files to read, folders replaced by those in them that can be read, in order.
+
+    left_out: counts the others of folders. Raises InputError for a missing path, and a folder
+        without any.
+    """
+    found: list[Path] = []
+    for path in map(Path, inputs):
+        tables = [p for p in files_below(path, Counter()) if _is_table(p)] if path.is_dir() else []
+        others: Counter[str] = Counter()
+        try:
+            found += sorted([*tables, *files_in([path], others)])
+        except InputError:
+            if not tables:
+                raise
+            found += tables
+        others.subtract(f"{OTHER_FILES} ({table.suffix})" for table in tables)
+        if left_out is not None:
+            left_out.update(+others)
+    return found
+
+
+def texts(
+    paths: Sequence[Path | Span],
+    encoding: str = "utf-8",
+    columns: Sequence[str] = (),
+    whole: bool = False,
+    left_out: Counter[str] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """(id, text) of the documents in `paths`, files or spans of them, in order; documents without
+    text come too.
+
+    left_out: counts what is read and not used, {what it is: how often}.
+    Raises InputError for an encoding that does not fit, and every broken line.
+    """
+    check_options(None, "skip", encoding)
+    for source in paths:
+        path = Path(source)
+        kind = _kind(path, whole)
+        if kind == "csv":
+            yield from _rows(path, encoding, columns)
+        elif kind == "whole":
+            yield (
+                path.name.removesuffix(".gz").rpartition(".")[0],
+                "\n".join(line for _, line in lines(path, encoding)),
+            )
+        else:
+            yield from (
+                (document.id, document.text)
+                for document in documents([source], None, "skip", encoding, left_out, False)
+            )
+
+
+def _key(text: str) -> bytes:
+    """What a segment is known by: 24 characters."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest().encode()
+
+
+def _write_part(
+    reading: dict[str, Any], source: Sequence[Span], path: Path, *, lengths: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the segments of `source` to `path`, a line each: key, characters, the line of the
+    output."""
+    counts: Counter[str] = Counter()
+    with written(path, "wb") as handle:
+        for name, text in segments(texts(source, left_out=counts, **reading), counts, **lengths):
+            line = json.dumps({"id": name, "text": text}, ensure_ascii=False).encode()
+            handle.write(b"%b %d %b\n" % (_key(text), len(text), line))
+    return dict(counts)
+
+
+def _joined(paths: Iterable[Path], counts: Counter[str], twice: bool) -> Iterator[bytes]:
+    """The lines of the output from those of parts, without segments that were there already."""
+    seen: set[bytes] = set()
+    for path in paths:
+        with open(path, "rb") as handle:
+            for row in handle:
+                key, characters, line = row.split(b" ", 2)
+                if key in seen and not twice:
+                    counts["dropped: segments that were there already"] += 1
+                    continue
+                seen.add(key)
+                counts["segments"] += 1
+                counts["characters"] += int(characters)
+                yield line
+
+
+def cleaned(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    encoding: str = "utf-8",
+    columns: Sequence[str] = (),
+    whole: bool = False,
+    shortest: int = 256,
+    longest: int = 512,
+    chinese: float = 0.5,
+    twice: bool = False,
+    workers: int = 1,
+    part_size: int = PART,
+    engine: str | None = None,
+    fresh: bool = False,
+) -> Counter[str]:
+    """Clean the documents of `inputs`, files and folders, into the file `out`; returns the counts.
+
+    columns, whole, encoding: see :func:`texts`; shortest, longest, chinese: see :func:`segments`.
+        twice: keep segments that were
+    there already. workers, engine: see core.executor. part_size: bytes of input in a part, about.
+        fresh: begin again where a run
+    with other settings was stopped.
+    Raises InputError for an input that cannot be read, settings that leave nothing, and when no
+    segment is left.
+    """
+    out, counts = Path(out), Counter[str]()
+    check_lengths(shortest, longest, chinese)
+    check_options(None, "skip", encoding)
+    if workers < 1 or part_size < 1:
+        raise InputError(
+            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
+        )
+    check_writable(out)
+    check_no_input(out, inputs)
+    paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
+    reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
+    lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
+    plan = planned(place, paths, None, part_size, partial(_kind, whole=whole))
+    made_of = (
+        reading
+        | lengths
+        | {
+            "rules": RULES,
+            "inputs": [[str(path) for path in paths], plan.checksums],
+            "size": part_size,
+        }
+    )
+    with parts_folder(
+        place, made_of, what="parts of an output", pattern="part-*", fresh=fresh
+    ) as folder:
+        todo: list[Part] = plan.save(place)
+        write: Callable[..., Any] = partial(_write_part, lengths=lengths)
+        for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
+            counts.update(own)
+        check_files(
+            place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again."
+        )
+        left = any((place / part.name).stat().st_size for part in todo)
+        if left:
+            with written(out, "wb") as handle:
+                handle.writelines(_joined((place / part.name for part in todo), counts, twice))
+    shutil.rmtree(place)
+    if not left:
+        raise InputError(
+            f"{inputs[0]}: no segment is left of {counts['documents']:,} documents: {dict(counts)}."
+            " Loosen --shortest or --chinese."
+        )
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m kg.build.cleaning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--input",
+        required=True,
+        nargs="+",
+        help="files (.jsonl .txt .csv, also .gz) or folders of them",
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="JSON lines to write: one {id, text} per line"
+    )
+    parser.add_argument("--encoding", default="utf-8", help="of the files, such as gb18030 (utf-8)")
+    parser.add_argument(
+        "--columns", default="", metavar="A,B", help="CSV: the columns that are the text"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="a plain-text file is one document, not one a line"
+    )
+    parser.add_argument(
+        "--shortest", type=int, default=256, help="characters of a segment (256, the paper's)"
+    )
+    parser.add_argument(
+        "--longest", type=int, default=512, help="characters of a segment (512, the paper's)"
+    )
+    parser.add_argument(
+        "--chinese",
+        type=float,
+        default=0.5,
+        help="share of letters that must be Chinese (0.5); 0: any",
+    )
+    parser.add_argument(
+        "--twice", action="store_true", help="keep segments that were there already"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (all cores)"
+    )
+    parser.add_argument(
+        "--part-size",
+        type=int,
+        default=PART,
+        metavar="BYTES",
+        help=f"of input in a part, about ({PART:,})",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="begin again where a run with other settings was stopped",
+    )
+    given = vars(parser.parse_args(arguments))
+    given["columns"] = [column.strip() for column in given["columns"].split(",") if column.strip()]
+    out = given["out"]
+    try:
+        counts = cleaned(given.pop("input"), **given)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    kept = f"{counts.pop('segments'):,} segments, {counts.pop('characters'):,} characters"
+    print(f"{out}: {kept} of {counts.pop('documents'):,} documents")
+    for what, count in counts.items():
+        if count:
+            print(f"  {count:,} {what}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""Several graphs as one, by name and alias.   python -m kg.build.merge GRAPH GRAPH … --out FOLDER
+
+The first graph stays as it is; each of the others is united with what exists by then, in the order
+given.
+
+Which entities are one
+    by name   the same preferred name, when only one entity in each of the two has it
+    by alias  a name that only one entity in each of the two has, whatever its rank among preferred,
+    exact and synonym;
+              only for entities that are not joined by name, and only where all such names of the
+              one lead to the same other, and the other way round. Else both stay apart, and are
+              counted as ambiguous.
+    Names are compared in their normal form (kg.linking.normal), lower case and without white space
+    ("Ⅱ型 糖尿病" is "ii型糖尿病"). A short form joins nothing as an alias: "DM" is dermatomyositis and
+    diabetes mellitus. An entity is joined with at most one of another graph, so no graph's own
+    entities ever become one.
+What comes of them
+    The id, name and type are those of the first graph; a type that says nothing ("", "未知", "value")
+    is replaced by a later one that does, other types that differ are counted as conflicts. A later
+    entity keeps its id, or gets "<id>#2" where the id is taken by another. Alternative ids are
+    united, too; the id of a joined entity becomes one of the entity that it is. Names, definitions,
+    triples and equivalences are united; rows that exist already are dropped and counted (an
+    equivalence in either direction). The preferred name of a joined entity becomes a synonym if it
+    differs.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError
+from core.outputs import check_no_input
+from kg.build.source import load_built_graph
+from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.ids import alternatives_of
+from kg.linking.matcher import needs_exact_case
+from kg.linking.normal import normal_text
+from kg.linking.tokens import folded, spaced
+
+KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
+NO_TYPE = ("", "未知", "value")
+
+
+def compared(name: str) -> str:
+    """What of a name decides whether it is another's."""
+    return "".join(folded(normal_text(name)).split())
+
+
+def _is_short_form(name: str) -> bool:
+    """Whether a name of letters that have a case is too short, or in capitals, to be an entity's
+    alone."""
+    return name.lower() != name.upper() and needs_exact_case(spaced(normal_text(name)))
+
+
+def _only(names: dict[str, set[str]]) -> dict[str, str]:
+    """Name -> its entity, for names that one entity has."""
+    return {name: next(iter(ids)) for name, ids in names.items() if len(ids) == 1}
+
+
+def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """(preferred name -> ids, any name that may join -> ids), as they are compared, in the graph's
+    order."""
+    preferred: dict[str, set[str]] = defaultdict(set)
+    every: dict[str, set[str]] = defaultdict(set)
+    for entity, name in zip(graph.ids.to_pylist(), graph.entities["name"].to_pylist(), strict=True):
+        preferred[compared(name)].add(entity)
+        every[compared(name)].add(entity)
+    columns = (graph.names[c].to_pylist() for c in ("id", "name", "kind"))
+    for entity, name, kind in zip(*columns, strict=True):
+        if kind.lower() in KINDS and not _is_short_form(name):
+            every[compared(name)].add(entity)
+    for names in (preferred, every):
+        names.pop("", None)
+    return preferred, every
+
+
+def joined(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[dict[str, str], dict[str, int]]:
+    """(id in `other` -> the id in `first` that it is, counts of how, and of what was ambiguous)."""
+    (ours, our_every), (theirs, their_every) = _keys(first), _keys(other)
+    one, another = _only(ours), _only(theirs)
+    by_name = {entity: one[name] for name, entity in another.items() if name in one}
+    ambiguous_names = sum(
+        name in ours and (name not in one or name not in another) for name in theirs
+    )
+
+    taken = set(by_name.values())
+    ahead: dict[str, set[str]] = defaultdict(set)  # id in other -> ids in first
+    back: dict[str, set[str]] = defaultdict(set)
+    ambiguous: set[str] = set()
+    for name, ids in their_every.items():
+        mine = our_every.get(name, set())
+        open_ids = sorted(ids - by_name.keys())
+        if not mine or not open_ids:
+            continue
+        if len(ids) > 1 or len(mine) > 1 or mine <= taken:
+            ambiguous.update(open_ids)
+            continue
+        (entity,), (target,) = ids, mine
+        ahead[entity].add(target)
+        back[target].add(entity)
+    by_alias = {}
+    for entity, targets in ahead.items():
+        target = next(iter(targets))
+        if len(targets) == 1 and len(back[target]) == 1 and entity not in ambiguous:
+            by_alias[entity] = target
+        else:
+            ambiguous.add(entity)
+    return by_name | by_alias, {
+        "joined by name": len(by_name),
+        "joined by alias": len(by_alias),
+        "ambiguous names, left apart": ambiguous_names,
+        "entities with ambiguous aliases, left apart": len(ambiguous),
+    }
+
+
+def _free(entity: str, used: set[str] | dict[str, Any]) -> str:
+    number = 2
+    while f"{entity}#{number}" in used:
+        number += 1
+    return f"{entity}#{number}"
+
+
+def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph, dict[str, int]]:
+    """(both graphs as one by the rules of this module, counts of what happened)."""
+    same, counts = joined(first, other)
+    entities = {row["id"]: (row["name"], row["type"]) for row in first.entities.to_pylist()}
+    given = {row["id"]: (row["name"], row["type"]) for row in other.entities.to_pylist()}
+    taken = entities.keys() | (given.keys() - same.keys())
+    counts |= dict.fromkeys(
+        ("new entities", "new ids", "types given", "conflicts of type (the first is kept)"), 0
+    )
+    ids: dict[str, str] = {}
+    for entity, (name, kind) in given.items():
+        if entity in same:
+            ids[entity] = target = same[entity]
+            name, was = entities[target]
+            if was in NO_TYPE and kind not in NO_TYPE:
+                entities[target] = name, kind
+                counts["types given"] += 1
+            elif kind not in NO_TYPE and kind != was:
+                counts["conflicts of type (the first is kept)"] += 1
+            continue
+        ids[entity] = entity
+        if entity in entities:
+            ids[entity] = _free(entity, taken)
+            taken = taken | {ids[entity]}
+            counts["new ids"] += 1
+        entities[ids[entity]] = name, kind
+        counts["new entities"] += 1
+
+    names = {(row["id"], row["name"]): tuple(row.values()) for row in first.names.to_pylist()}
+    before = [tuple(row.values()) for row in first.names.to_pylist()]
+    rows = list(before)
+    for row in other.names.to_pylist():
+        target = ids[row["id"]]
+        if (target, row["name"]) in names:
+            continue
+        kind = "synonym" if row["id"] in same and row["kind"] == "preferred" else row["kind"]
+        names[target, row["name"]] = new = (
+            target,
+            row["name"],
+            kind,
+            row["language"],
+            row["source"],
+        )
+        rows.append(new)
+    counts["names added"] = len(rows) - len(before)
+
+    parts: dict[str, list[tuple[str, ...]]] = {"names": rows}
+    for part in ("definitions", "triples", "equivalences"):
+        columns = getattr(first, part).column_names
+        kept = [tuple(row.values()) for row in getattr(first, part).to_pylist()]
+        there = {_undirected(row) if part == "equivalences" else row for row in kept}
+        twice = 0
+        start = len(kept)
+        for values in getattr(other, part).to_pylist():
+            row = tuple(
+                ids[values[c]] if c in ("id", "head", "tail") else values[c] for c in columns
+            )
+            key = _undirected(row) if part == "equivalences" else row
+            if key in there:
+                twice += 1
+            else:
+                there.add(key)
+                kept.append(row)
+        counts |= {
+            f"{part} added": len(kept) - start,
+            f"{part} that stand there already, dropped": twice,
+        }
+        parts[part] = kept
+    parts["entities"] = [(entity, *rest) for entity, rest in entities.items()]
+    tables = {
+        part: table(
+            part,
+            {c: [row[i] for row in found] for i, c in enumerate(getattr(first, part).column_names)},
+        )
+        for part, found in parts.items()
+    }
+    other_ids: dict[str, dict[str, None]] = defaultdict(dict)
+    for entity, known in alternatives_of(first).items():
+        other_ids[entity].update(dict.fromkeys(known))
+    for entity, known in alternatives_of(other).items():
+        other_ids[ids[entity]].update(dict.fromkeys(known))
+    for entity, target in ids.items():
+        if entity != target and entity not in entities:
+            other_ids[target][entity] = None  # the id that a joined entity had
+    alternatives = {entity: list(known) for entity, known in other_ids.items()}
+    return (
+        KnowledgeGraph(**tables, manifest={"alternatives": alternatives} if alternatives else {}),
+        counts,
+    )
+
+
+def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted((row[0], row[2])))
+
+
+def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
+    """One graph of all (name, graph), in this order. The manifest has under `merged` what each of
+    them brought.
+
+    Raises InputError for fewer than two graphs.
+    """
+    if len(graphs) < 2:
+        raise InputError(f"expected two or more graphs to merge, got {len(graphs)}")
+    whole = graphs[0][1]
+    report: list[dict[str, Any]] = [{"graph": graphs[0][0], "given": whole.counts()}]
+    for name, graph in graphs[1:]:
+        given = graph.counts()
+        whole, counts = united(whole, graph)
+        report.append({"graph": name, "given": given, **counts})
+    manifest = {
+        key: "; ".join(
+            dict.fromkeys(str(graph.manifest.get(key, "not stated")) for _, graph in graphs)
+        )
+        for key in ("source", "version", "licence")
+    }
+    whole.manifest |= manifest | {"merged": report}
+    return whole
+
+
+def merge(
+    folders: Sequence[str | Path], out: str | Path, fresh: bool = False
+) -> tuple[KnowledgeGraph, bool]:
+    """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises
+    InputError."""
+    recipe = {
+        "reader": "kg.merge",
+        "options": {},
+        "inputs": [fingerprint(folder) for folder in folders],
+    }
+    kept = load_built_graph(Path(out), recipe)
+    if kept is not None and not fresh:
+        return kept, True
+    graph = merged([(Path(folder).name, KnowledgeGraph.load(folder)) for folder in folders])
+    graph.manifest |= recipe
+    graph.save(out)
+    return graph, False
+
+
+def printed(report: Sequence[dict[str, Any]]) -> str:
+    """The report of a merged graph's manifest as lines."""
+    lines = []
+    for part in report:
+        given = ", ".join(f"{count:,} {what}" for what, count in part["given"].items())
+        lines.append(f"{part['graph']}: {given}")
+        lines += [
+            f"  {count:,} {what}" for what, count in part.items() if what not in ("graph", "given")
+        ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m kg.build.merge",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "graphs", nargs="+", metavar="GRAPH", help="folders of knowledge graphs, the first one wins"
+    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the graph goes")
+    parser.add_argument(
+        "--fresh", action="store_true", help="merge again even if the same graph is there"
+    )
+    given = parser.parse_args(arguments)
+    started = time.monotonic()
+    try:
+        check_no_input(Path(given.out), given.graphs)
+        graph, was_there = merge(given.graphs, given.out, given.fresh)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if was_there:
+        print(
+            f"{given.out}: this graph is there already, from the same graphs; kept (--fresh merges"
+            " them again)"
+        )
+    else:
+        print(f"{given.out}: merged in {time.monotonic() - started:.1f} s")
+    print(printed(graph.manifest["merged"]))
+    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

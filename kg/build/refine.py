@@ -1,0 +1,568 @@
+"""From a source's graph to the one that is trained on: entities with types, relations between
+entities, equivalences apart.
+
+    python -m kg.build.refine GRAPH --out FOLDER [--types GRAPH,GRAPH]
+
+Readers keep what their format says; every decision about it is made here, counted, printed and kept
+in the manifest under `refined`. The rules are made for Chinese graphs (CMeKG first of all) and go
+in this order.
+
+Types
+    An entity keeps its own type. One without has the type that most of its triples say, where a
+    relation says a type of its heads (tails) if more than `share` of its triples have it there; two
+    types that draw say nothing. Then that of the first graph in `types` that has an entity of its
+    name, or one entity of which it is another name; then that of most of its equivalents; then
+    "未知". A type "value" of another graph is no type.
+Triples, each counted under the first rule that drops it
+    Self-loops; duplicates; triples of an equivalence relation (`equivalent`), which become
+    equivalences; then those of which one side is no entity:
+      value        its type is "value" ("口服，一次2片")
+      script       no Chinese character in its name ("heterozygous familial hypercholesterolaemia");
+                   `foreign` keeps these
+      list         、 or / between or a clause mark in its name (，。；：？！… or a comma that is not
+                   between digits), or < > =
+      dose         a digit with a unit or a percent sign in its name
+      wording      its name begins, ends or has in it what names do not have (BEGINS, ENDS, WITHIN)
+      length       its name has more than `longest` characters, a run of letters or digits counting
+                   as one
+    The last four do not apply to what heads a triple of its own, for a source has a page on it;
+    only 。；！？ do. Then those between the two sides of an equivalence; those of a relation that leads
+    to no medical entities (`without`); those of a relation that leads to free text, where more than
+    `loose` of the tails head nothing, occur once and have no type by anything said above; the other
+    triples with such a tail; those of a relation seen fewer than `least` times.
+Equivalences
+    undirected (the entity that comes first in the graph is the head), one row a pair, of the
+    relation that comes first; both sides must be entities by the rules above and be written in
+    Chinese, whatever `foreign` says. Two sides that differ in case and white space alone are one
+    name to a dictionary and no pair.
+Entities
+    that are in no triple and no equivalence any more are left out.
+Names
+    Every entity keeps its own. Others are left out where they are not Chinese, or where an
+    equivalent entity has the
+    name for its own: a dictionary would link one by the name of the other, which an evaluation of
+        equivalences asks for.
+    Names of one character stay; kg.linking never matches them.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError
+from core.outputs import check_no_input
+from kg.build.source import load_built_graph
+from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.linking.normal import comparable
+
+#: Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of  # noqa: E501
+#: several) do not.
+EQUIVALENT = ("别称", "又称", "同义词", "别名", "其他名称", "中文名", "商品名", "通用名")
+#: Relations of CMeKG that lead to places, groups of people and properties.
+WITHOUT = tuple(
+    "分布区域 分布 产地 多发地区 多发群体 发病人群 发病性别倾向 是否进入医保 传染性 性味 性味归经"
+    " 采集时间 采收时间 "
+    "透明度 晶系 光泽 硬度 条痕 颜色 阶段 手术_输血 手术_输血及血液制品".split()
+)
+UNKNOWN = "未知"
+VALUE = "value"
+BEGINS = (
+    "用于 适用于 主要 常见 常用 常有 常伴 常为 可有 可见 可伴 可能 可由 可触 可引 可出 可导 偶有"
+    " 偶见 偶可 伴有 并有 或 及 与 "
+    "患者 有时 有报道 无明显 多见 多为 多由 应用 长期 治疗各种 表现 尚不 尚未 未见 不宜 不能 其他"
+    " 其它 一般 如有 由于 本品 "
+    "的 引起 提示 见上 症见 属 每 呈 通过 主治 主要成"
+).split()
+ENDS = "等 等症 等症状 者 时 的 后 有关 患者 人群 慎用 禁用 尚不明确".split()
+WITHIN = "引起 所致 导致 患者 用于 以及 或者 见上述 本品 的人 不可归类 成份为 成分为 可能 伴有 适量 等的".split()  # noqa: E501
+
+_CHINESE = re.compile("[㐀-鿿]")
+_SENTENCE = re.compile("[。；！？]")
+_LIST = re.compile(r"[，。；：？！、…:;?!<>＜＞≤≥=＝《》“”\"]|(?<!\d),|,(?!\d)")
+_DOSE = re.compile(
+    r"\d\s*(?:[%％°℃]|(?:m|μ|k)?[gG](?![A-Za-z])|m?[lL](?![A-Za-z])|mmol|IU|毫|微克|克|升|单位|万|岁|天|小时|周|个月|次|片|粒)"
+)
+_RUN = re.compile("[A-Za-z0-9.]+")
+_BEGINS = re.compile("|".join(map(re.escape, BEGINS)))
+_ENDS = re.compile(f"(?:{'|'.join(map(re.escape, ENDS))})$")
+_WITHIN = re.compile("|".join(map(re.escape, WITHIN)))
+
+Triple = tuple[str, str, str]
+
+
+def is_chinese(name: str) -> bool:
+    """Whether there is a Chinese character in `name`."""
+    return bool(_CHINESE.search(name))
+
+
+def no_entity(name: str, kind: str, head: bool, longest: int = 15, foreign: bool = False) -> str:
+    """The rule by which a `name` of the type `kind` is no entity's, or "". `head`: it heads a
+    triple of its own."""
+    if kind == VALUE:
+        return "value"
+    if not foreign and not is_chinese(name):
+        return "script"
+    if head:
+        return "list" if _SENTENCE.search(name) else ""
+    if _LIST.search(name):
+        return "list"
+    if _DOSE.search(name):
+        return "dose"
+    if _BEGINS.match(name) or _ENDS.search(name) or _WITHIN.search(name):
+        return "wording"
+    return "length" if len(_RUN.sub("x", name)) > longest else ""
+
+
+def most(votes: Counter[str]) -> str:
+    """The one with the most votes; "" when there is none or two draw."""
+    first = votes.most_common(2)
+    return first[0][0] if first and (len(first) == 1 or first[0][1] > first[1][1]) else ""
+
+
+def signatures(
+    triples: Iterable[Triple], types: dict[str, str], share: float = 0.5
+) -> dict[str, tuple[str, str]]:
+    """relation -> the types of its heads and of its tails, "" where no type has more than `share`
+    of its triples."""
+    seen: Counter[str] = Counter()
+    ends: dict[str, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
+    for head, relation, tail in triples:
+        seen[relation] += 1
+        for votes, entity in zip(ends[relation], (head, tail), strict=True):
+            if kind := types[entity]:
+                votes[kind] += 1
+
+    def majority_type(votes: Counter[str], count: int) -> str:
+        kind = most(votes)
+        return kind if kind and votes[kind] > share * count else ""
+
+    return {
+        relation: (majority_type(ends[relation][0], n), majority_type(ends[relation][1], n))
+        for relation, n in seen.items()
+    }
+
+
+def voted(triples: Sequence[Triple], types: dict[str, str], share: float = 0.5) -> dict[str, str]:
+    """entity without a type -> what most of its triples' relations say, for those of whom something
+    is said."""
+    said = signatures(triples, types, share)
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for head, relation, tail in triples:
+        for entity, kind in zip((head, tail), said[relation], strict=True):
+            if kind and not types[entity]:
+                votes[entity][kind] += 1
+    return {entity: kind for entity, found in votes.items() if (kind := most(found))}
+
+
+def types_by_name(graph: KnowledgeGraph) -> dict[str, str]:
+    """Name -> type, by the entities' own names, then by other names that one entity has; "value" is
+    no type."""
+    own: dict[str, set[str]] = defaultdict(set)
+    for name, kind in zip(
+        graph.entities["name"].to_pylist(), graph.entities["type"].to_pylist(), strict=True
+    ):
+        own[name].add(kind)
+    kinds = dict(
+        zip(graph.entities["id"].to_pylist(), graph.entities["type"].to_pylist(), strict=True)
+    )
+    others: dict[str, set[str]] = defaultdict(set)
+    for entity, name in zip(
+        graph.names["id"].to_pylist(), graph.names["name"].to_pylist(), strict=True
+    ):
+        others[name].add(entity)
+    found = {name: kinds[next(iter(ids))] for name, ids in others.items() if len(ids) == 1}
+    found |= {name: next(iter(said)) if len(said) == 1 else "" for name, said in own.items()}
+    return {name: kind for name, kind in found.items() if kind not in ("", VALUE, UNKNOWN)}
+
+
+def loose_tails(triples: Sequence[Triple], types: dict[str, str]) -> set[str]:
+    """Tails that are nothing else: they head no triple, are the tail of one alone and have no
+    type."""
+    heads, into = {head for head, _, _ in triples}, Counter(tail for _, _, tail in triples)
+    return {
+        tail
+        for tail, count in into.items()
+        if count == 1 and tail not in heads and not types.get(tail)
+    }
+
+
+def refined(
+    graph: KnowledgeGraph,
+    types: Sequence[tuple[str, KnowledgeGraph]] = (),
+    *,
+    equivalent: Sequence[str] = EQUIVALENT,
+    without: Sequence[str] = WITHOUT,
+    longest: int = 15,
+    loose: float = 0.3,
+    least: int = 2,
+    share: float = 0.5,
+    foreign: bool = False,
+) -> KnowledgeGraph:
+    """`graph` by the rules of this module; `types` are (name, graph) pairs that have more types,
+    first ones first.
+
+    The manifest has under `refined` what each rule did: `triples`, `equivalences`, `entities`,
+    `names` and `types` are counts by rule. Raises InputError for a setting out of its range, and
+    when no triple is left.
+    """
+    if longest < 1 or least < 1 or not 0 <= loose <= 1 or not 0 <= share <= 1:
+        raise InputError(
+            f"expected longest and least of 1 or more, loose and share in [0, 1], got {longest},"
+            f" {least}, {loose} and {share}"
+        )
+    ids: list[str] = graph.ids.to_pylist()
+    name = dict(zip(ids, graph.entities["name"].to_pylist(), strict=True))
+    own: dict[str, str] = dict(zip(ids, graph.entities["type"].to_pylist(), strict=True))
+    own = {entity: "" if kind == UNKNOWN else kind for entity, kind in own.items()}
+    order = {entity: place for place, entity in enumerate(ids)}
+
+    dropped: Counter[str] = Counter()
+    rows: dict[Triple, None] = {}
+    same: list[Triple] = [tuple(row.values()) for row in graph.equivalences.to_pylist()]
+    linked: set[str] = set()
+    wanted = set(equivalent)
+    for row in zip(
+        *(graph.triples[c].to_pylist() for c in ("head", "relation", "tail")), strict=True
+    ):
+        linked.update((row[0], row[2]))
+        if row[0] == row[2]:
+            dropped["self-loops"] += 1
+        elif row in rows:
+            dropped["duplicates"] += 1
+        elif row[1] in wanted:
+            dropped["of an equivalence relation"] += 1
+            same.append(row)
+        else:
+            rows[row] = None
+    linked.update(entity for head, _, tail in same for entity in (head, tail))
+    triples = list(rows)
+
+    by_relation = voted(triples, own, share)
+    known = _known_types(ids, name, own, by_relation, types)
+    heads = {head for head, _, _ in triples}
+    verdict = {
+        entity: no_entity(name[entity], known[entity][0], entity in heads, longest, foreign)
+        for entity in ids
+    }
+
+    pairs: dict[tuple[str, str], str] = {}
+    apart: Counter[str] = Counter()
+    for head, relation, tail in same:
+        first, second = sorted((head, tail), key=order.__getitem__)
+        broken = next((verdict[one] for one in (first, second) if verdict[one]), "")
+        if comparable(name[first]) == comparable(name[second]):
+            apart["of a name with itself, as linking compares them"] += 1
+        elif broken:
+            apart[f"with a side that is no entity: {broken}"] += 1
+        elif not (is_chinese(name[first]) and is_chinese(name[second])):
+            apart["with a side that is no entity: script"] += 1
+        elif (first, second) in pairs:
+            apart["that stand there twice, in either direction"] += 1
+        else:
+            pairs[first, second] = relation
+
+    kept: list[Triple] = []
+    for head, relation, tail in triples:
+        if broken := verdict[head] or verdict[tail]:
+            dropped[f"with a side that is no entity: {broken}"] += 1
+        elif (head, tail) in pairs or (tail, head) in pairs:
+            dropped["between the two sides of an equivalence"] += 1
+        else:
+            kept.append((head, relation, tail))
+    seen = Counter(relation for _, relation, _ in kept)
+    named_out = set(without)
+    dropped["of a relation that leads to no medical entities"] = sum(
+        seen[relation] for relation in named_out
+    )
+    kept = [row for row in kept if row[1] not in named_out]
+    alone = loose_tails(kept, {entity: kind for entity, (kind, _) in known.items()})
+    once = Counter(relation for _, relation, tail in kept if tail in alone)
+    text = {relation for relation, count in once.items() if count > loose * seen[relation]}
+    dropped["of a relation that leads to free text"] = sum(seen[relation] for relation in text)
+    kept = [row for row in kept if row[1] not in text]
+    dropped["with a tail of no type that stands there once"] = sum(
+        tail in alone for _, _, tail in kept
+    )
+    kept = [row for row in kept if row[2] not in alone]
+    seen = Counter(relation for _, relation, _ in kept)
+    rare = {relation for relation, count in seen.items() if count < least}
+    dropped["of a relation seen too rarely"] = sum(seen[relation] for relation in rare)
+    kept = [row for row in kept if row[1] not in rare]
+    if not kept:
+        raise InputError(
+            f"no triple is left of {len(graph.triples):,}: {dict(dropped)}. Give a graph of Chinese"
+            " entities, or loosen the rules (--foreign, --longest, --loose, --least)."
+        )
+
+    stay = {entity for head, _, tail in kept for entity in (head, tail)}
+    stay.update(entity for pair in pairs for entity in pair)
+    entities = [entity for entity in ids if entity in stay]
+    gone: Counter[str] = Counter()
+    for entity in ids:
+        if entity in stay:
+            continue
+        if entity not in linked:
+            gone["isolated in the source"] += 1
+        else:
+            gone[
+                f"no entity: {verdict[entity]}" if verdict[entity] else "isolated by the rules"
+            ] += 1
+
+    kinds, coverage = _typed(entities, known, [source for source, _ in types], pairs)
+    equals: dict[str, set[str]] = defaultdict(set)
+    for first, second in pairs:
+        equals[first].add(comparable(name[second]))
+        equals[second].add(comparable(name[first]))
+    unnamed: Counter[str] = Counter()
+    named: dict[tuple[str, str], tuple[str, ...]] = {}
+    for row in zip(*(graph.names[c].to_pylist() for c in graph.names.column_names), strict=True):
+        entity, said = row[0], row[1]
+        if entity not in stay:
+            unnamed["of entities that are left out"] += 1
+        elif said != name[entity] and not is_chinese(said):
+            unnamed["of another script"] += 1
+        elif said != name[entity] and comparable(said) in equals[entity]:
+            unnamed["that an equivalent entity has for its own"] += 1
+        elif (entity, said) in named:
+            unnamed["that stand there twice"] += 1
+        else:
+            named[entity, said] = row
+    own_names = [
+        (
+            entity,
+            name[entity],
+            "preferred",
+            "zh" if is_chinese(name[entity]) else "en",
+            "kg.refine",
+        )
+        for entity in entities
+        if (entity, name[entity]) not in named
+    ]
+    names = [*named.values(), *own_names]
+    notes = [row for row in graph.definitions.to_pylist() if row["id"] in stay]
+
+    def columns(part: Sequence[tuple[str, ...]], *keys: str) -> dict[str, list[str]]:
+        return {key: [row[place] for row in part] for place, key in enumerate(keys)}
+
+    report = {
+        "triples": {"given": len(graph.triples), "dropped": dict(dropped), "kept": len(kept)},
+        "relations": {
+            "given": len(graph.relations),
+            "free text": sorted(text),
+            "seen too rarely": sorted(rare),
+        },
+        "equivalences": {"given": len(same), "dropped": dict(apart), "kept": len(pairs)},
+        "entities": {
+            "given": len(ids),
+            "dropped": dict(gone),
+            "kept": len(entities),
+            "kept for an equivalence alone": (
+                len(stay) - len({e for head, _, tail in kept for e in (head, tail)})
+            ),
+            "with a name of one character": sum(len(name[entity]) == 1 for entity in entities),
+        },
+        "names": {"given": len(graph.names), "dropped": dict(unnamed), "kept": len(names)},
+        "types": coverage,
+    }
+    return KnowledgeGraph(
+        entities=table(
+            "entities",
+            {
+                "id": entities,
+                "name": [name[e] for e in entities],
+                "type": [kinds[e] for e in entities],
+            },
+        ),
+        names=table("names", columns(names, "id", "name", "kind", "language", "source")),
+        definitions=table(
+            "definitions", columns([(r["id"], r["text"]) for r in notes], "id", "text")
+        ),
+        triples=table("triples", columns(kept, "head", "relation", "tail")),
+        equivalences=table(
+            "equivalences",
+            columns([(a, r, b) for (a, b), r in pairs.items()], "head", "relation", "tail"),
+        ),
+        manifest={
+            key: graph.manifest.get(key, "not stated") for key in ("source", "version", "licence")
+        }
+        | {"refined": report},
+    )
+
+
+def _known_types(
+    ids: Sequence[str],
+    name: dict[str, str],
+    own: dict[str, str],
+    by_relation: dict[str, str],
+    types: Sequence[tuple[str, KnowledgeGraph]],
+) -> dict[str, tuple[str, str]]:
+    """entity -> (type, what said it), the first that says something; ("", "") where nothing
+    does."""
+    known = {entity: (own[entity], "their own") for entity in ids if own[entity]}
+    known |= {entity: (kind, "relations") for entity, kind in by_relation.items()}
+    for source, graph in types:
+        found = types_by_name(graph)
+        known |= {
+            e: (kind, source) for e in ids if e not in known and (kind := found.get(name[e], ""))
+        }
+    return {entity: known.get(entity, ("", "")) for entity in ids}
+
+
+def _typed(
+    entities: Sequence[str],
+    known: dict[str, tuple[str, str]],
+    sources: Sequence[str],
+    pairs: dict[tuple[str, str], str],
+) -> tuple[dict[str, str], dict[str, int]]:
+    """(type of each entity, entities by what said it, in the order in which it is asked)."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for pair in pairs:
+        for one, other in (pair, pair[::-1]):
+            if known[other][0] and not known[one][0]:
+                votes[one][known[other][0]] += 1
+    equal = {
+        entity: (kind, "equivalents") for entity, found in votes.items() if (kind := most(found))
+    }
+    said = {e: known[e] if known[e][0] else equal.get(e, (UNKNOWN, UNKNOWN)) for e in entities}
+    counts = Counter(source for _, source in said.values())
+    order = ["their own", "relations", *sources, "equivalents", UNKNOWN]
+    return {entity: kind for entity, (kind, _) in said.items()}, {
+        source: counts[source] for source in order
+    }
+
+
+def printed(report: dict[str, Any]) -> str:
+    """The report of a refined graph's manifest as lines."""
+    lines = []
+    for part in ("triples", "equivalences", "entities", "names"):
+        rows = report[part]
+        lines.append(f"{part}: {rows['kept']:,} of {rows['given']:,}")
+        lines += [
+            f"  left out: {count:,} {reason}" for reason, count in rows["dropped"].items() if count
+        ]
+        lines += [
+            f"  {count:,} {what}"
+            for what, count in rows.items()
+            if what not in ("given", "dropped", "kept")
+        ]
+    relations = report["relations"]
+    lines.append(
+        f"relations: {len(relations['free text'])} lead to free text,"
+        f" {len(relations['seen too rarely'])} were seen too rarely, of {relations['given']} and"
+        " what became equivalences"
+    )
+    total = max(sum(report["types"].values()), 1)
+    lines.append("types, by what said them:")
+    lines += [
+        f"  {count:,} ({100 * count / total:.1f} %) {source}"
+        for source, count in report["types"].items()
+    ]
+    return "\n".join(lines)
+
+
+def refine(
+    folder: str | Path,
+    out: str | Path,
+    types: Sequence[str | Path] = (),
+    fresh: bool = False,
+    **options: Any,
+) -> tuple[KnowledgeGraph, bool]:
+    """(the graph in `folder`, refined and saved in `out`, whether it was there already). `options`:
+    see refined."""
+    recipe = {
+        "reader": "kg.refine",
+        "options": {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in options.items()
+        },
+        "inputs": {"graph": fingerprint(folder), "types": [fingerprint(one) for one in types]},
+    }
+    kept = load_built_graph(Path(out), recipe)
+    if kept is not None and not fresh:
+        return kept, True
+    others = [(Path(one).name, KnowledgeGraph.load(one)) for one in types]
+    graph = refined(KnowledgeGraph.load(folder), others, **options)
+    graph.manifest |= recipe
+    graph.save(out)
+    return graph, False
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m kg.build.refine",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("graph", metavar="GRAPH", help="folder of a knowledge graph")
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER", help="where the refined graph goes"
+    )
+    parser.add_argument(
+        "--types", type=_listed, default=(), metavar="A,B", help="graphs that have more types"
+    )
+    parser.add_argument(
+        "--equivalent",
+        type=_listed,
+        default=EQUIVALENT,
+        metavar="A,B",
+        help=f"equivalence relations (default: {','.join(EQUIVALENT)})",
+    )
+    parser.add_argument(
+        "--without",
+        type=_listed,
+        default=WITHOUT,
+        metavar="A,B",
+        help=f"relations that are left out (default: {','.join(WITHOUT)})",
+    )
+    parser.add_argument(
+        "--longest", type=int, default=15, help="characters of a name that heads nothing (15)"
+    )
+    parser.add_argument(
+        "--loose", type=float, default=0.3, help="share of free text that drops a relation (0.3)"
+    )
+    parser.add_argument("--least", type=int, default=2, help="triples that a relation needs (2)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.5,
+        help="share of its triples that decides a relation's type (0.5)",
+    )
+    parser.add_argument(
+        "--foreign", action="store_true", help="keep entities without a Chinese character"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="refine again even if the same graph is there"
+    )
+    given = vars(parser.parse_args(arguments))
+    started = time.monotonic()
+    try:
+        check_no_input(Path(given["out"]), [given["graph"], *given["types"]])
+        graph, was_there = refine(given.pop("graph"), out := given.pop("out"), **given)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if was_there:
+        print(
+            f"{out}: this graph is there already, from the same graphs and options; kept (--fresh"
+            " refines it again)"
+        )
+    else:
+        print(f"{out}: refined in {time.monotonic() - started:.1f} s")
+    print(printed(graph.manifest["refined"]))
+    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""How a segmenter does against names cut by hand: python -m kg.build.segment score.
+
+The reviewed file has a name a line, | at each cut, optionally a tab and its type; lines with # are
+remarks. Counted are the
+boundaries inside names, over all names: precision, recall and their F1; and the share of names with
+    every boundary right.
+Baselines: Jieba with nothing but its own words, and the cut points alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from core.files import InputError, lines
+from kg.build.segment.cuts import cut
+from kg.build.segment.segmenter import Segmenter, plain_jieba, units
+
+
+class Score(NamedTuple):
+    """Of inner boundaries; without any found, precision is 0, without any wanted, recall is. whole:
+    names wholly right."""
+
+    precision: float
+    recall: float
+    f1: float
+    whole: float
+
+
+class Scored(NamedTuple):
+    """scores by system, the number of names, and (wanted, the segmenter's pieces) of the names that
+    it got wrong."""
+
+    scores: dict[str, Score]
+    names: int
+    wrong: list[tuple[list[str], list[str]]]
+
+
+def read_reviewed(path: str | Path) -> list[list[str]]:
+    """The pieces of each name in a reviewed file. Raises InputError naming path:line."""
+    found: dict[str, list[str]] = {}
+    for number, line in lines(path):
+        if not line.strip() or line.startswith("#"):
+            continue
+        pieces = line.split("\t")[0].split("|")
+        if not all(piece.strip() for piece in pieces):
+            raise InputError(
+                f"{path}:{number}: expected a name with | between its parts, got {line[:60]!r}. Fix"
+                " the line."
+            )
+        if (name := "".join(pieces)) in found:
+            raise InputError(
+                f"{path}:{number}: {name!r} is there twice. Leave one of the two lines."
+            )
+        found[name] = pieces
+    if not found:
+        raise InputError(
+            f"{path}: no names. Expected a name with | between its parts on each line."
+        )
+    return list(found.values())
+
+
+def boundaries(pieces: Iterable[str]) -> set[int]:
+    """Offsets of the boundaries inside a name."""
+    return set(list(accumulate(map(len, pieces)))[:-1])
+
+
+def score(wanted: list[list[str]], given: list[list[str]]) -> Score:
+    """The score of `given` against `wanted`, the pieces of the same names."""
+    pairs = [(boundaries(w), boundaries(g)) for w, g in zip(wanted, given, strict=True)]
+    right = sum(len(w & g) for w, g in pairs)
+    precision = right / max(1, sum(len(g) for _, g in pairs))
+    recall = right / max(1, sum(len(w) for w, _ in pairs))
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return Score(precision, recall, f1, sum(w == g for w, g in pairs) / max(1, len(pairs)))
+
+
+def scored(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
+    """The segmenter and its baselines on reviewed names."""
+    plain = plain_jieba()
+    systems: dict[str, Callable[[str], list[str]]] = {
+        "segmenter": segmenter.pieces,
+        "Jieba alone": lambda name: list(plain.cut(name)),
+        "cut points alone": lambda name: [
+            "".join(stretch) for stretch in cut(units(name), segmenter.points)
+        ],
+    }
+    names = ["".join(pieces) for pieces in reviewed]
+    given = {system: [pieces(name) for name in names] for system, pieces in systems.items()}
+    wrong = [pair for pair in zip(reviewed, given["segmenter"], strict=True) if pair[0] != pair[1]]
+    return Scored(
+        {system: score(reviewed, found) for system, found in given.items()}, len(names), wrong
+    )

@@ -1,0 +1,246 @@
+"""A segmenter and the entity vocabulary from a graph and text: python -m kg.build.segment build.
+
+phrases.tsv       phrase, count, quality (kg.build.segment.phrases)
+cut_points.tsv    the characters that long names might be cut at, with what was decided
+                  (kg.build.segment.cuts)
+words.tsv         what Jieba learns: names and good phrases of at most three characters, and users'
+                  dictionaries
+segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
+vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an
+                  entity of type 短语
+manifest.json     settings, counts
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from kg.build.segment.cuts import (
+    REVIEWED,
+    CutPoint,
+    counted,
+    proposed,
+    read_cut_points,
+    write_cut_points,
+)
+from kg.build.segment.ngrams import shaped
+from kg.build.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
+from kg.build.segment.segmenter import (
+    FORMAT,
+    SHORT,
+    SINGLES,
+    Segmenter,
+    is_ideograph,
+    read_dictionary,
+    units,
+)
+from kg.documents.formats import documents, files_in
+from kg.graph import KnowledgeGraph, fingerprint, table
+
+PHRASE = "短语"  #: the type of a phrase that is no name of the graph
+SEGMENTS = pa.schema(
+    [("name", pa.string()), ("pieces", pa.list_(pa.string())), ("how", pa.string())]
+)
+#: For the vocabulary; a trial showed everyday expressions of several words below it ("较好的效果"),
+#: rarely above.
+QUALITY = 0.9
+
+
+def vocabulary(graph: KnowledgeGraph, phrases: Sequence[str]) -> tuple[KnowledgeGraph, list[str]]:
+    """(`graph` with each of `phrases` that no name of it equals as an entity of its own, those
+    phrases).
+
+    Compared in lower case and NFKC. Ids are phrase:<text>.
+    """
+    known = {
+        shaped(name)
+        for column in (graph.entities, graph.names)
+        for name in column["name"].to_pylist()
+    }
+    added = [phrase for phrase in dict.fromkeys(phrases) if shaped(phrase) not in known]
+    ids = [f"phrase:{phrase}" for phrase in added]
+    count = len(added)
+    entities = table("entities", {"id": ids, "name": added, "type": [PHRASE] * count})
+    names = table(
+        "names",
+        {
+            "id": ids,
+            "name": added,
+            "kind": ["preferred"] * count,
+            "language": ["zh"] * count,
+            "source": ["phrases"] * count,
+        },
+    )
+    return (
+        KnowledgeGraph(
+            pa.concat_tables([graph.entities, entities]),
+            pa.concat_tables([graph.names, names]),
+            graph.definitions,
+            graph.triples,
+            graph.manifest | {"phrases": count},
+            graph.equivalences,
+        ),
+        added,
+    )
+
+
+def _is_long_candidate(name: str) -> bool:
+    return len("".join(name.split())) > SHORT and any(map(is_ideograph, name))
+
+
+def request(
+    graph: str | Path,
+    inputs: Sequence[str | Path],
+    cut_points: str | Path | None = None,
+    dictionaries: Sequence[str | Path] = (),
+    **settings: Any,
+) -> str:
+    """A digest of all that decides what `build` makes: the content of graph, text and tables, and
+    its `settings`."""
+    files = [*files_in(inputs), Path(cut_points or REVIEWED), *map(Path, dictionaries)]
+    for path in files:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    return digest(
+        {
+            "format": FORMAT,
+            "graph": fingerprint(graph),
+            "files": [sha256(f) for f in files],
+            **settings,
+        }
+    )
+
+
+def is_built(out: str | Path, wanted: str) -> bool:
+    """Whether `out` holds a finished segmenter of this request."""
+    manifest = Path(out) / "manifest.json"
+    return manifest.is_file() and read_json(manifest).get("request") == wanted
+
+
+def build_segmenter(
+    graph: str | Path,
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    quality: float = QUALITY,
+    cut_points: str | Path | None = None,
+    dictionaries: Sequence[str | Path] = (),
+    format: str | None = None,
+    encoding: str = "utf-8",
+    singles: float = SINGLES,
+    least: int = 10,
+    longest: int = 8,
+    most: int = 30_000_000,
+    held_out: float = 0.2,
+    seed: int = 0,
+) -> tuple[dict[str, Any], Precision]:
+    """(the manifest of the segmenter written to `out`, the precision of its phrases).
+
+    quality       least quality of a phrase of the vocabulary.  cut_points  reviewed table; None:
+                  the project's own
+    dictionaries  users' words for Jieba.  singles  as in Segmenter.  others  as in
+    kg.build.segment.phrases.mine
+
+    Raises InputError for anything that cannot be read, before the text is.
+    """
+    if not 0 < quality <= 1:
+        raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
+    wanted = request(
+        graph,
+        inputs,
+        cut_points,
+        dictionaries,
+        quality=quality,
+        read_as=format,
+        encoding=encoding,
+        singles=singles,
+        least=least,
+        longest=longest,
+        most=most,
+        held_out=held_out,
+        seed=seed,
+    )
+    given = KnowledgeGraph.load(graph)
+    reviewed = read_cut_points(cut_points or REVIEWED)
+    own = [word for path in dictionaries for word in read_dictionary(path)]
+    names = list(dict.fromkeys(given.names["name"].to_pylist()))
+    paths = files_in(inputs)
+    mined = mine(
+        (document.text for document in documents(paths, format, "skip", encoding, used=False)),
+        names,
+        longest=longest,
+        least=least,
+        most=most,
+        held_out=held_out,
+        seed=seed,
+    )
+    model = PhraseModel.from_counts(mined.phrases, mined.total)
+    whole, added = vocabulary(given, [text for text, _, score in mined.phrases if score >= quality])
+    every = list(dict.fromkeys([*names, *added]))
+    candidates = [name for name in every if _is_long_candidate(name)]
+    points = proposed(
+        counted(model.pieces(units(name), whole=False) for name in candidates), reviewed
+    )
+    unseen = [
+        CutPoint(c, 0, 0, "", True, reviewed[c])
+        for c in sorted(set(reviewed) - {p.character for p in points})
+    ]
+    short = [
+        name
+        for name in every
+        if 1 < len(name) <= SHORT and name.isalnum() and any(map(is_ideograph, name))
+    ]
+    segmenter = Segmenter(
+        [*((name, None) for name in short), *own], reviewed, model, singles=singles
+    )
+
+    rows = [
+        explained for explained in map(segmenter.explain, candidates) if len(explained.pieces) > 1
+    ]
+    counts = dict(Counter(row.how for row in rows))
+    manifest = {
+        "format": FORMAT,
+        "request": wanted,
+        "total": mined.total,
+        "singles": singles,
+        "quality": quality,
+        "seed": seed,
+        "graph": fingerprint(graph),
+        "inputs": [path.name for path in paths],
+        "mined": mined.report,
+        "vocabulary": {
+            "names of the graph": len(names),
+            "phrases added": len(added),
+            "short, for Jieba": len(short),
+            "long candidates": len(candidates),
+            "long": len(rows),
+            "not cut, so short": len(candidates) - len(rows),
+            "user words": len(own),
+        },
+        "long by": counts,
+        "cut points": len(reviewed),
+    }
+    with written_folder(out) as folder:
+        write_phrases(folder / "phrases.tsv", mined.phrases)
+        write_cut_points(folder / "cut_points.tsv", [*points, *unseen])
+        with written(folder / "words.tsv") as handle:
+            for word, count in [*((name, None) for name in short), *own]:
+                handle.write(word + (f"\t{count}" if count else "") + "\n")
+        columns = {
+            "name": [r.name for r in rows],
+            "pieces": [r.pieces for r in rows],
+            "how": [r.how for r in rows],
+        }
+        pq.write_table(
+            pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd"
+        )
+        whole.save(folder / "vocabulary")
+        write_json(folder / "manifest.json", manifest)
+    return manifest, precision(mined, seed=seed)

@@ -1,0 +1,198 @@
+"""Build a graph from a source and save it.   python -m kg.build SOURCE [PATH] --out FOLDER
+                                              [--option value …]
+
+A source is a file in kg/build/sources with `files(path)`, the list of files it reads, and
+`read(path, …)`, the graph; the options are read's own arguments (lists with blanks or commas:
+--languages ENG,SPA). Its file's existence registers it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from core.files import InputError, limit_documents, read_object, sha256
+from core.outputs import check_no_input
+from core.settings import help_text, nearest, options_of, parse
+from kg.graph import KnowledgeGraph
+
+SOURCES = Path(__file__).parent / "sources"
+
+
+def source_names() -> list[str]:
+    return sorted(path.stem for path in SOURCES.glob("*.py") if not path.stem.startswith("_"))
+
+
+def source_module(name: str) -> ModuleType:
+    """The module kg.build.sources.<name>. Raises InputError that lists the sources when there is
+    none of that name."""
+    if name not in source_names():
+        raise InputError(
+            f"no source {name!r}; {nearest(name, source_names())}Choose from:"
+            f" {', '.join(source_names())}"
+        )
+    return importlib.import_module(f"kg.build.sources.{name}")
+
+
+def command(module: ModuleType) -> Callable[..., Any]:
+    """A function whose signature and docstring are the options of `kg.build` for this source: path,
+    out, fresh and read's own."""
+    path, *own = inspect.signature(module.read).parameters.values()
+    hints = get_type_hints(module.read)
+    needed = path.default is inspect.Parameter.empty
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    optional = [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
+    parameters = [
+        inspect.Parameter(
+            "path", keyword, annotation=Path if needed else Path | None, default=path.default
+        ),
+        inspect.Parameter("out", keyword, annotation=Path),
+        inspect.Parameter("fresh", keyword, annotation=bool, default=False),
+        inspect.Parameter("max_document", keyword, annotation=int, default=16),
+        *optional,
+    ]
+
+    def settings(**given: Any) -> dict[str, Any]:
+        return given
+
+    settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    settings.__annotations__ = {p.name: p.annotation for p in parameters}
+    about, _, told = inspect.getdoc(module.read).partition("\nArgs:\n")  # type: ignore[union-attr]
+    settings.__doc__ = (
+        f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n    path: File or"
+        f" folder to read.{'' if needed else ' Default: what an installed package carries.'}\n   "
+        " out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n   "
+        " max_document: MiB that one line or record has at most,"
+        f" decompressed.\n{told.partition(chr(10) + 'Raises:')[0]}"
+    )
+    return settings
+
+
+def _parts(value: Any) -> Any:
+    """A list's values, each of which may be several with commas between them; any other value
+    itself."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    return [part.strip() for text in value for part in text.split(",") if part.strip()]
+
+
+def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]]:
+    """File name -> size and sha256 of every file that the source reads. Raises InputError when one
+    is missing."""
+    files = module.files() if path is None else module.files(path)
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file. Check the path.")
+    folder = path if path is not None and path.is_dir() else None
+    return {
+        str(file.relative_to(folder)) if folder else file.name: {
+            "bytes": file.stat().st_size,
+            "sha256": sha256(file),
+        }
+        for file in files
+    }
+
+
+def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
+    """The graph in `folder` if it is whole and was built by this recipe.
+
+    Raises InputError when the folder holds something else than a graph, which building would
+    replace.
+    """
+    if not folder.exists():
+        return None
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "manifest.json").is_file()):
+        raise InputError(
+            f"{folder}: there is something here that is no graph; it is left alone. Choose another"
+            " --out."
+        )
+    if not (folder / "manifest.json").is_file():
+        return None
+    try:
+        manifest = read_object(folder / "manifest.json")
+    except InputError as error:
+        print(f"{error} Building it again.", file=sys.stderr)
+        return None
+    if "entities.parquet" not in (manifest.get("sha256") or ()):
+        raise InputError(
+            f"{folder}: there is something here that is no graph; it is left alone. Choose another"
+            " --out."
+        )
+    try:
+        if any(manifest.get(key) != value for key, value in recipe.items()):
+            return None
+        return KnowledgeGraph.load(folder)
+    except InputError as error:
+        print(f"{error} Building it again.", file=sys.stderr)
+        return None
+
+
+def build_graph(
+    name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any
+) -> tuple[KnowledgeGraph, bool]:
+    """(the graph of source `name` saved in `out`, whether it was there already). Raises
+    InputError."""
+    module = source_module(name)
+    check_no_input(out, [path] if path is not None else [])
+    recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
+    kept = load_built_graph(out, recipe)
+    if kept is not None and not fresh:
+        return kept, True
+    graph = module.read(**options) if path is None else module.read(path, **options)
+    graph.manifest |= recipe
+    graph.save(out)
+    return graph, False
+
+
+def run_graph_build(words: Sequence[str], what: str = "python -m kg.build") -> int:
+    """`kg.build SOURCE [PATH] --out FOLDER [--name value | NAME=value ...]`. Returns the exit code.
+    Raises InputError."""
+    if not words or words[0] in ("-h", "--help"):
+        print(
+            f"{inspect.cleandoc(__doc__ or '')}\nSources: {', '.join(source_names())}. Options of"
+            f" one: {what} SOURCE --help"
+        )
+        return 0 if words else 2
+    name, *rest = words
+    own, what = command(source_module(name)), f"{what} {name}"
+    if "--help" in rest or "-h" in rest:
+        print(help_text(what, own.__doc__ or "", options_of(own), ("path",)))
+        return 0
+    given = {
+        key: _parts(value) for key, value in parse(own, rest, ("path",), what).arguments.items()
+    }
+    limit_documents(given.pop("max_document", 16))
+    started = time.monotonic()
+    graph, was_there = build_graph(
+        name, given.pop("path"), out := given.pop("out"), given.pop("fresh"), **given
+    )
+    if was_there:
+        print(
+            f"{out}: this graph is there already, from the same files and options; kept (--fresh"
+            " builds it again)"
+        )
+    else:
+        print(f"{out}: built in {time.monotonic() - started:.1f} s")
+    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    for reason, count in graph.manifest.get("left_out", {}).items():
+        if count:
+            print(f"left out: {count:,} {reason}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        return run_graph_build(list(sys.argv[1:] if arguments is None else arguments))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,598 @@
+"""The UMLS Metathesaurus in Rich Release Format -> KnowledgeGraph.
+
+Bodenreider 2004. Columns: UMLS Reference Manual, chapter 3,
+    https://www.ncbi.nlm.nih.gov/books/NBK9685/. The folder is
+a release's META folder; each file may be plain or .gz:
+
+    MRCONSO.RRF   names. Preferred: TS=P, STT=PF, ISPREF=Y (the nearest to it when a filter drops
+                  that row)
+    MRSTY.RRF     entity type: the semantic types' names in TUI order, joined by `|`
+    MRREL.RRF     triples. RELA (and REL) say what the SECOND concept is to the FIRST: a row is
+                  (CUI2, RELA, CUI1)
+    MRDEF.RRF     definitions, of the sources that have names in a kept language
+    MRCUI.RRF     ids of earlier releases, where the folder has it: those that mean the same as a
+                  kept concept (REL SY) are
+                  its `alternatives` in the manifest, all others are counted
+
+Everything is streamed: concepts are their numbers and relations small integers until the end, so
+    memory grows with what
+is kept, not with the files. Measured on tests/fakes/umls.py's write_large: 0.3 GB + 150 bytes per
+name row kept (38 characters each) + 35 bytes per relation row kept, 1.8 us per name row and 0.8 us
+per relation row on one core; so about 5 GB and 1.5 minutes, by extrapolation, for a full release
+(16 M names, 62 M relation rows) with nothing filtered. tests/kg/test_umls.py::test_memory (slow)
+holds it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from core.files import InputError
+from kg.build.delimited import batches, broken_line
+from kg.graph import SCHEMAS, KnowledgeGraph
+
+COLUMNS = {
+    name: tuple(columns.split())
+    for name, columns in {
+        "MRCONSO": (
+            "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF"
+        ),
+        "MRSTY": "CUI TUI STN STY ATUI CVF",
+        "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
+        "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
+        "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
+    }.items()
+}
+USED = {
+    "MRCONSO": ("CUI", "LAT", "TS", "STT", "SUI", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"),
+    "MRSTY": ("CUI", "TUI", "STY"),
+    "MRREL": ("CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"),
+    "MRDEF": ("CUI", "SAB", "DEF", "SUPPRESS"),
+    "MRCUI": ("CUI1", "REL", "CUI2"),
+}
+HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
+PATTERNS = {
+    "CUI": r"C\d{7}",
+    "CUI1": r"C\d{7}",
+    "CUI2": r"C\d{7}",
+    "TUI": r"T\d{3}",
+    "SUI": r"S\d{7,8}",
+}
+#: Term types,
+#: https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html
+#: (TTY).
+ABBREVIATIONS = ("AA", "AB", "ABX", "ACR", "QAB", "RAB", "SSN", "VAB")
+OBSOLETE = (
+    "IS",
+    "LO",
+    "OA",
+    "OAF",
+    "OAM",
+    "OAP",
+    "OAS",
+    "OET",
+    "OF",
+    "OL",
+    "OLC",
+    "OM",
+    "ONP",
+    "OOSN",
+    "OP",
+    "OPN",
+)
+KIND_LABELS = ("preferred", "synonym", "abbreviation", "obsolete")
+#: LAT -> ISO 639-1, the language codes of every graph here.
+LANGUAGES = {
+    "BAQ": "eu",
+    "CHI": "zh",
+    "CZE": "cs",
+    "DAN": "da",
+    "DUT": "nl",
+    "ENG": "en",
+    "EST": "et",
+    "FIN": "fi",
+    "FRE": "fr",
+    "GER": "de",
+    "GRE": "el",
+    "HEB": "he",
+    "HUN": "hu",
+    "ITA": "it",
+    "JPN": "ja",
+    "KOR": "ko",
+    "LAV": "lv",
+    "NOR": "no",
+    "POL": "pl",
+    "POR": "pt",
+    "RUS": "ru",
+    "SCR": "hr",
+    "SPA": "es",
+    "SWE": "sv",
+    "TUR": "tr",
+    "UKR": "uk",
+}
+CONCEPTS = 10**7  # a CUI has seven digits
+HEAD, RELATION = 38, 23  # bits: 23 for the head, 15 for the relation, 23 for the tail
+ROWS = 1 << 22  # rows per chunk of the final string columns, far below Arrow's 2 GiB of characters
+MERGE = 1 << 25  # triples waiting before duplicates are dropped
+
+
+def files(folder: str | Path) -> list[Path]:
+    """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no
+    MRCONSO.RRF."""
+    found = [path for name in COLUMNS if (path := _file(Path(folder), name))]
+    if not found or not found[0].name.startswith("MRCONSO"):
+        raise InputError(
+            f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release."
+        )
+    return found
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    return next(
+        (path for end in (".RRF", ".RRF.gz") if (path := folder / f"{name}{end}").is_file()), None
+    )
+
+
+def _required(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
+    if name in skip:
+        return None
+    path = _file(folder, name)
+    if path is None:
+        raise InputError(
+            f"{folder}/{name}.RRF: missing (the {HOLDS[name]}). Put it there, or leave it: --skip"
+            f" {name}"
+        )
+    return path
+
+
+def _wrong(path: Path, name: str, cause: str) -> InputError:
+    wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
+    return broken_line(path, COLUMNS[name], "|", 0, True, wanted, cause)
+
+
+def _batches(path: Path, name: str) -> Iterator[pa.RecordBatch]:
+    wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
+    if name == "MRCUI":
+        del wanted["CUI2"]  # empty for an id that has gone without another
+    with tqdm(desc=path.name, unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
+        for batch in batches(path, COLUMNS[name], USED[name], "|", ended=True, wanted=wanted):
+            yield batch
+            bar.update(batch.num_rows)
+
+
+def _numbers(column: pa.Array, letter: str, path: Path, name: str) -> np.ndarray:
+    """(rows,) int32: the number in ids like C0000005. Raises InputError naming the first wrong
+    line."""
+    width = 8 if letter == "C" else 4
+    lengths = pc.binary_length(column).to_numpy()
+    if (lengths != width).any():
+        raise _wrong(path, name, "an id of the wrong length")
+    start = (
+        np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)[0]
+        if len(column)
+        else 0
+    )
+    data = np.frombuffer(column.buffers()[2] or b"", np.uint8, len(column) * width, start).reshape(
+        -1, width
+    )
+    digits = data[:, 1:] - np.uint8(ord("0"))  # wraps round for what is no digit
+    if (data[:, 0] != ord(letter)).any() or (digits > 9).any():
+        raise _wrong(path, name, "an id that is none")
+    return digits.astype(np.int32) @ (10 ** np.arange(width - 2, -1, -1)).astype(np.int32)
+
+
+def _strings(numbers: np.ndarray) -> pa.StringArray:
+    """CUIs from their numbers, written straight into Arrow's buffers."""
+    data = np.empty((len(numbers), 8), np.uint8)
+    data[:, 0] = ord("C")
+    rest = numbers.astype(np.int32)
+    for place in range(7, 0, -1):
+        rest, digit = np.divmod(rest, 10)
+        data[:, place] = digit + ord("0")
+    offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
+    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _column(values: np.ndarray, make: Any) -> pa.ChunkedArray:
+    """make(values) by chunks of ROWS, so that no string chunk outgrows Arrow's offsets."""
+    return pa.chunked_array(
+        [make(values[i : i + ROWS]) for i in range(0, len(values), ROWS)], pa.string()
+    )
+
+
+def _labels(codes: np.ndarray, labels: Sequence[str]) -> pa.ChunkedArray:
+    values = pa.array(labels, pa.string())
+    return _column(codes, lambda part: values.take(pa.array(part)))
+
+
+class _Codes(dict[str, int]):
+    """Label -> small integer in order of appearance."""
+
+    def encode(self, column: pa.Array) -> np.ndarray:
+        encoded = pc.dictionary_encode(column)
+        mapped = [self.setdefault(label, len(self)) for label in encoded.dictionary.to_pylist()]
+        return np.array(mapped, np.int16)[encoded.indices.to_numpy()]
+
+
+def _is_among(column: pa.Array, values: Sequence[str] | None) -> np.ndarray:
+    if values is None:
+        return np.ones(len(column), bool)
+    found = pc.is_in(column, value_set=pa.array(values, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+class _Types(NamedTuple):
+    label: np.ndarray  # (CONCEPTS,) int32: position in `labels`, 0 where a concept has no type
+    labels: list[str]
+    allowed: np.ndarray  # (CONCEPTS,) bool
+
+
+def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
+    if path is None:
+        return _Types(np.zeros(CONCEPTS, np.int32), [""], np.ones(CONCEPTS, bool))
+    pairs, names = [], {}
+    for batch in _batches(path, "MRSTY"):
+        cui = _numbers(batch["CUI"], "C", path, "MRSTY").astype(np.int64)
+        tui = _numbers(batch["TUI"], "T", path, "MRSTY")
+        pairs.append(cui * 1000 + tui)
+        unique, first = np.unique(tui, return_index=True)
+        names.update(
+            {
+                int(number): batch["STY"][int(row)].as_py()
+                for number, row in zip(unique, first, strict=True)
+            }
+        )
+    cui, tui = np.divmod(np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64), 1000)
+    if wanted is None:
+        allowed = np.ones(CONCEPTS, bool)
+    else:
+        known = {f"T{number:03d}": number for number in names} | {
+            name: number for number, name in names.items()
+        }
+        for one in wanted:
+            if one not in known:
+                raise InputError(
+                    f"{path}: no semantic type {one!r}; choose from: {', '.join(sorted(known))}"
+                )
+        allowed = np.zeros(CONCEPTS, bool)
+        allowed[cui[np.isin(tui, [known[one] for one in wanted])]] = True
+    concepts, start, count = np.unique(cui, return_index=True, return_counts=True)
+    place = np.arange(len(cui)) - np.repeat(start, count)
+    rows = np.full((len(concepts), max(int(count.max(initial=0)), 1)), -1, np.int16)
+    # (concepts, most types of one): TUIs in order
+    rows[np.repeat(np.arange(len(concepts)), count), place] = tui
+    combinations, which = np.unique(rows, axis=0, return_inverse=True)
+    label = np.zeros(CONCEPTS, np.int32)
+    label[concepts] = which.reshape(-1) + 1
+    joined = ["|".join(names[int(number)] for number in row if number >= 0) for row in combinations]
+    return _Types(label, ["", *joined], allowed)
+
+
+class _Names(NamedTuple):
+    """Kept names by concept, the preferred one first, then in file order."""
+
+    cui: np.ndarray
+    text: pa.ChunkedArray
+    kind: np.ndarray
+    language: np.ndarray
+    source: np.ndarray
+    preferred: np.ndarray  # (concepts,) row of each concept's preferred name
+    languages: list[str]
+    sources: list[str]
+    rows: int  # in the file
+    speaking: list[str]  # sources that have names in a kept language
+
+
+def _names(
+    path: Path,
+    allowed: np.ndarray,
+    languages: Sequence[str],
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
+    term_types: Sequence[str] | None,
+) -> _Names:
+    parts: list[tuple[np.ndarray, ...]] = []
+    texts: list[pa.Array] = []
+    lat, sab, heard, speaking, rows = _Codes(), _Codes(), _Codes(), _Codes(), 0
+    for batch in _batches(path, "MRCONSO"):
+        rows += batch.num_rows
+        number = _numbers(batch["CUI"], "C", path, "MRCONSO")
+        heard.encode(batch["LAT"])
+        spoken = _is_among(batch["LAT"], languages)
+        speaking.encode(batch["SAB"].filter(pa.array(spoken)))
+        keep = spoken & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        keep &= (
+            _is_among(batch["TTY"], term_types)
+            & allowed[number]
+            & pc.not_equal(batch["STR"], "").to_numpy(False)
+        )
+        if not keep.any():
+            continue
+        batch = batch.filter(pa.array(keep))
+        try:
+            sui = pc.cast(pc.utf8_slice_codeunits(batch["SUI"], 1), pa.int64()).to_numpy()
+        except pa.ArrowInvalid as error:
+            raise _wrong(path, "MRCONSO", str(error)) from error
+        if len(sui) and not 0 <= sui.min() <= sui.max() < 1 << 32:
+            raise _wrong(path, "MRCONSO", "a SUI that is none")
+        kind = np.ones(len(batch), np.int8)
+        kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
+        kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
+        language = lat.encode(batch["LAT"])
+        priority = np.array([len(languages) - languages.index(one) for one in lat], np.int8)[
+            language
+        ]
+        rank = (
+            8 * priority
+            + 4 * _is_among(batch["TS"], ["P"])
+            + 2 * _is_among(batch["STT"], ["PF"])
+            + _is_among(batch["ISPREF"], ["Y"])
+        ).astype(np.int16)
+        parts.append(
+            (number[keep], sui, rank, kind, language.astype(np.int8), sab.encode(batch["SAB"]))
+        )
+        texts.append(batch["STR"].cast(pa.large_string()))
+    if not parts:
+        raise InputError(
+            f"{path}: no name is left: languages {', '.join(languages)}, sources"
+            f" {sources or 'all'}, suppress {', '.join(suppress)}, term types"
+            f" {term_types or 'all'}. The file's languages are"
+            f" {', '.join(sorted(heard)) or 'none (it is empty)'}."
+        )
+    cui, sui, rank, kind, language, source = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    del parts
+    # One row per concept and string (a SUI is one string in one language): the best-ranked, then
+    # the first.
+    string = (cui.astype(np.int64) << 32) | sui
+    order = np.lexsort((-rank, string))
+    first = np.ones(len(order), bool)
+    first[1:] = string[order[1:]] != string[order[:-1]]
+    order = order[first]
+    order = order[np.lexsort((order, -rank[order], cui[order]))]
+    del string, sui, first
+    cui, kind, language, source = cui[order], kind[order], language[order], source[order]
+    preferred = np.flatnonzero(np.diff(cui, prepend=-1))
+    kind[preferred] = 0
+    joined = pa.chunked_array(texts).combine_chunks()
+    texts.clear()
+    text = _column(order, lambda part: joined.take(pa.array(part)).cast(pa.string()))
+    return _Names(
+        cui, text, kind, language, source, preferred, list(lat), list(sab), rows, list(speaking)
+    )
+
+
+class _Triples(NamedTuple):
+    packed: np.ndarray  # (triples,) int64, sorted: head << HEAD | relation << RELATION | tail
+    labels: list[str]
+    left_out: dict[str, int]
+
+
+def _triples(
+    path: Path,
+    index: np.ndarray,
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
+    relations: Sequence[str] | None,
+    include_rel: bool,
+) -> _Triples:
+    parts: list[np.ndarray] = [np.zeros(0, np.int64)]
+    waiting = 0
+    codes = _Codes()
+    left_out = dict.fromkeys(
+        (
+            "MRREL rows by source or suppression",
+            "MRREL rows without RELA or by relation",
+            "MRREL rows of concepts left out",
+            "MRREL self loops",
+            "MRREL repeated",
+        ),
+        0,
+    )
+    kept = 0
+
+    def dropped(reason: str, keep: np.ndarray, also: np.ndarray) -> np.ndarray:
+        left_out[reason] += int((keep & ~also).sum())
+        return keep & also
+
+    for batch in _batches(path, "MRREL"):
+        tail = index[_numbers(batch["CUI1"], "C", path, "MRREL")]
+        head = index[_numbers(batch["CUI2"], "C", path, "MRREL")]
+        label = batch["RELA"]
+        if include_rel:
+            label = pc.if_else(pc.equal(label, ""), batch["REL"], label)
+        keep = _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        left_out["MRREL rows by source or suppression"] += int((~keep).sum())
+        labelled = pc.not_equal(label, "").to_numpy(False) & _is_among(label, relations)
+        keep = dropped("MRREL rows without RELA or by relation", keep, labelled)
+        keep = dropped("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
+        keep = dropped("MRREL self loops", keep, head != tail)
+        relation = codes.encode(label.filter(pa.array(keep)))
+        part = (
+            (head[keep].astype(np.int64) << HEAD)
+            | (relation.astype(np.int64) << RELATION)
+            | tail[keep]
+        )
+        kept += len(part)
+        waiting += len(part)
+        parts.append(part)
+        if waiting > MERGE:
+            parts, waiting = [np.unique(np.concatenate(parts))], 0
+    packed = np.unique(np.concatenate(parts))
+    left_out["MRREL repeated"] = kept - len(packed)
+    return _Triples(packed, list(codes), left_out)
+
+
+def _definitions(
+    path: Path,
+    index: np.ndarray,
+    sources: Sequence[str] | None,
+    suppress: Sequence[str],
+    speaking: Sequence[str],
+) -> pa.Table:
+    parts = []
+    for batch in _batches(path, "MRDEF"):
+        number = _numbers(batch["CUI"], "C", path, "MRDEF")
+        keep = (
+            (index[number] >= 0)
+            & _is_among(batch["SUPPRESS"], suppress)
+            & _is_among(batch["SAB"], sources)
+        )
+        keep &= _is_among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
+        parts.append(batch.select(["CUI", "DEF"]).filter(pa.array(keep)))
+    if not parts:
+        return SCHEMAS["definitions"].empty_table()
+    whole = pa.Table.from_batches(parts).rename_columns(["id", "text"])
+    # Several sources have the same text; the first is kept, in file order.
+    numbered = whole.append_column("row", pa.array(np.arange(len(whole))))
+    first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"]
+    return whole.take(pa.array(np.sort(first.to_numpy())))
+
+
+def _version(folder: Path) -> str:
+    release = folder / "release.dat"
+    if release.is_file():
+        for line in release.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("umls.release.name="):
+                return line.split("=", 1)[1].strip()
+    return "not stated in the folder (release.dat is missing)"
+
+
+def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]], int]:
+    """({concept: ids of earlier releases that mean the same}, how many mean no kept concept)."""
+    earlier: dict[str, str] = {}
+    retired: set[str] = set()
+    for batch in _batches(path, "MRCUI"):
+        for old, relation, new in zip(
+            *(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True
+        ):
+            retired.add(old)
+            if relation == "SY" and new and old not in concepts:
+                earlier[old] = new
+    found: dict[str, list[str]] = {}
+    for old, new in sorted(earlier.items()):
+        for _ in range(len(earlier)):  # an id may have been replaced several times
+            if new in concepts or new not in earlier or new == old:
+                break
+            new = earlier[new]
+        if new in concepts:
+            found.setdefault(new, []).append(old)
+    return found, len(retired - concepts) - sum(map(len, found.values()))
+
+
+def read(
+    folder: str | Path,
+    languages: Sequence[str] = ("ENG",),
+    sources: Sequence[str] | None = None,
+    suppress: Sequence[str] = ("N",),
+    semantic_types: Sequence[str] | None = None,
+    term_types: Sequence[str] | None = None,
+    relations: Sequence[str] | None = None,
+    include_rel: bool = False,
+    skip: Sequence[str] = (),
+) -> KnowledgeGraph:
+    """The concepts that keep a name, their names, definitions and triples.
+
+    Raises InputError naming path:line for a broken row, the file for a missing one, and the filter
+    that leaves nothing.
+
+    Args:
+        languages: LAT codes of names that are kept; the first of them has the preferred name.
+        sources: SABs of names, definitions and relations that are kept. Default: all.
+        suppress: Values of SUPPRESS that are kept (N, E, O, Y).
+        semantic_types: TUIs or names of semantic types, of which a concept needs one. Default: all.
+        term_types: TTYs of names that are kept. Default: all.
+        relations: Labels of relations that are kept. Default: all.
+        include_rel: Whether a row without RELA has its REL (RO, PAR, …) as label.
+        skip: Files to go without, of MRSTY, MRREL and MRDEF.
+    """
+    folder = Path(folder)
+    for name in skip:
+        if name not in ("MRSTY", "MRREL", "MRDEF"):
+            raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
+    conso = files(folder)[0]
+    sty, rel, definition = (_required(folder, name, skip) for name in ("MRSTY", "MRREL", "MRDEF"))
+    if semantic_types is not None and sty is None:
+        raise InputError(
+            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
+        )
+
+    types = _semantic_types(sty, semantic_types)
+    names = _names(conso, types.allowed, languages, sources, suppress, term_types)
+    concepts = names.cui[names.preferred]
+    if len(concepts) >= 1 << RELATION:
+        raise InputError(
+            f"{conso}: {len(concepts):,} concepts are kept, {(1 << RELATION) - 1:,} at most. Filter"
+            " them."
+        )
+    index = np.full(CONCEPTS, -1, np.int32)
+    index[concepts] = np.arange(len(concepts), dtype=np.int32)
+    entities = pa.table(
+        {
+            "id": _column(concepts, _strings),
+            "name": names.text.take(pa.array(names.preferred)),
+            "type": _labels(types.label[concepts], types.labels),
+        },
+        SCHEMAS["entities"],
+    )
+    left_out = {"MRCONSO rows by filter or repeated": names.rows - len(names.cui)}
+    name_table = pa.table(
+        {
+            "id": _column(names.cui, _strings),
+            "name": names.text,
+            "kind": _labels(names.kind, KIND_LABELS),
+            "language": _labels(
+                names.language, [LANGUAGES.get(one, one.lower()) for one in names.languages]
+            ),
+            "source": _labels(names.source, names.sources),
+        },
+        SCHEMAS["names"],
+    )
+    speaking = names.speaking
+    del names, types
+
+    if definition is None:
+        definitions = SCHEMAS["definitions"].empty_table()
+    else:
+        definitions = _definitions(definition, index, sources, suppress, speaking)
+    if rel is None:
+        triples = SCHEMAS["triples"].empty_table()
+    else:
+        found = _triples(rel, index, sources, suppress, relations, include_rel)
+        left_out |= found.left_out
+        mask = (1 << RELATION) - 1
+        triples = pa.table(
+            {
+                "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
+                "relation": _column(
+                    found.packed,
+                    lambda part: pa.array(found.labels, pa.string()).take(
+                        pa.array((part >> RELATION) & ((1 << HEAD - RELATION) - 1))
+                    ),
+                ),
+                "tail": _column(found.packed, lambda part: _strings(concepts[part & mask])),
+            },
+            SCHEMAS["triples"],
+        )
+        del found
+    manifest: dict[str, Any] = {
+        "source": "UMLS Metathesaurus",
+        "version": _version(folder),
+        "licence": "UMLS Metathesaurus License: not to be passed on",
+        "left_out": left_out,
+    }
+    if (retired := _file(folder, "MRCUI")) is not None:
+        alternatives, others = _alternatives(retired, set(entities["id"].to_pylist()))
+        manifest["alternatives"], left_out["ids of MRCUI that mean no kept concept"] = (
+            alternatives,
+            others,
+        )
+    return KnowledgeGraph(entities, name_table, definitions, triples, manifest)

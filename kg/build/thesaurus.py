@@ -1,0 +1,309 @@
+"""Names that mean the same, by entity: python -m kg.build.thesaurus --graph GRAPH [--pairs FILE ...]
+--out FOLDER
+
+    thesaurus.parquet   entity (an id of the graph), name, kind; a row for every name of each entity
+                        that has two or more
+    manifest.json       counts
+
+The names of an entity, each with the first kind that has it:
+    own          its preferred name
+    alias        its other names in the graph
+    equivalence  the preferred name of an entity that an equivalence joins to it; kind "brand" where
+    the other is a trade name
+                 of it (商品名) and "generic" where it is the generic name (通用名), so that a reader may
+                 leave these out
+    pair         from a table of the user's: mention and standard term, where one of the two is a
+                 name of the entity
+
+Equivalences are followed one step. Longer chains drift: a trade name has the generic name of its
+substance, that has all trade names of other makers, and aliases of sources that disagree join what
+is only alike. From the generic name all its trade names are one step away; two aliases of one
+disease find each other by their own pair or not at all.
+
+Names are compared as kg.build.merge compares them (NFKC, lower case, without blanks); equal ones are one.
+Left out and counted: names of one character; ambiguous names, which belong to entities that no
+equivalence and no pair joins; pairs without a name of the graph.
+
+--pairs accepts TSV (mention, standard term; several terms between ## make the row no pair) and
+CHIP-CDN's JSON (text, normalized_result). Only rows with exactly one term count: of several, none
+means what the mention does.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from core.arrays import read_table
+from core.files import (
+    InputError,
+    lines,
+    parse_json,
+    read_text,
+    sealed,
+    sha256,
+    write_json,
+    written_folder,
+)
+from kg.build.merge import compared
+from kg.graph import KnowledgeGraph, fingerprint
+
+FORMAT = 1
+SCHEMA = pa.schema([("entity", pa.string()), ("name", pa.string()), ("kind", pa.string())])
+OWN, ALIAS, EQUIVALENCE, BRAND, GENERIC, PAIR = (
+    "own",
+    "alias",
+    "equivalence",
+    "brand",
+    "generic",
+    "pair",
+)
+#: relation -> kind of the tail's name for the head, and of the head's for the tail
+TRADE = {"商品名": (BRAND, GENERIC), "通用名": (GENERIC, BRAND)}
+SEPARATOR = "##"  # between several standard terms
+
+
+def read_pairs(path: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """(mention, standard terms) of each row of a TSV, or of each object of CHIP-CDN's JSON (.json).
+
+    Raises InputError naming the line, or the number of the object from 1.
+    """
+    path = Path(path)
+    if path.name.removesuffix(".gz").endswith(".json"):
+        yield from _chip_cdn(path)
+        return
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        values = [value.strip() for value in line.split("\t")]
+        if len(values) != 2 or not all(values):
+            raise InputError(
+                f"{path}:{number}: expected a mention and its standard term, separated by a tab,"
+                f" got {line[:60]!r}. Fix the line."
+            )
+        yield values[0], _terms(values[1])
+
+
+def _terms(text: str) -> list[str]:
+    return [term.strip() for term in text.split(SEPARATOR) if term.strip()]
+
+
+def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
+    rows = parse_json(read_text(path), str(path))
+    if not isinstance(rows, list):
+        raise InputError(
+            f"{path}: expected a list of objects with text and normalized_result, got"
+            f" {type(rows).__name__}."
+        )
+    for number, row in enumerate(rows, 1):
+        mention, terms = (
+            row.get(key) if isinstance(row, dict) else None for key in ("text", "normalized_result")
+        )
+        if (
+            not isinstance(mention, str)
+            or not isinstance(terms, str)
+            or not mention.strip()
+            or not terms.strip()
+        ):
+            raise InputError(
+                f"{path}: object {number}: expected strings under text and normalized_result, got"
+                f" {row!r:.80}. Fix it or leave it out."
+            )
+        yield mention.strip(), _terms(terms)
+
+
+def rows(
+    graph: KnowledgeGraph, pairs: Iterable[tuple[str, list[str]]] = ()
+) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
+    """((entity, name, kind) of the thesaurus, what was left out), in the graph's order."""
+    left_out: Counter[str] = Counter()
+    ids = graph.ids.to_pylist()
+    preferred = dict(zip(ids, graph.entities["name"].to_pylist(), strict=True))
+    given: dict[str, list[tuple[str, str]]] = {
+        entity: [(name, OWN)] for entity, name in preferred.items()
+    }
+    for entity, name in zip(
+        graph.names["id"].to_pylist(), graph.names["name"].to_pylist(), strict=True
+    ):
+        given[entity].append((name, ALIAS))
+    owners: dict[str, set[str]] = defaultdict(set)
+    for entity, own in given.items():
+        for name, _ in own:
+            owners[compared(name)].add(entity)
+
+    joined: dict[str, set[str]] = defaultdict(set)
+    columns = (graph.equivalences[column].to_pylist() for column in ("head", "relation", "tail"))
+    for head, relation, tail in zip(*columns, strict=True):
+        of_tail, of_head = TRADE.get(relation, (EQUIVALENCE, EQUIVALENCE))
+        given[head].append((preferred[tail], of_tail))
+        given[tail].append((preferred[head], of_head))
+        joined[head].add(tail)
+        joined[tail].add(head)
+
+    for mention, terms in pairs:
+        sides = (compared(mention), compared(terms[0])) if len(terms) == 1 else None
+        if sides is None:
+            left_out["rows with several standard terms or none"] += 1
+        elif sides[0] == sides[1]:
+            left_out["pairs of equal names"] += 1
+        elif not (owners.get(sides[0]) or owners.get(sides[1])):
+            left_out["pairs that no name of the graph is in"] += 1
+        else:
+            here, there = (sorted(owners.get(side, ())) for side in sides)
+            for entity in there:
+                given[entity].append((mention, PAIR))
+                joined[entity].update(here)
+            for entity in here:
+                given[entity].append((terms[0], PAIR))
+                joined[entity].update(there)
+
+    bearers: dict[str, set[str]] = defaultdict(set)
+    for entity, names in given.items():
+        for name, _ in names:
+            bearers[compared(name)].add(entity)
+    ambiguous = {
+        name
+        for name, entities in bearers.items()
+        if len(entities) > 1 and not _related(entities, owners.get(name), joined)
+    }
+    found = []
+    for entity in ids:
+        kept: dict[str, tuple[str, str]] = {}
+        for name, kind in given[entity]:
+            kept.setdefault(compared(name), (name, kind))
+        for name in [name for name in kept if len(name) < 2 or name in ambiguous]:
+            left_out["names of one character" if len(name) < 2 else "ambiguous names"] += 1
+            del kept[name]
+        if len(kept) > 1:
+            found += [(entity, name, kind) for name, kind in kept.values()]
+    return found, dict(left_out)
+
+
+def _related(entities: set[str], owners: set[str] | None, joined: dict[str, set[str]]) -> bool:
+    """Whether one of `entities` (or of those whose own name it is) is joined to all the others by
+    an equivalence or a pair.
+
+    So the generic name that many trade names share is not ambiguous: they all lead to the one
+    entity that is called so.
+    """
+    return any(entities - {centre} <= joined[centre] for centre in owners or entities)
+
+
+class Thesaurus:
+    """names(entity): all that it is called, none if there is one only; kinds(entity): how each name
+    is known."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._names: dict[str, dict[str, str]] = defaultdict(dict)
+        for entity, name, kind in zip(
+            *(table[column].to_pylist() for column in SCHEMA.names), strict=True
+        ):
+            self._names[entity][name] = kind
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Thesaurus:
+        """The thesaurus in `folder`, which may be empty. Raises InputError when there is none or it
+        is not whole."""
+        file = Path(folder) / "thesaurus.parquet"
+        make = "Make one: python -m kg.build.thesaurus --help"
+        manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
+        if manifest.get("format") != FORMAT:
+            raise InputError(
+                f"{folder}/manifest.json: no thesaurus of format {FORMAT}. Make the thesaurus"
+                " again."
+            )
+        return cls(read_table(file, schema=SCHEMA, again="Make the thesaurus again."))
+
+    def __len__(self) -> int:
+        """Entities with two names or more."""
+        return len(self._names)
+
+    def names(self, entity: str) -> list[str]:
+        """The names of `entity`, its own first unless that is ambiguous; none for one that has no
+        other."""
+        return list(self._names.get(entity, ()))
+
+    def kinds(self, entity: str) -> dict[str, str]:
+        """Name -> kind, as :meth:`names` has them."""
+        return dict(self._names.get(entity, {}))
+
+
+def thesaurus(
+    graph: str | Path, out: str | Path, pairs: Sequence[str | Path] = ()
+) -> dict[str, Any]:
+    """Write the thesaurus of the graph in a folder to `out`; returns its manifest. Raises
+    InputError."""
+    given = KnowledgeGraph.load(graph)
+    found, left_out = rows(given, [row for path in pairs for row in read_pairs(path)])
+    types = dict(zip(given.ids.to_pylist(), given.entities["type"].to_pylist(), strict=True))
+    table = pa.table(
+        {name: [row[i] for row in found] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA
+    )
+    entities = list(dict.fromkeys(row[0] for row in found))
+    manifest = {
+        "format": FORMAT,
+        "graph": fingerprint(graph),
+        "pairs": [Path(path).name for path in pairs],
+        "entities": len(entities),
+        "names": len(found),
+        "kinds": dict(Counter(row[2] for row in found).most_common()),
+        "types": dict(Counter(types[entity] for entity in entities).most_common()),
+        "left_out": left_out,
+    }
+    with written_folder(out) as folder:
+        pq.write_table(table, folder / "thesaurus.parquet", compression="zstd")
+        write_json(
+            folder / "manifest.json", manifest | {"sha256": sha256(folder / "thesaurus.parquet")}
+        )
+    return manifest
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m kg.build.thesaurus",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--graph", required=True, metavar="FOLDER", help="folder of a knowledge graph"
+    )
+    parser.add_argument(
+        "--pairs",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="mention and standard term: TSV or CHIP-CDN's JSON",
+    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the thesaurus goes")
+    given = parser.parse_args(arguments)
+    try:
+        made = thesaurus(given.graph, given.out, given.pairs)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{given.out}: {made['entities']:,} entities with {made['names']:,} names")
+    if not made["entities"]:
+        print(
+            "warning: the thesaurus is empty: no entity of this graph has a second name. Nothing"
+            " can be replaced by a synonym."
+        )
+    for what, counts in (("kind", made["kinds"]), ("type", made["types"])):
+        if counts:
+            print(
+                f"by {what}: "
+                + ", ".join(f"{count:,} {name or '(none)'}" for name, count in counts.items())
+            )
+    for reason, count in made["left_out"].items():
+        print(f"left out: {count:,} {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Readers and writers of the formats that texts come in."""

@@ -1,0 +1,629 @@
+"""Documents to link, read one at a time: JSON lines (PubMedDS's layout too), plain text, PubTator,
+PubMed XML, BioC.
+
+Every format may be compressed (.gz, .bz2, .xz). A document's mentions are those in its file, empty
+where it has none. What is read and not used is counted in `left_out`, a Counter {what it is: how
+often}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.executor import Part
+from core.files import (
+    InputError,
+    Span,
+    check_encoding,
+    is_stream,
+    json_lines,
+    lines,
+    read_json,
+    reading,
+    sha256,
+    spans,
+    unpacked_name,
+    whole_number,
+    write_json,
+    written,
+)
+from core.outputs import MANIFEST
+from kg.documents.bioc import NO_ENTITY, bioc_documents, biocjson_documents
+from kg.documents.mentions import (
+    NOT_FITTING,
+    Document,
+    Mention,
+    checked_mention,
+    counted_unless_used,
+)
+from kg.documents.xml import Events, read, root_of
+from kg.ids import is_no_concept
+
+LABELS = "labels of the sections of abstracts"
+OTHER_ABSTRACTS = "other abstracts (OtherAbstract)"
+DELETED = "citations to delete (DeleteCitation)"
+EMPTY = "documents without text"
+NO_DOCUMENT = "files without a document"
+HIDDEN = "hidden files"
+MANIFESTS = "manifests of outputs"
+NO_FILES = "devices, FIFOs and links to nothing in folders"
+LINKS = "links to folders, which are not followed"
+RELATIONS = "relation lines"
+INPUTS = "inputs.json"  # the name of a plan
+OTHER_FILES = "files of a folder whose names stand for no format"
+
+
+Source = Path | Span  # of documents
+
+
+def _first(record: dict[str, Any], *keys: str) -> Any:
+    return next((record[key] for key in keys if record.get(key) is not None), None)
+
+
+def json_documents(
+    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a
+    line end between.
+
+    `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted
+        in `text`),
+    `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
+    """
+    left_out = Counter() if left_out is None else left_out
+    for where, record in json_lines(path, encoding):
+        if "id" not in record and ("documents" in record or "PubTator3" in record):
+            raise InputError(
+                f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the"
+                " file's name."
+            )
+        name = _first(record, "id", "_id", "pmid")
+        if type(name) not in (str, int) or name == "":
+            raise InputError(
+                f"{where}: expected an id under id, _id or pmid, got {name!r}. Add one."
+            )
+        text, title = record.get("text"), record.get("title") or ""
+        if not isinstance(text, str) or not isinstance(title, str):
+            raise InputError(
+                f"{where}: expected a string under text (and title, if any), got {text!r:.60}."
+            )
+        mentions = tuple(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
+        if title:
+            shift = len(title) + 1
+            mentions = tuple(m._replace(start=m.start + shift, end=m.end + shift) for m in mentions)
+            text = f"{title}\n{text}" if text else title
+        yield Document(str(name), text, mentions, where)
+
+
+def _json_mentions(
+    where: str, text: str, given: Any, left_out: Counter[str], used: bool
+) -> Iterator[Mention]:
+    """The mentions of a line of JSON. Raises InputError for one that does not fit the text, where
+    they are used."""
+    listed = given if isinstance(given, list) else [given]
+    for m in listed:
+        if isinstance(given, list) and isinstance(m, dict):
+            with counted_unless_used(left_out, used):
+                start, end = _first(m, "start", "start_offset"), _first(m, "end", "end_offset")
+                entity = _first(m, "entity", "link_id")
+                yield checked_mention(
+                    where, text, start, end, entity, m.get("mention"), m.get("score", 1.0)
+                )
+        elif used:
+            raise InputError(f"{where}: expected a list of objects under mentions.")
+        else:
+            left_out[NOT_FITTING] += 1
+
+
+def text_documents(
+    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """Plain text, a document on each line; its id is the file's name without endings and the line
+    number: `notes:7`.
+
+    Raises InputError for a carriage return inside a line: whether it ends a document cannot be
+    known.
+    """
+    stem = unpacked_name(path).rpartition(".")[0] or Path(path).name
+    for number, line in lines(path, encoding):
+        if "\r" in line:
+            raise InputError(
+                f"{path}:{number}: a carriage return inside the line. End every line alike, with LF"
+                " or CRLF."
+            )
+        yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
+
+
+_HEAD = re.compile(r"[^|\t]*\|[ta]\|")  # of a document of PubTator
+
+
+class Annotation(NamedTuple):
+    """A mention as PubTator has it: `text[start:end]` is `surface`; `entity` may say that there is
+    none (kg.ids)."""
+
+    where: str
+    start: int
+    end: int
+    surface: str
+    type: str
+    entity: str
+
+
+def pubtator_annotations(
+    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[tuple[str, str, str, list[Annotation]]]:
+    """(file and line, id, text, annotations) of each document of a PubTator file.
+
+    PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a
+        blank line. The text is
+    title, line end, abstract, to which the offsets fit. Relation lines (id, a name of a relation,
+    ids) are counted in `left_out`. Raises InputError for any other line, and for offsets that do
+    not fit the text; where the annotations are not `used`, those are counted instead.
+    """
+    left_out = Counter() if left_out is None else left_out
+    block: list[tuple[int, str]] = []
+    for number, line in lines(path, encoding):
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield _annotated(path, block, left_out, used)
+            block = []
+    if block:
+        yield _annotated(path, block, left_out, used)
+
+
+def _annotated(
+    path: Source, block: list[tuple[int, str]], left_out: Counter[str], used: bool
+) -> tuple[str, str, str, list[Annotation]]:
+    where = f"{path}:{block[0][0]}"
+    head = [line.split("|", 2) for _, line in block[:2]]
+    if [(len(part), *part[1:2]) for part in head] != [(3, "t"), (3, "a")] or head[0][0] != head[1][
+        0
+    ]:
+        raise InputError(
+            f"{where}: expected a line 'id|t|title' and then 'id|a|abstract' of one id, got "
+            f"{block[0][1]!r:.60}. Put a blank line between documents."
+        )
+    name, title, abstract = head[0][0], head[0][2], head[1][2]
+    text, annotations = f"{title}\n{abstract}" if title or abstract else "", []
+    for number, line in block[2:]:
+        part = line.split("\t")
+        if part[0] != name and (used or _HEAD.match(line)):
+            raise InputError(
+                f"{path}:{number}: expected an annotation of document {name}, got {line!r:.60}. "
+                "Put a blank line between documents."
+            )
+        if len(part) >= 4 and part[1][:1].isalpha():
+            left_out[RELATIONS] += 1
+            continue
+        with counted_unless_used(left_out, used):
+            annotations.append(_annotation(f"{path}:{number}", line, name, text))
+    return where, name, text, annotations
+
+
+def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
+    """An annotation of the document `name`. Raises InputError for one that does not fit its
+    text."""
+    part = line.split("\t")
+    if len(part) < 5 or part[0] != name:
+        raise InputError(
+            f"{at}: expected id, start, end, mention, type, entity, got {line!r:.60}. Put tabs"
+            " between them."
+        )
+    start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
+    checked_mention(at, text, start, end, "any", part[3])
+    entity = part[5].strip() if len(part) > 5 else ""
+    return Annotation(at, start, end, part[3], part[4], entity)
+
+
+def pubtator_documents(
+    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in
+    `left_out` as well."""
+    left_out = Counter() if left_out is None else left_out
+    for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
+        named = [a for a in given if not is_no_concept(a.entity)]
+        left_out[NO_ENTITY] += len(given) - len(named)
+        yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
+
+
+#: elements that may hold what is not used
+COUNTED = frozenset(("AbstractText", "OtherAbstract", "PMID"))
+
+
+class _PubMed(Events[Document]):
+    """Collects PubMed articles from expat's events: the first PMID, ArticleTitle, and AbstractText
+    of Abstract."""
+
+    def __init__(self, path: Path, left_out: Counter[str]) -> None:
+        super().__init__(path)
+        self.left_out = left_out
+        self.open: list[str] = []
+        self.begun, self.inside = 0, False
+        self.fields: dict[str, list[str]] = {}
+        self.field: list[str] | None = None
+        self.depth = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.open.append(name)
+        if name in COUNTED:
+            self.count(name, attributes)
+        if name in ("PubmedArticle", "PubmedBookArticle"):
+            if self.inside:
+                raise InputError(
+                    f"{self.where}: a {name} inside another article. The file may be cut; fetch it"
+                    " again."
+                )
+            self.inside, self.fields, self.begun = True, {}, self.line
+        elif self.inside and self.field is None:
+            parent = self.open[-2]
+            wanted = (
+                (name == "PMID" and parent in ("MedlineCitation", "BookDocument"))
+                or name == "ArticleTitle"
+                or (name == "AbstractText" and parent == "Abstract")
+            )
+            if wanted:
+                # Sections of an abstract are joined by a space, like the words within one.
+                self.field, self.depth = self.fields.setdefault(name, []), len(self.open)
+                self.field.append(" ")
+
+    def count(self, name: str, attributes: dict[str, str]) -> None:
+        """Count what is not used: labels of an abstract's sections, other abstracts, citations to
+        delete."""
+        parent = self.open[-2] if len(self.open) > 1 else ""
+        self.left_out[LABELS] += (
+            name == "AbstractText" and parent == "Abstract" and "Label" in attributes
+        )
+        self.left_out[OTHER_ABSTRACTS] += name == "OtherAbstract"
+        self.left_out[DELETED] += name == "PMID" and parent == "DeleteCitation"
+
+    def characters(self, text: str) -> None:
+        if self.field is not None:
+            self.field.append(text)
+
+    def end(self, name: str) -> None:
+        if self.field is not None and len(self.open) == self.depth:
+            self.field = None
+        self.open.pop()
+        if self.inside and name in ("PubmedArticle", "PubmedBookArticle"):
+            self.inside = False
+            pmid, title, abstract = (
+                " ".join("".join(self.fields.get(key, ())).split())
+                for key in ("PMID", "ArticleTitle", "AbstractText")
+            )
+            where = f"{self.path}:{self.begun}"
+            if not pmid:
+                raise InputError(f"{where}: this {name} has no PMID. Fetch the file again.")
+            self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
+
+
+def pubmed_documents(
+    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner
+    tags are flattened.
+
+    Memory stays that of a few articles. Raises InputError as :func:`kg.documents.xml.read` does.
+    """
+    return read(_PubMed(path, Counter() if left_out is None else left_out), encoding)
+
+
+def xml_documents(
+    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+) -> Iterator[Document]:
+    """BioC, where the outermost element is a collection; else PubMed."""
+    return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](
+        path, encoding, left_out, used
+    )
+
+
+FORMATS: dict[str, Callable[[Any, str, Counter[str] | None, bool], Iterator[Document]]] = {
+    "jsonl": json_documents,
+    "text": text_documents,
+    "pubtator": pubtator_documents,
+    "pubmed": pubmed_documents,
+    "bioc": bioc_documents,
+    "biocjson": biocjson_documents,
+    "xml": xml_documents,
+}
+# formats that spans can be read of: whether blank lines part documents
+LINES = {"jsonl": False, "text": False, "pubtator": True}
+_ENDINGS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "text",
+    ".text": "text",
+    ".pubtator": "pubtator",
+    ".xml": "xml",
+}
+
+
+def _ending(path: Path) -> str:
+    return Path(unpacked_name(path).lower()).suffix
+
+
+def format_of(path: str | Path | Span) -> str:
+    """The format that a file's name has. Raises InputError for a name without one."""
+    path = Path(path)
+    name, ending = path.name.lower(), _ending(path)
+    if "bioc" in name and ending in (".xml", ".json"):
+        return "bioc" if ending == ".xml" else "biocjson"
+    if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
+        return "pubtator"
+    if ending not in _ENDINGS:
+        raise InputError(
+            f"{path}: cannot tell the format from this name. Give --format: one of"
+            f" {', '.join(FORMATS)}."
+        )
+    return _ENDINGS[ending]
+
+
+def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> None:
+    """Raises InputError for an unknown format, way to treat empty texts or encoding."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+    if empty not in ("error", "skip"):
+        raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
+    check_encoding(encoding)
+
+
+def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
+    """`paths`, every folder among them replaced by the files in it whose name has a format, sorted
+    by path.
+
+    `left_out` counts what else is in folders: files of other names by their endings, hidden files
+    and folders, links to folders. Raises InputError for a path that is not there, for a folder
+    without such files, and for a name that is not UTF-8.
+    """
+    left_out = Counter() if left_out is None else left_out
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [file for file in files_below(path, left_out) if _ending(file) in _ENDINGS]
+            if not inside:
+                raise InputError(
+                    f"{path}: no text in this folder. Expected files that end in"
+                    f" {', '.join(_ENDINGS)}."
+                )
+            for file in inside:
+                check_name(file)
+            found += inside
+        elif path.is_file():
+            check_name(path)
+            found.append(path)
+        else:
+            raise InputError(f"{path}: no such file. Check the path.")
+    return found
+
+
+def check_name(path: Path) -> None:
+    """Raise InputError for a name that is not UTF-8: ids of documents, and plans of work, hold
+    names of files."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path}: the name of this file is not UTF-8. Rename the file.") from error
+
+
+def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
+    """The files of a folder and of the folders in it, sorted by path.
+
+    `left_out` counts hidden files and folders, manifests of outputs and links to folders, which are
+    passed over, and files whose name has no format, which are among those returned.
+    """
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        hidden = [name for name in (*folders, *names) if name.startswith(".")]
+        links = [
+            name
+            for name in folders
+            if name not in hidden and os.path.islink(os.path.join(place, name))
+        ]
+        left_out[HIDDEN] += len(hidden)
+        left_out[LINKS] += len(links)
+        folders[:] = [name for name in folders if name not in hidden and name not in links]
+        for name in names:
+            file = Path(place, name)
+            if name.startswith("."):
+                continue
+            if not file.is_file():
+                left_out[NO_FILES] += 1
+                continue
+            if name.endswith(MANIFEST):
+                left_out[MANIFESTS] += 1
+                continue
+            if _ending(file) not in _ENDINGS:
+                left_out[f"{OTHER_FILES} ({file.suffix or 'no ending'})"] += 1
+            found.append(file)
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
+    """(`inputs`, the folder of copies, "" without any): FIFOs, devices and open files (-,
+    /dev/stdin) as copies, for the block.
+
+    Such an input is gone once it is read; a copy can be hashed, and cut into parts. Errors name the
+    input, not its copy.
+    """
+    paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
+    if not any(_is_consumed(path) for path in paths):
+        yield paths, ""
+        return
+    with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
+        try:
+            yield (
+                [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths],
+                f"{folder}/",
+            )
+        except InputError as error:
+            raise InputError(str(error).replace(f"{folder}/", "")) from error
+
+
+def _is_consumed(path: Path) -> bool:
+    return is_stream(path) and not path.is_file()
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    copy = folder / path.name
+    with reading(path) as source, written(copy, "wb") as target:
+        shutil.copyfileobj(source, target)
+    return copy
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:05d}.jsonl"
+
+
+class Plan(NamedTuple):
+    """Files and their parts, each a list of (number of a file, what a Span of it holds).
+
+    files: path, bytes and time of each, by which it is known again; checksums: SHA-256 of each
+    """
+
+    files: list[list[Any]]
+    format: str | None
+    size: int
+    checksums: list[str]
+    parts: list[list[list[Any]]]
+
+    def check_unchanged(self) -> None:
+        """Raise InputError where a file is another by now than the plan was made for: it changed
+        while it was read."""
+        for (name, *_), checksum in zip(self.files, self.checksums, strict=True):
+            if not os.path.isfile(name) or sha256(name) != checksum:
+                raise InputError(
+                    f"{name}: changed while it was read. Run the command again, with --fresh, once"
+                    " nothing writes it."
+                )
+
+    def save(self, folder: Path) -> list[Part]:
+        """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
+        write_json(folder / INPUTS, self._asdict())
+        return self.make_parts()
+
+    def make_parts(self) -> list[Part]:
+        return [
+            Part(
+                part_name(number),
+                [Span(Path(self.files[file][0]), *rest) for file, *rest in part],
+                json.dumps([[self.checksums[file], *rest] for file, *rest in part]),
+            )
+            for number, part in enumerate(self.parts)
+        ]
+
+
+def planned(
+    folder: Path,
+    paths: Sequence[Path],
+    format: str | None,
+    size: int,
+    kind_of: Callable[[Path], str] = format_of,
+) -> Plan:
+    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path without a
+    given one.
+
+    Its parts are those of the plan in `folder` where the files are still the same, by their
+    checksums.
+    """
+    states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    checksums = [sha256(path) for path in paths]
+    known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
+    if [known.get(key) for key in ("files", "format", "size", "checksums")] == [
+        states,
+        format,
+        size,
+        checksums,
+    ]:
+        return Plan(**known)
+    number = {path: place for place, path in enumerate(paths)}
+    parts = [
+        [[number[path], *rest] for path, *rest in part]
+        for part in parts_of(paths, format, size, kind_of)
+    ]
+    return Plan(states, format, size, checksums, parts)
+
+
+def parts_of(
+    paths: Iterable[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
+) -> Iterator[list[Span]]:
+    """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one
+    whose format allows it."""
+    part: list[Span] = []
+    room = size
+    for path in paths:
+        kind = format or kind_of(path)
+        for span in spans(path, size, LINES[kind]) if kind in LINES else [Span(path)]:
+            if room <= 0:
+                yield part
+                part, room = [], size
+            part.append(span)
+            room -= (path.stat().st_size if span.end is None else span.end) - span.begin
+    if part:
+        yield part
+
+
+def documents(
+    paths: Iterable[str | Path | Span],
+    format: str | None = None,
+    empty: str = "error",
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+) -> Iterator[Document]:
+    """Documents of all `paths` in order; `format` (a key of FORMATS) None reads it from each name.
+
+    empty: "error" raises InputError at a document without text and at a file without a document,
+        "skip" leaves them out.
+    encoding: of all text files. left_out: counts what is read and not used. used: whether the
+        mentions of the documents are
+    used; else mentions that do not fit the text are counted, and left out.
+    Raises InputError for an unknown format and for every broken line.
+    """
+    check_options(format, empty, encoding)
+    left_out = Counter() if left_out is None else left_out
+    for path in paths:
+        whole = not isinstance(path, Span) or path == Span(path.path)
+        source = path if isinstance(path, Span) and not whole else Path(path)
+        count = 0
+        for document in FORMATS[format or format_of(source)](source, encoding, left_out, used):
+            count += 1
+            if document.text.strip():
+                yield document
+            elif empty == "skip":
+                left_out[EMPTY] += 1
+            else:
+                raise InputError(
+                    f"{document.where}: document {document.id!r} has no text. "
+                    "Remove it, or leave such documents out with --empty skip."
+                )
+        if whole and not count:
+            if empty != "skip":
+                raise InputError(
+                    f"{source}: no document in this file. Check the file and its format, remove it,"
+                    " or leave such files out with --empty skip."
+                )
+            left_out[NO_DOCUMENT] += 1
+
+
+def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
+    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
+    path."""
+    with written(path) as handle:
+        for document in given:
+            record: dict[str, Any] = {"id": document[0], "text": document[1]}
+            if isinstance(document, Document) and document.mentions:
+                record["mentions"] = [m._asdict() for m in document.mentions]
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return Path(path)

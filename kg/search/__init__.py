@@ -1,0 +1,1 @@
+"""Search in names: by vectors, by character n-grams, and in a prefix tree of tokens."""

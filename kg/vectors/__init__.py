@@ -1,0 +1,1 @@
+"""Vectors of the entities of a graph: TransE, TransR."""

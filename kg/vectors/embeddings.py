@@ -1,0 +1,117 @@
+"""EmbeddingTable: what a graph embedding leaves behind. Tensors and ids on disk, safetensors only;
+no trainer object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from core.files import InputError, lines, sealed, sha256, write_json, written, written_folder
+
+
+@dataclass(eq=False)
+class EmbeddingTable:
+    """Vectors of a graph's entities and relations.
+
+    entity      (entities, d) float32;  entity_ids    their ids, in row order
+    relation    (relations, d_r) float32 or None;  relation_ids  their labels
+    projection  (relations, d, d_r) float32 or None: TransR's M_r, applied as ``e @ M_r``
+    manifest    where the vectors come from: model, settings, the graph's fingerprint,
+                link-prediction scores
+
+    Raises InputError when ids and rows do not correspond or an id is repeated.
+    """
+
+    entity: Tensor
+    entity_ids: list[str]
+    relation: Tensor | None = None
+    relation_ids: list[str] = field(default_factory=list)
+    projection: Tensor | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, tensor, ids in (
+            ("entity", self.entity, self.entity_ids),
+            ("relation", self.relation, self.relation_ids),
+            ("projection", self.projection, self.relation_ids),
+        ):
+            if tensor is not None and len(tensor) != len(ids):
+                raise InputError(
+                    f"{name}: {len(tensor)} rows but {len(ids)} ids; they must correspond one"
+                    " to one"
+                )
+        if len(set(self.entity_ids)) != len(self.entity_ids):
+            raise InputError("entity_ids: an id occurs more than once; ids must be unique")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all.
+        Returns the folder."""
+        tensors = {"entity": self.entity, "relation": self.relation, "projection": self.projection}
+        with written_folder(folder) as partial:
+            save_file(
+                {
+                    k: v.detach().float().cpu().contiguous()
+                    for k, v in tensors.items()
+                    if v is not None
+                },
+                partial / "embeddings.safetensors",
+            )
+            for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
+                with written(partial / f"{name}.txt") as handle:
+                    handle.writelines(f"{i}\n" for i in ids)
+            write_json(
+                partial / "manifest.json",
+                self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")},
+            )
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> EmbeddingTable:
+        """The table in `folder`. Raises InputError when a file is missing or is not what the
+        manifest says."""
+        folder = Path(folder)
+        file = folder / "embeddings.safetensors"
+        make = "Train one: python -m kg.vectors.train --help"
+        manifest = sealed(folder, file.name, "embedding table", "Train the table", make)
+        try:
+            tensors = load_file(file)
+        except SafetensorError as error:
+            raise InputError(
+                f"{file}: not a safetensors file ({error}). Train the table again."
+            ) from error
+        ids = {
+            name: [line for _, line in lines(folder / f"{name}.txt")]
+            for name in ("entities", "relations")
+        }
+        return cls(
+            tensors["entity"],
+            ids["entities"],
+            tensors.get("relation"),
+            ids["relations"],
+            tensors.get("projection"),
+            manifest,
+        )
+
+    def check_graph(self, ids: pa.Array, graph: str) -> None:
+        """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in
+        order."""
+        own = pa.array(self.entity_ids, pa.string())
+        if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py():
+            return
+        missing = next((i for i in ids.to_pylist() if i not in set(self.entity_ids)), None)
+        first = (
+            f"entity {missing!r} has no row"
+            if missing
+            else "the order or number of entities differs"
+        )
+        raise InputError(
+            f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
+            f" entities): {first}. Train the table on this graph: python -m kg.vectors.train --help"
+        )

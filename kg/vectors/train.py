@@ -1,0 +1,793 @@
+"""Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT uses it.
+
+    python -m kg.vectors.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
+
+TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3,
+batches of 2,048 and 30 epochs. It does not state margin, negative sampling or normalisation: a
+margin of 1, one uniformly corrupted head or tail per triple that is no known triple, and PyKEEN's
+unit-length entities are used here.
+
+TransR (Lin et al., AAAI 2015; in Zhang et al., ACL 2021, Section 3.1): -||c(h M_r) + r - c(t
+M_r)||, where c shortens to length 1 what is longer. Entities and relations are not longer than 1
+either. SMedBERT states d = 200 and nothing else: margin and negatives are TransE's. As in Lin et
+al., entities and relations start from TransE, M_r from the identity.
+
+Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse
+(UMLS lists every relation twice) would otherwise be tested on what it was trained on.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from core.tracking import ROOT, commit, environment
+
+# PyKEEN otherwise makes folders in the home
+os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))
+
+import numpy as np
+import torch
+from jsonargparse import ArgumentParser
+from pykeen.evaluation import RankBasedEvaluator
+from pykeen.losses import MarginRankingLoss, NSSALoss
+from pykeen.models import ERModel
+from pykeen.models import TransE as PyKEENTransE
+from pykeen.models import TransR as PyKEENTransR
+from pykeen.nn.init import PretrainedInitializer
+from pykeen.nn.representation import Embedding
+from pykeen.training import SLCWATrainingLoop, TrainingLoop
+from pykeen.training.callbacks import TrainingCallback
+from pykeen.triples import CoreTriplesFactory
+from pykeen.utils import clamp_norm
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from core.files import InputError, digest, locked, read_json, sha256, write_json, written
+from core.journal import NAME as JOURNAL
+from core.journal import Journal
+from core.logs import quiet_libraries, set_up
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.vectors.embeddings import EmbeddingTable
+
+LOG = logging.getLogger(__name__)
+MODELS = ("TransE", "TransR")
+LOSSES = ("margin", "self-adversarial")
+#: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
+SCORES = 1 << 28
+METRICS = {
+    "mrr": "both.realistic.inverse_harmonic_mean_rank",
+    "hits_at_1": "both.realistic.hits_at_1",
+    "hits_at_3": "both.realistic.hits_at_3",
+    "hits_at_10": "both.realistic.hits_at_10",
+}
+
+
+class TransE(PyKEENTransE):
+    """PyKEEN's TransE whose L2 scores against all entities come from one matrix product instead of
+    all differences.
+
+    sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is
+    not in the batch, being of
+            length 1 already, is not shortened again
+    unit    whether entities have length 1; otherwise they are as long as training makes them
+    """
+
+    norm: int
+    sparse = False
+
+    def __init__(
+        self, *, scoring_fct_norm: int = 2, sparse: bool = False, unit: bool = True, **kwargs: Any
+    ) -> None:
+        if not unit:
+            kwargs["entity_constrainer"] = None
+        super().__init__(scoring_fct_norm=scoring_fct_norm, **kwargs)
+        self.norm, self.sparse = scoring_fct_norm, sparse
+        for part in self._tables():
+            part._embeddings.sparse = sparse
+
+    def _tables(self) -> list[Embedding]:
+        return [
+            part
+            for part in (*self.entity_representations, *self.relation_representations)
+            if isinstance(part, Embedding)
+        ]
+
+    def post_parameter_update(self) -> None:
+        """Constrain what a step has changed."""
+        if not self.sparse:
+            return super().post_parameter_update()
+        for part in self._tables():
+            weight = part._embeddings.weight
+            if part.constrainer is not None and weight.grad is not None:
+                changed = weight.grad.coalesce().indices()[0]
+                weight.data[changed] = part.constrainer(weight.data[changed])
+
+    def score_t(
+        self,
+        hr_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        tails: Tensor | None = None,
+    ) -> Tensor:
+        """-||h + r - t|| for every t. (batch, 2) indices -> (batch, entities)."""
+        if self.norm != 2 or tails is not None:
+            return super().score_t(hr_batch, slice_size=slice_size, mode=mode, tails=tails)
+        entity, relation = self.entity_representations[0](), self.relation_representations[0]()
+        return -torch.cdist(entity[hr_batch[:, 0]] + relation[hr_batch[:, 1]], entity)
+
+    def score_h(
+        self,
+        rt_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        heads: Tensor | None = None,
+    ) -> Tensor:
+        """-||h + r - t|| for every h. (batch, 2) indices -> (batch, entities)."""
+        if self.norm != 2 or heads is not None:
+            return super().score_h(rt_batch, slice_size=slice_size, mode=mode, heads=heads)
+        entity, relation = self.entity_representations[0](), self.relation_representations[0]()
+        return -torch.cdist(entity[rt_batch[:, 1]] - relation[rt_batch[:, 0]], entity)
+
+
+class GroupedProduct(torch.autograd.Function):
+    """x[i] @ M[relation[i]] for rows sorted by relation, one product per relation.
+
+    Indexing M row by row would hold one matrix per row, and a gradient of all of M per relation.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrices: Tensor, sizes: list[int]) -> Tensor:
+        """(n, d), (relations, d, d_r), rows per relation -> (n, d_r)."""
+        ctx.save_for_backward(x, matrices)
+        ctx.sizes = sizes
+        out = x.new_empty(len(x), matrices.shape[2])
+        for relation, rows in _spans(sizes):
+            torch.mm(x[rows], matrices[relation], out=out[rows])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        x, matrices = ctx.saved_tensors
+        of_x, of_matrices = torch.empty_like(x), torch.zeros_like(matrices)
+        for relation, rows in _spans(ctx.sizes):
+            torch.mm(gradient[rows], matrices[relation].T, out=of_x[rows])
+            torch.mm(x[rows].T, gradient[rows], out=of_matrices[relation])
+        return of_x, of_matrices, None
+
+
+def _spans(sizes: list[int]) -> list[tuple[int, slice]]:
+    """(relation, its rows) of each relation that has some."""
+    ends = np.cumsum(sizes)
+    return [
+        (r, slice(end - size, end))
+        for r, (size, end) in enumerate(zip(sizes, ends.tolist(), strict=True))
+        if size
+    ]
+
+
+def shortened(x: Tensor, maxnorm: float, p: int = 2, dim: int = -1) -> Tensor:
+    """x with the vectors that are longer than `maxnorm` shortened to it, in place: PyKEEN's
+    clamp_norm of parameters."""
+    values = x.detach()
+    norm = torch.linalg.vector_norm(values, ord=p, dim=dim, keepdim=True)
+    if (norm >= maxnorm).any():
+        values *= torch.where(norm < maxnorm, 1.0, maxnorm / norm)
+    return x
+
+
+class TransR(PyKEENTransR):
+    """PyKEEN's TransR, same parameters and scores, that multiplies once per relation of a batch.
+
+    The stock model gathers one M_r per triple. `norm` is that of the scores and of every clamp.
+    """
+
+    def __init__(self, *, scoring_fct_norm: int = 2, **kwargs: Any) -> None:
+        super().__init__(
+            scoring_fct_norm=scoring_fct_norm,
+            entity_constrainer=shortened,  # type: ignore[arg-type]
+            relation_constrainer=shortened,  # type: ignore[arg-type]
+            **kwargs,
+        )
+        self.norm = scoring_fct_norm
+
+    def projected(self, x: Tensor, relation: int) -> Tensor:
+        """c(x M_r): (n, d) -> (n, d_r)."""
+        matrix = self.relation_representations[1](torch.tensor([relation], device=x.device))[0]
+        return clamp_norm(x @ matrix, maxnorm=1.0, p=self.norm, dim=-1)
+
+    def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
+        """-||c(h M_r) + r - c(t M_r)||. (n, 3) indices -> (n, 1)."""
+        n = len(hrt_batch)
+        relation = hrt_batch[:, 1].repeat(2)
+        order = torch.argsort(relation, stable=True)
+        x = self.entity_representations[0](hrt_batch[:, [0, 2]].T.reshape(-1)[order])
+        matrices = self.relation_representations[1]()
+        sizes = torch.bincount(relation, minlength=len(matrices)).tolist()
+        product = GroupedProduct.apply(x, matrices, sizes)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(2 * n, device=order.device)
+        both = clamp_norm(product, maxnorm=1.0, p=self.norm, dim=-1)[place]
+        r = self.relation_representations[0](hrt_batch[:, 1])
+        return -(both[:n] + r - both[n:]).norm(p=self.norm, dim=-1, keepdim=True)
+
+    def _against_all(self, entity: Tensor, relation: Tensor, sign: int) -> Tensor:
+        """-||c(e M_r) + sign r - c(x M_r)|| for every entity x, all projected once per relation.
+        (n,), (n,) -> (n, entities)."""
+        entities, relations = self.entity_representations[0](), self.relation_representations[0]()
+        scores = entities.new_empty(len(entity), len(entities))
+        for r in relation.unique().tolist():
+            rows = relation == r
+            every = self.projected(entities, r)
+            scores[rows] = -torch.cdist(
+                every[entity[rows]] + sign * relations[r], every, p=self.norm
+            )
+        return scores
+
+    def score_t(
+        self,
+        hr_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        tails: Tensor | None = None,
+    ) -> Tensor:
+        """Scores of every t. (n, 2) indices -> (n, entities)."""
+        if tails is not None:
+            return super().score_t(hr_batch, slice_size=slice_size, mode=mode, tails=tails)
+        return self._against_all(hr_batch[:, 0], hr_batch[:, 1], 1)
+
+    def score_h(
+        self,
+        rt_batch: Tensor,
+        *,
+        slice_size: int | None = None,
+        mode: Any = None,
+        heads: Tensor | None = None,
+    ) -> Tensor:
+        """Scores of every h. (n, 2) indices -> (n, entities)."""
+        if heads is not None:
+            return super().score_h(rt_batch, slice_size=slice_size, mode=mode, heads=heads)
+        return self._against_all(rt_batch[:, 1], rt_batch[:, 0], -1)
+
+
+def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(train, test) rows of `triples` (n, 3): about `held_out` triples, at most a tenth, go to
+    test.
+
+    All triples between the same two entities, in either direction, stay on one side, and every
+    entity of a test triple keeps a training triple.
+    """
+    pairs, group = np.unique(np.sort(triples[:, [0, 2]], axis=1), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    size = np.bincount(group)
+    degree = np.bincount(triples[:, [0, 2]].ravel(), minlength=int(triples[:, [0, 2]].max()) + 1)
+    wanted = min(held_out, len(triples) // 10)
+    test, taken = np.zeros(len(pairs), bool), 0
+    for g in np.random.default_rng(seed).permutation(len(pairs)):
+        if taken >= wanted:
+            break
+        if (degree[pairs[g]] > size[g]).all() and taken + size[g] <= wanted:
+            degree[pairs[g]] -= size[g]
+            test[g], taken = True, taken + size[g]
+    return triples[~test[group]], triples[test[group]]
+
+
+def link_prediction(
+    model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128
+) -> dict[str, float]:
+    """Filtered MRR and Hits@1/3/10 (heads and tails together, realistic ranks) of `test` (n, 3)."""
+    evaluator = RankBasedEvaluator(filtered=True)
+    # PyKEEN compares every known triple with every one of a batch: only those can count that share
+    # two parts with a test triple.
+    pairs = ((0, 1), (1, 2))
+    near = [np.isin(*(rows[:, a] << 32 | rows[:, b] for rows in (known, test))) for a, b in pairs]
+    known = known[near[0] | near[1]]
+    batch_size = max(1, min(batch_size, SCORES // model.num_entities))
+    result = evaluator.evaluate(
+        model,
+        # TransR projects once per relation of a batch
+        torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),
+        batch_size=batch_size,
+        use_tqdm=False,
+        additional_filter_triples=[torch.from_numpy(known)],
+    )
+    return {name: float(result.get_metric(metric)) for name, metric in METRICS.items()}
+
+
+def network(
+    model: str, factory: CoreTriplesFactory, dim: int, relation_dim: int, norm: int, **kwargs: Any
+) -> ERModel:
+    """The untrained model."""
+    if model == "TransE":
+        return TransE(triples_factory=factory, embedding_dim=dim, scoring_fct_norm=norm, **kwargs)
+    return TransR(
+        triples_factory=factory,
+        embedding_dim=dim,
+        relation_dim=relation_dim,
+        scoring_fct_norm=norm,
+        **kwargs,
+    )
+
+
+def table_of(model: ERModel, graph: KnowledgeGraph, manifest: dict[str, Any]) -> EmbeddingTable:
+    """The vectors of a trained model, with M_r if it has them."""
+    with torch.no_grad():
+        parts = [
+            model.entity_representations[0](),
+            *(part() for part in model.relation_representations),
+        ]
+    entity, relation, *projection = (part.detach().cpu() for part in parts)
+    return EmbeddingTable(
+        entity,
+        graph.ids.to_pylist(),
+        relation,
+        graph.relations,
+        projection[0] if projection else None,
+        manifest,
+    )
+
+
+class _Given(PretrainedInitializer):
+    """Initialises with a copy: PyKEEN also lets torch initialise the weights in place, which would
+    change the tensor."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x).clone()
+
+
+def started_from(entity: Tensor, relation: Tensor) -> dict[str, Any]:
+    """Arguments of a TransR that starts as the TransE with these vectors: they are its own, and
+    every M_r is the identity.
+
+    They must come as initialisers: PyKEEN's training begins with another initialisation.
+    """
+    identity = torch.eye(entity.shape[1]).expand(len(relation), -1, -1)
+    names = ("entity_initializer", "relation_initializer", "relation_projection_initializer")
+    values = (entity, relation, identity)
+    return {name: _Given(v.detach().cpu().clone()) for name, v in zip(names, values, strict=True)}
+
+
+class Checkpoint:
+    """The state of a training in a file: parameters, Adam's moments, random numbers, and the epoch
+    that is done.
+
+    PyKEEN's own checkpoints are pickles, which run code when they are loaded; these are tensors.
+
+    file      state.safetensors
+    settings  of the training: a state of others, or a damaged one, is not gone on from
+    seconds   between two states
+    """
+
+    def __init__(self, file: Path, settings: Mapping[str, Any], seconds: float) -> None:
+        self.file, self.settings, self.seconds = file, digest(settings), seconds
+        self.facts: dict[str, Any] = {}
+        self._saved = time.monotonic()
+        found = read_json(file.with_suffix(".json")) if file.with_suffix(".json").is_file() else {}
+        if found.get("settings") == self.settings:
+            if file.is_file() and sha256(file) == found.get("sha256"):
+                self.facts = found
+            else:
+                LOG.warning(f"{file}: damaged; training begins again")
+
+    def stage(self) -> str:
+        """The model whose training the state is of; "" without one."""
+        return str(self.facts.get("stage", ""))
+
+    def save(
+        self, stage: str, epoch: int, loop: TrainingLoop[Any], more: Mapping[str, Any]
+    ) -> None:
+        """Write the state after `epoch`, if the last one is old enough. more: what the rest of the
+        command needs to know."""
+        if time.monotonic() - self._saved < self.seconds:
+            return
+        tensors = {f"model.{k}": v for k, v in loop.model.state_dict().items()}
+        for number, state in loop.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{number}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        # by its name: what safetensors writes to a handle is in memory first
+        with written(self.file, "wb") as handle:
+            save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, handle.name)
+        facts = {
+            "settings": self.settings,
+            "stage": stage,
+            "epoch": epoch,
+            "sha256": sha256(self.file),
+            "more": dict(more),
+        }
+        write_json(self.file.with_suffix(".json"), facts)
+        self._saved = time.monotonic()
+
+    def load(self, loop: TrainingLoop[Any]) -> tuple[int, dict[str, Tensor]]:
+        """Put the state into the loop's model and optimizer. Returns (epochs done, states of the
+        random numbers)."""
+        tensors = load_file(self.file)
+        loop.model.load_state_dict(
+            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        )
+        moments: dict[int, dict[str, Any]] = {}
+        for key, value in tensors.items():
+            if key.startswith("adam."):
+                _, number, name = key.split(".")
+                # sparse Adam's step
+                moments.setdefault(int(number), {})[name] = (
+                    value if value.is_floating_point() else int(value)
+                )
+        loop.optimizer.load_state_dict(
+            {"state": moments, "param_groups": loop.optimizer.state_dict()["param_groups"]}
+        )
+        return int(self.facts["epoch"]), {
+            k: v for k, v in tensors.items() if k.startswith("random.")
+        }
+
+
+class _Loop(SLCWATrainingLoop):
+    """PyKEEN's loop, whose first epoch after a resume begins with the random numbers of the
+    state."""
+
+    random: dict[str, Tensor] | None = None
+
+    def _train_epoch(self, *args: Any, **kwargs: Any) -> Any:
+        if self.random:
+            torch.set_rng_state(self.random["random.cpu"])
+            if "random.cuda" in self.random and torch.cuda.is_available():
+                torch.cuda.set_rng_state(self.random["random.cuda"])
+            self.random = None
+        return super()._train_epoch(*args, **kwargs)
+
+
+class _Epochs(TrainingCallback):
+    """Records the loss of every epoch, and the state at intervals. Raises InputError for a loss
+    that is no longer finite."""
+
+    def __init__(
+        self,
+        name: str,
+        first_step: int,
+        bar: tqdm[Any],
+        journal: Journal,
+        checkpoint: Checkpoint,
+        more: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self.name, self.first_step, self.bar, self.journal = name, first_step, bar, journal
+        self.checkpoint, self.more = checkpoint, more
+
+    def post_epoch(self, epoch: int, epoch_loss: float, **kwargs: Any) -> None:
+        if not np.isfinite(epoch_loss):
+            raise InputError(
+                f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr"
+            )
+        self.journal.metric("train/loss", epoch_loss, self.first_step + epoch)
+        self.bar.set_postfix(loss=f"{epoch_loss:.4f}")
+        self.bar.update()
+        self.checkpoint.save(self.name, epoch, self.training_loop, self.more)
+
+
+def fitted(
+    model: ERModel,
+    factory: CoreTriplesFactory,
+    lr: float,
+    batch_size: int,
+    epochs: int,
+    negatives: int,
+    filtered: bool,
+    name: str,
+    journal: Journal,
+    checkpoint: Checkpoint,
+    first_step: int = 0,
+    more: Mapping[str, Any] = {},
+) -> None:
+    """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of
+    every epoch is recorded as train/loss from step `first_step` + 1 on. Adam is torch's sparse one
+    where a step changes the rows of its batch alone.
+
+    Raises InputError for a loss that is no longer finite.
+    """
+    sparse = isinstance(model, TransE) and model.sparse
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SparseAdam(model.parameters(), lr=lr)
+        if sparse
+        else torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+    )
+    loop = _Loop(
+        model=model,
+        triples_factory=factory,
+        optimizer=optimizer,
+        negative_sampler="basic",
+        negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
+    )
+    done = 0
+    if checkpoint.stage() == name:
+        done, loop.random = checkpoint.load(loop)
+        loop._epoch, loop.losses_per_epochs = done, [0.0] * done
+        LOG.info(f"{name}: resuming after epoch {done} of {epochs}")
+    if done == epochs:
+        return
+    # PyKEEN collects garbage after every epoch, and would look through all that the libraries hold
+    gc.freeze()
+    try:
+        with tqdm(total=epochs, initial=done, desc=f"{name}, epochs", dynamic_ncols=True) as bar:
+            loop.train(
+                factory,
+                num_epochs=epochs,
+                batch_size=min(batch_size, factory.num_triples),
+                callbacks=_Epochs(name, first_step, bar, journal, checkpoint, more),
+                continue_training=done > 0,
+                use_tqdm=False,
+                use_tqdm_batch=False,
+                num_workers=0,
+                pin_memory=False,
+            )
+    finally:
+        gc.unfreeze()
+
+
+def train(
+    graph: str,
+    out: str,
+    model: str = "TransE",
+    dim: int = 100,
+    relation_dim: int | None = None,
+    norm: int = 2,
+    margin: float = 1.0,
+    lr: float = 1e-3,
+    batch_size: int = 2048,
+    epochs: int = 30,
+    negatives: int = 1,
+    filtered: bool = True,
+    sparse: bool = False,
+    loss: str = "margin",
+    unit: bool = True,
+    warm_epochs: int = 0,
+    warm_lr: float | None = None,
+    warm: str | None = None,
+    held_out: int = 2000,
+    seed: int = 0,
+    device: str | None = None,
+    paper: dict[str, str] | None = None,
+    fresh: bool = False,
+    checkpoint_seconds: float = 60.0,
+) -> EmbeddingTable:
+    """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to
+    folder `out`.
+
+    TransR starts from the TransE table in folder `warm`, or from one trained first for
+    `warm_epochs` at `warm_lr` (`lr` if not given) on the same triples, or from random vectors. A
+    table in `warm` must be of the same graph and have held out the same triples. A complete table
+    in `out` with the same settings is kept; `fresh` trains it again.
+
+    With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations
+    alone, not all that still have
+    momentum: other vectors, and with millions of entities the only ones in reach of a day. `loss`:
+        "margin", or "self-adversarial"
+    (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted
+    by a softmax over their scores at temperature 1). `unit`: whether TransE's entities have length
+    1; a margin above 2 needs longer ones.
+
+    A killed training resumes, to the same vectors, from the state that it saved in `out`.training
+    every `checkpoint_seconds`. Settings, losses and scores are recorded there for the MLflow
+    experiment ``kg``. Raises InputError for a graph without triples, an unknown model, a start that
+    does not fit, or a loss that is no longer finite.
+    """
+    if model not in MODELS:
+        raise InputError(f"model: no graph embedding {model!r}; choose from: {', '.join(MODELS)}")
+    settings: dict[str, Any] = {
+        "graph": fingerprint(graph),
+        "model": model,
+        "dim": dim,
+        "norm": norm,
+        "margin": margin,
+        "lr": lr,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "negatives": negatives,
+        "filtered": filtered,
+        "held_out": held_out,
+        "seed": seed,
+    }
+    relation_dim = relation_dim or dim
+    if loss not in LOSSES:
+        raise InputError(f"loss: no loss {loss!r}; choose from: {', '.join(LOSSES)}")
+    # TransE's
+    own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})
+    settings |= own | ({} if loss == "margin" else {"loss": loss})
+    if model == "TransR":
+        start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
+        settings |= {"relation_dim": relation_dim, "warm": start}
+        settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
+        if own:
+            raise InputError(f"model TransR: {' and '.join(own)}: TransE's alone; drop it")
+    elif warm or warm_epochs or relation_dim != dim:
+        raise InputError(
+            f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them"
+        )
+    if (warm or warm_epochs) and relation_dim != dim:
+        raise InputError(
+            f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it"
+            f" or take {dim}"
+        )
+    manifest, work = Path(out) / "manifest.json", Path(f"{out}.training")
+    name = f"{model}-{Path(graph).name}-seed{seed}"
+    if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
+        LOG.info(f"{out}: already trained with these settings (--fresh true trains it again)")
+        if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
+            _leave(work, Journal(work, "kg", name))
+        return EmbeddingTable.load(out)
+    if Path(out).exists() and not Path(out).is_dir():
+        raise InputError(
+            f"{out}: a file is in the way; expected a folder for the table. Choose another --out."
+        )
+    loaded = KnowledgeGraph.load(graph)
+    if len(loaded.triples) < 10:
+        raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
+    training, test = split(loaded.triple_indices(), held_out, seed)
+    factory = CoreTriplesFactory(
+        training, num_entities=len(loaded.entities), num_relations=len(loaded.relations)
+    )
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def build_model(name: str, **kwargs: Any) -> ERModel:
+        lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
+        return network(
+            name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs
+        ).to(where)
+
+    kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
+    sampling: dict[str, Any] = {
+        "batch_size": batch_size,
+        "negatives": negatives,
+        "filtered": filtered,
+    }
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        busy = f"{work}: another process is training this table. Wait for it, or stop it first."
+        stack.enter_context(locked(work / "lock", "w", busy))
+        checkpoint = Checkpoint(work / "state.safetensors", settings, checkpoint_seconds)
+        if fresh or not checkpoint.stage():
+            for left in ("state.safetensors", "state.json", JOURNAL, "mlflow.json"):
+                (work / left).unlink(missing_ok=True)
+            checkpoint.facts = {}
+        journal = stack.enter_context(Journal(work, "kg", name))
+        journal.deliver()
+        journal.start()
+        journal.params(settings | {"graph_folder": graph})
+        journal.tags({"commit": commit(), "graph": settings["graph"], **environment()})
+        recorded: dict[str, Any] = {"journal": journal, "checkpoint": checkpoint}
+        before: dict[str, float] = {}
+        if checkpoint.stage() == "TransR":
+            before = checkpoint.facts["more"]["before"]
+        elif settings.get("warm_epochs"):
+            first = build_model("TransE")
+            fitted(
+                first,
+                factory,
+                warm_lr or lr,
+                epochs=warm_epochs,
+                name="TransE",
+                **sampling,
+                **recorded,
+            )
+            before = link_prediction(first, test, training) if len(test) else {}
+            journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
+            kwargs = started_from(
+                first.entity_representations[0](), first.relation_representations[0]()
+            )
+            del first
+        embedding = build_model(model, **kwargs, **own)
+        fitted(
+            embedding,
+            factory,
+            lr,
+            epochs=epochs,
+            name=model,
+            first_step=settings.get("warm_epochs", 0),
+            more={"before": before},
+            **sampling,
+            **recorded,
+        )
+        seconds = time.perf_counter() - started
+        scores = link_prediction(embedding, test, training) if len(test) else {}
+        journal.metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
+        table = table_of(
+            embedding,
+            loaded,
+            {
+                "settings": settings,
+                "scores": scores,
+                "seconds": seconds,
+                "test_triples": len(test),
+                "train_triples": len(training),
+                "graph": settings["graph"],
+                "mlflow_run": journal.run_id,
+            }
+            | ({"warm_scores": before} if before else {}),
+        )
+        table.save(out)
+        journal.artifact(manifest)
+        journal.end()
+        for left in ("state.safetensors", "state.json"):
+            (work / left).unlink(missing_ok=True)
+        _leave(work, journal)
+    return table
+
+
+def _leave(work: Path, journal: Journal) -> None:
+    """Deliver the journal, and remove its folder when all of it has arrived."""
+    if journal.close():
+        shutil.rmtree(work)
+
+
+def start_table(
+    folder: str, graph: KnowledgeGraph, name: str, dim: int, held_out: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """(entity, relation) vectors of the TransE table in `folder`, which must fit. Raises InputError
+    that says what does not."""
+    table = EmbeddingTable.load(folder)
+    table.check_graph(graph.ids, name)
+    if (
+        table.relation is None
+        or table.projection is not None
+        or table.relation_ids != graph.relations
+    ):
+        raise InputError(
+            f"{folder}: expected a TransE table with the relations of {name}; train one: python -m"
+            " kg.vectors.train --help"
+        )
+    if table.entity.shape[1] != dim:
+        raise InputError(
+            f"{folder}: vectors of {table.entity.shape[1]}, expected dim {dim}; give --dim or"
+            " another table"
+        )
+    made = table.manifest.get("settings", {})
+    if (made.get("held_out"), made.get("seed")) != (held_out, seed):
+        raise InputError(
+            f"{folder}: trained with held_out {made.get('held_out')} and seed {made.get('seed')},"
+            f" here {held_out} and {seed}: it has seen triples that TransR is scored on. Give the"
+            " same ones."
+        )
+    return table.entity, table.relation
+
+
+def main(arguments: list[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    configs = [a for a in arguments if a.endswith((".yaml", ".yml"))]
+    parser = ArgumentParser(
+        prog="python -m kg.vectors.train", description=f"{__doc__}", default_env=False
+    )
+    parser.add_argument(
+        "--config", action="config", help="a YAML file with these options; also without the flag"
+    )
+    parser.add_function_arguments(train)
+    options = parser.parse_args(
+        [x for c in configs for x in ("--config", c)] + [a for a in arguments if a not in configs]
+    )
+    options.pop("config")
+    set_up()
+    quiet_libraries()
+    try:
+        table = train(**options.as_dict())
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    scores = "  ".join(f"{k} {v:.4f}" for k, v in table.manifest["scores"].items())
+    print(
+        f"{options.out}: {len(table.entity_ids):,} entities, {len(table.relation_ids)} relations; "
+        f"{table.manifest['test_triples']:,} held-out triples (filtered): {scores}"
+    )
+
+
+if __name__ == "__main__":
+    main()
