@@ -18,7 +18,7 @@ from core.tracking import ROOT
 
 #: What children of any kind inherit: they import from this checkout and its environment, and not
 #: from the folder they run in.
-#: : Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would
+#: Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would
 #: run.
 SAFE_PATH = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
 

@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 MODELS = ("init_args.encoder", "init_args.tokenizer")
 #: Settings, by their whole path, that say where a run computes, what it is started by or where its
 #: numbers come from, and not
-#: : what is trained: they do not change a run's folder. What makes the data is in the hash as the
+#: what is trained: they do not change a run's folder. What makes the data is in the hash as the
 #: manifest of its folder.
 MACHINE = frozenset(
     "config seed_everything checkpoint_every fresh result run_folder request paper finetune tasks"

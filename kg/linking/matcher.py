@@ -10,8 +10,9 @@ Which names match
     alone, with a vowel, is an ordinary word ("WAS", "REST") and does not match.
     Never matched: names without a letter, of one character, or of more than 1,000 words; and
     function words (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which
-    then has to match exactly. `kinds` names the kinds of names that are used (kg.graph.KINDS); without it all are,
-    but related and broad names of one ordinary word ("test", "death"), which say little.
+    then has to match exactly. `kinds` names the kinds of names that are used (kg.graph.KINDS);
+    without it all are, but related and broad names of one ordinary word ("test", "death"), which
+    say little.
 Which matches are kept
     The leftmost one first, the longest at its place; then on from its end. A longer name that its
     case, or its form, rules out leaves the place to a shorter one, as does one over the end of a

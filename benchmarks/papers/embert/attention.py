@@ -53,7 +53,7 @@ Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
 #: For which sentences figure2 has means: a synonym that is longer or shorter than the name moves
 #: what follows it to
-#: : other positions, which the random name never does; one that shares characters may owe its
+#: other positions, which the random name never does; one that shares characters may owe its
 #: likeness to them.
 PARTS: dict[str, Callable[[Swap], bool]] = {
     "all": lambda s: True,
