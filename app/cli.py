@@ -14,10 +14,12 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from app import verbs
+from app.unused import check_used
 from core.commands import SAFE_PATH, dies_with_its_parent
 from core.files import InputError, explained
 from core.settings import (
@@ -202,9 +204,29 @@ def linker_options() -> list[Option]:
 def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> tuple[Verb, Parsed]:
     """The command and its arguments. Raises InputError for what it does not accept."""
     command, words, extra = resolve(verb, words)
-    parsed = parse(command.function, words, command.positions, f"kepl {verb}", extra, ignored)
+    parsed = parse(
+        command.function,
+        words,
+        command.positions,
+        f"kepl {verb}",
+        extra,
+        ignored,
+        partial(owners_of, verb),
+    )
+    check_used(verb, command.function, parsed.arguments, parsed.given)
     _check_names(verb, parsed.arguments)
     return command, parsed
+
+
+def owners_of(verb: str, option: str) -> list[str]:
+    """The other commands that have an option, as they are typed."""
+    functions = {name: getattr(verbs, name) for name in NAMES}
+    functions["finetune (a linking task)"] = verbs.finetune_linker
+    return [
+        f"kepl {name}"
+        for name, function in functions.items()
+        if name != verb and option in options_of(function)
+    ]
 
 
 def _check_names(verb: str, given: Mapping[str, Any]) -> None:

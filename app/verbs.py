@@ -15,6 +15,7 @@ from typing import Any, Literal
 from benchmarks.options import Choices, Protocol
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
+from core.settings import given_options
 from datamodules.options import Files
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
@@ -460,8 +461,6 @@ def link(
       kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
       kepl link --graph graph --input notes/ --output o.jsonl --chain "dictionary > sapbert"
     """
-    from dataclasses import asdict
-
     from inference.attributes import NOT, describe_in_words
     from inference.chain import Pipeline, as_record
     from inference.stream import format_of, link_files
@@ -478,7 +477,9 @@ def link(
         # folders among them, or no files at all
         models = [step.strip() for step in re.split("[>+]", chain) if "/" in step]
         Output(output, [*input, graph, *models])
-    pipeline = Pipeline(graph, chain, nil, top, work, types, negation, matching, **asdict(linker))
+    pipeline = Pipeline(
+        graph, chain, nil, top, work, types, negation, matching, **given_options(linker)
+    )
     left_out: Counter[str] = Counter()
     if input and output:
         counts = link_files(
@@ -581,14 +582,14 @@ def serve(
       curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' \
         -d '{"texts": ["Marfan syndrome"]}'
     """
-    from dataclasses import asdict
-
     from app.serve import Limits, start
     from inference.chain import Pipeline
 
     if max_bytes < 1 or max_seconds <= 0 or max_connections < 1:
         raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
-    pipeline = Pipeline(graph, chain, nil, top, None, types, negation, matching, **asdict(linker))
+    pipeline = Pipeline(
+        graph, chain, nil, top, None, types, negation, matching, **given_options(linker)
+    )
     start(
         pipeline, host, port, Limits(bytes=max_bytes, seconds=max_seconds), max_connections, names
     )
@@ -618,14 +619,12 @@ def demo(
       kepl demo cmekg --port 8080
       kepl demo medic --chain "NCBI/minilm > sapbert" --mirror downloads/
     """
-    from dataclasses import asdict
-
     from app.demos import DEMOS, demo_graph
     from app.serve import start
     from inference.chain import Pipeline
 
     pipeline = Pipeline(
-        demo_graph(what, files), chain, negation=DEMOS[what].english, **asdict(linker)
+        demo_graph(what, files), chain, negation=DEMOS[what].english, **given_options(linker)
     )
     start(pipeline, host, port, examples=DEMOS[what].examples)
 
@@ -723,7 +722,7 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
 
 def evaluate(
     task: str,
-    model: str = "tfidf",
+    model: str | None = None,
     ckpt: str | None = None,
     split: Literal["dev", "test"] | None = None,
     folds: Sequence[int] = (),
@@ -745,6 +744,7 @@ def evaluate(
     Args:
         task: Linking task.
         model: exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder or a hub name.
+            Default: tfidf.
         ckpt: Folder of one exact run of the encoder.
         split: Split to score. Default: test, or dev where there is no test.
         folds: Folds of a task that has several. Default: all.
@@ -768,11 +768,6 @@ def evaluate(
         from benchmarks.linking import ends
 
         chosen = chain or "dictionary"
-        if rerank is not None:
-            raise InputError(
-                "RERANK=: an end-to-end task has it as a chain's third step: CHAIN='dictionary >"
-                f" sapbert > {rerank}'"
-            )
         found = ends.score_chain(
             task,
             chosen,
@@ -786,16 +781,11 @@ def evaluate(
         )
         print(ends.format_chain_score(found))
         return
-    if chain is not None or threshold is not None:
-        raise InputError(
-            f"CHAIN= and THRESHOLD= are of end-to-end tasks ({', '.join(END_TO_END)}); {task} has"
-            " MODEL="
-        )
     from benchmarks.linking.evaluate import format_scores, score_linker
 
     results = score_linker(
         task,
-        model,
+        model or "tfidf",
         ckpt=ckpt,
         split=split,
         folds=folds,

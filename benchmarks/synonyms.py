@@ -32,13 +32,14 @@ from benchmarks.results import (
     stored,
 )
 from core.files import InputError, digest, read_json
+from core.settings import given_options
 from core.tracking import runs_folder
 from datamodules.links import links
 from datamodules.synonyms import Sample, load_samples
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from inference.encoders import MAX_LENGTH, embedder
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, check_uses
 from kg.linking import linked as documents_of
 from models.metrics import score
 
@@ -129,10 +130,13 @@ def vectors_of(
     if kind in WORDS:
         from benchmarks.papers.smedbert.wordvectors import trained
 
+        check_uses(given_options(options), frozenset(), f"the word vectors {model}")
         identity, vectors = trained(kind, unit or "char", linked, seed)
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
-    chosen, options = encoder(model, ckpt), replace(options, pooling=options.pooling or "text")
+    chosen, given = encoder(model, ckpt), given_options(options)
+    options = replace(options, pooling=options.pooling or "text")
     own = embedder(chosen, options)
+    check_uses(given, own.uses, f"the encoder {chosen.name}")
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
     has_neighbours = (
         with_neighbours(chosen.folder, options.max_length or MAX_LENGTH) if chosen.linker else None

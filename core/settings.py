@@ -54,10 +54,14 @@ class Option(NamedTuple):
 
 class Parsed(NamedTuple):
     """Arguments of the function, and the options that only the recipes of models name
-    (:func:`parse`, `extra`)."""
+    (:func:`parse`, `extra`).
+
+    given: the options that were typed, or that a file of settings has.
+    """
 
     arguments: dict[str, Any]
     extra: dict[str, Any]
+    given: frozenset[str]
 
 
 # --- make -----------------------------------------------------------------------------------------
@@ -86,6 +90,19 @@ def groups_of(function: Callable[..., Any]) -> dict[str, type]:
         name: hints[name]
         for name in inspect.signature(function).parameters
         if name in hints and isinstance(hints[name], type) and dataclasses.is_dataclass(hints[name])
+    }
+
+
+def given_options(group: Any) -> dict[str, Any]:
+    """The options of a group (a dataclass) that were given: on a command line, or in Python with
+    another value than the default."""
+    given = getattr(group, "_given", None)
+    return {
+        option.name: getattr(group, option.name)
+        for option in dataclasses.fields(group)
+        if (
+            getattr(group, option.name) != option.default if given is None else option.name in given
+        )
     }
 
 
@@ -128,12 +145,17 @@ def _typed_as(form: str, name: str) -> str:
 
 
 def collect(
-    words: Sequence[str], options: Mapping[str, Option], positions: Sequence[str], what: str
+    words: Sequence[str],
+    options: Mapping[str, Option],
+    positions: Sequence[str],
+    what: str,
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> dict[str, tuple[str, Any]]:
     """{option: (as it was typed, its text or texts)} of command-line words. Raises InputError for a
     word that means nothing.
 
     positions: the options that plain words set, in order.  what: the command, for messages.
+    owners: the other commands that have an option.
     """
     found: dict[str, tuple[str, Any]] = {}
     waiting = list(positions)
@@ -148,7 +170,7 @@ def collect(
             )
             key = name.lower().replace("-", "_")
             if key not in options or (form == "flag" and name != name.lower()):
-                raise InputError(unknown(form, name, options, what))
+                raise InputError(unknown(form, name, options, what, owners(key)))
             option = options[key]
             if form == "flag" and "=" in word:
                 value = word.partition("=")[2]
@@ -197,14 +219,25 @@ def _is_option(word: str) -> bool:
     return word.startswith("--") or bool(re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 
-def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> str:
-    """The message for an option that there is not, with the nearest one that there is, or its new
-    name."""
+def unknown(
+    form: str,
+    name: str,
+    options: Mapping[str, Option],
+    what: str,
+    owners: Sequence[str] = (),
+) -> str:
+    """The message for an option that a command does not have: the commands that have it (owners),
+    its new name, or the nearest one."""
     key = name.lower().replace("-", "_")
     if key in RENAMED and RENAMED[key] in options:
         return f"{_typed_as(form, key)}: this setting is now called {_typed_as(form, RENAMED[key])}"
     known = [_typed_as(form, option) for option in options]
     shown = _typed_as(form, key) if form == "make" else f"--{name}"
+    if owners:
+        return (
+            f"{what}: no setting {shown}; it belongs to {', '.join(owners)}. Choose from:"
+            f" {', '.join(known)}"
+        )
     return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
 
 
@@ -329,14 +362,16 @@ def parse(
     what: str = "",
     extra: Sequence[Option] = (),
     ignored: Sequence[str] = (),
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> Parsed:
     """The arguments of `function` that the words of a command line mean.
 
     positions: options that plain words set, in order.  extra: options that no signature has, which
         recipes of models name.
-    ignored: names of settings that are left out where the command has no such option (MAKE). Raises
-        InputError for an unknown
-    option, a value of another type, and a missing option that has no default.
+    ignored: names of settings that are left out where the command has no such option (MAKE).
+    owners: the other commands that have an option, for the error about it.
+    Raises InputError for an unknown option, a value of another type, and a missing option that has
+    no default.
     """
     from jsonargparse import ArgumentError, ArgumentParser
 
@@ -349,7 +384,7 @@ def parse(
         for word in words
         if (name := word.partition("=")[0]) not in ignored or name.lower() in options
     ]
-    given = collect(words, known, positions, what)
+    given = collect(words, known, positions, what, owners)
     parser = ArgumentParser(exit_on_error=False, default_env=False)
     for option in options.values():
         default = None if option.default is inspect.Parameter.empty else option.default
@@ -400,13 +435,13 @@ def parse(
     groups = groups_of(function)
     arguments_of: dict[str, Any] = {}
     for name, kind in groups.items():
-        arguments_of[name] = kind(
-            **{f.name: values[f.name] for f in dataclasses.fields(kind) if f.name in given_names}
-        )
+        own_names = {f.name for f in dataclasses.fields(kind)} & given_names
+        arguments_of[name] = kind(**{option: values[option] for option in own_names})
+        object.__setattr__(arguments_of[name], "_given", frozenset(own_names))
     for name in inspect.signature(function).parameters:
         if name in values and name not in groups:
             arguments_of[name] = values[name]
-    return Parsed(arguments_of, own)
+    return Parsed(arguments_of, own, frozenset(given_names))
 
 
 def _wrong(form: str, content: Any, option: Option) -> str:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -40,10 +39,19 @@ from inference.detectors import (
     Detector,
     Dictionary,
     EntityDetector,
+    TaggerDetector,
     model_detector,
     united,
 )
-from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
+from inference.options import (
+    LinkerOptions,
+    Matching,
+    Options,
+    Work,
+    check_nil,
+    check_uses,
+    checked_texts,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.composites import parts_of, widen
 from kg.linking.homonyms import Homonyms, graph_descriptions
@@ -53,7 +61,8 @@ from kg.linking.passage import Passage
 # models, and what reads them, are imported by the chains that need them: a dictionary links at once
 if TYPE_CHECKING:
     from inference.linkers import Linker, Names
-    from inference.reranker import Ranker
+    from inference.load import Linkable
+    from inference.reranker import Ranker, Reranking
 
 #: mentions whose candidates are looked for together, so that their contexts take little memory
 AT_ONCE = 512
@@ -194,13 +203,16 @@ class Pipeline:
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
-        self.steps, self.nil, self.top, self.options = (
-            steps_of(chain),
-            nil,
-            top,
-            LinkerOptions(**options),
-        )
+        self.steps, self.nil, self.top = steps_of(chain), nil, top
+        self.options, self._given = LinkerOptions(**options), options
         self.chain, self.work = chain, work or Work()
+        self.matching = matching or Matching()
+        self.identities: dict[str, str] = {}
+        self.models: list[dict[str, Any]] = []  # settings of the steps that are models, in order
+        # options that a step has a use for
+        self._uses = frozenset({"kinds"} if DICTIONARY in self.steps.detectors else ())
+        if chain.strip() in (DICTIONARY, f"{DICTIONARY} > names"):
+            self._check_uses()  # before a graph is read
         self.source = graph if isinstance(graph, KnowledgeGraph) else Path(graph)
         self.graph = (
             self.source
@@ -213,8 +225,6 @@ class Pipeline:
         self.preferred = dict(
             zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True)
         )
-        self.matching = matching or Matching()
-        self.identities: dict[str, str] = {}
         self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
         known = sorted({*self.types.values()} - {""})
         if unknown := (
@@ -231,6 +241,7 @@ class Pipeline:
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
         self.ranker = self._ranker(self.steps.rerank) if self.steps.rerank else None
+        self._check_uses()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -238,16 +249,25 @@ class Pipeline:
         return {
             "graph": self._fingerprint(),
             "chain": self.chain,
-            "models": self.identities,
+            "models": self.models,
             "nil": self.nil,
             "top": self.top,
             **self.matching.settings(),
             **({"types": sorted(self.only)} if self.only else {}),
             **({"negation": True} if self.negation else {}),
-            "options": {
-                k: str(v) if isinstance(v, Path) else v for k, v in asdict(self.options).items()
-            },
         }
+
+    def _check_uses(self) -> None:
+        given = {*self._given, *(["kinds"] if self.matching.kinds else [])}
+        check_uses(given, self._uses, f"the chain {self.chain!r}")
+
+    def _note(
+        self, name: str, model: EntityDetector | TaggerDetector | Linkable | Reranking
+    ) -> None:
+        """Note what a step that is a model is made of, and the options that it uses."""
+        self.identities[name] = model.identity
+        self.models.append(model.settings)
+        self._uses |= model.uses
 
     def _fingerprint(self) -> str:
         return (
@@ -266,7 +286,7 @@ class Pipeline:
             self.negation,
             self.matching,
         )
-        return _read_again, (*made_of, self.options, self.settings)
+        return _read_again, (*made_of, self._given, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -296,7 +316,7 @@ class Pipeline:
         if name == DICTIONARY:
             return Dictionary(self.graph, self.matching.forms, self.matching.kinds or None)
         detector = model_detector(name, self.options)
-        self.identities[name] = detector.identity
+        self._note(name, detector)
         return detector
 
     def _linker(self, name: str) -> Linker:
@@ -311,7 +331,7 @@ class Pipeline:
         if name == "names":
             return Exact(self.names, self.matching.forms)
         model = linkable(name, self.options)
-        self.identities[name] = model.identity
+        self._note(name, model)
         return model.on(self.names, self.work)
 
     def _ranker(self, name: str) -> Ranker:
@@ -320,7 +340,7 @@ class Pipeline:
         if name in (DICTIONARY, "names"):
             return Ordered(self._linker(name))
         model = reranking(name, self.options)
-        self.identities[name] = model.identity
+        self._note(name, model)
         return model.on(self.names, self.work)
 
     @cached_property
@@ -539,14 +559,12 @@ def _read_again(
     types: frozenset[str],
     negation: bool,
     matching: Matching,
-    options: LinkerOptions,
+    options: Options,
     settings: dict[str, Any],
 ) -> Pipeline:
     """A pipeline from what it is made of. Raises InputError where that is something else by now, or
     on another machine."""
-    pipeline = Pipeline(
-        graph, chain, nil, top, work, sorted(types), negation, matching, **asdict(options)
-    )
+    pipeline = Pipeline(graph, chain, nil, top, work, sorted(types), negation, matching, **options)
     if pipeline.settings != settings:
         raise InputError(
             f"{graph}, {chain}: not the graph and the models that the run began with. Run the"

@@ -92,6 +92,7 @@ class EntityDetector:
 
     def __init__(self, reader: EntityReader) -> None:
         self.reader, self.identity = reader, reader.identity
+        self.uses, self.settings = reader.uses - {"by"}, reader.settings
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         texts = [passage.source for passage in passages]
@@ -103,6 +104,11 @@ class TaggerDetector:
 
     def __init__(self, tagger: Tagger) -> None:
         self.tagger, self.identity = tagger, tagger.identity
+        self.uses = frozenset({"device", "precision"})
+        self.settings = {
+            "tagger": tagger.identity,
+            "precision": "bf16" if tagger.bf16 else "fp32",
+        }
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         found = self.tagger.predict([passage.source for passage in passages])

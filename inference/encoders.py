@@ -26,6 +26,8 @@ MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
 #: does not make again
 PART = 65_536
+#: options of an encoder of names (inference.options.LinkerOptions)
+USES = frozenset({"pooling", "similarity", "max_length", "precision", "backend", "index", "device"})
 
 
 class Embedder:
@@ -61,6 +63,7 @@ class Embedder:
         self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
         self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
         self.made_by: tuple[Encoder, LinkerOptions] | None = None
+        self.uses = USES
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """What a Ray actor gets: not the weights, but what they are read from, where that is
@@ -287,4 +290,6 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         index=options.index,
     )
     made.made_by = chosen, options
+    if chosen.linker:
+        made.uses |= {"knowledge"}
     return made

@@ -47,6 +47,8 @@ class EntityReader:
     ids    ids of the table's entities, in row order;  names  {id: its names}
     """
 
+    uses = frozenset({"by", "max_length", "tokens", "device", "precision"})
+
     def __init__(
         self,
         model: Any,
@@ -288,7 +290,9 @@ def entity_linker(chosen: Encoder, options: LinkerOptions) -> EntityReader | Emb
     """A reader of an export's entity table; an embedder with `by` names. Raises InputError for an
     export without a table."""
     if options.by == "names":
-        return embedder(chosen, options)
+        made = embedder(chosen, options)
+        made.uses |= {"by"}
+        return made
     ids, names = table_of(chosen.folder)
     return EntityReader(
         imported(chosen.load, "models")(chosen.folder),

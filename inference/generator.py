@@ -30,6 +30,8 @@ LOG = logging.getLogger(__name__)
 class Generator:
     """The model and how it searches; :meth:`on` makes a linker of it for a dictionary."""
 
+    uses = frozenset({"beams", "finish", "score", "candidates", "tokens", "device", "precision"})
+
     def __init__(
         self,
         model: Any,

@@ -22,12 +22,14 @@ class Linkable(Protocol):
 
     identity  the same for the same weights
     settings  everything that decides a ranking, beside mention, context and dictionary
+    uses      the fields of LinkerOptions that it has a use for
     options   what distinguishes it from the same model used otherwise; a result's label contains it
     on        the linker of a dictionary; `work`: who encodes its names, where it needs their
               vectors
     """
 
     identity: str
+    uses: frozenset[str]
 
     @property
     def settings(self) -> dict[str, Any]: ...

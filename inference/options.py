@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -21,7 +21,7 @@ POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkerOptions:
-    """How a model links. An option that the model has no use for changes nothing.
+    """How a model links. An option that the model has no use for is refused (check_uses).
 
     Args:
         pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens.
@@ -66,6 +66,45 @@ class LinkerOptions:
                 raise InputError(f"{name} {value}: expected a number of at least {least}")
         check_device(self.device)
         restricted_to(self.candidates)
+
+
+#: {option: the models that use it}, for the error where none does
+USERS = {
+    "pooling": "an encoder of names (sapbert, minilm)",
+    "similarity": "an encoder of names (sapbert, minilm)",
+    "backend": "an encoder of names (sapbert, minilm)",
+    "index": "an encoder of names (sapbert, minilm)",
+    "max_length": "an encoder of names (sapbert, minilm) or of entities (kebiolm)",
+    "knowledge": "an encoder that reads linked mentions (smedbert)",
+    "beams": "a generator of names (genbioel)",
+    "finish": "a generator of names (genbioel)",
+    "score": "a generator of names (genbioel)",
+    "candidates": "a generator of names (genbioel)",
+    "tokens": "a generator of names (genbioel) or an encoder of entities (kebiolm)",
+    "by": "an encoder of entities (kebiolm)",
+    "precision": "a model",
+    "device": "a model",
+    "kinds": "a dictionary as detector",
+}
+
+
+class UnusedOptions(InputError):
+    """Options were given that nothing has a use for. options: their names."""
+
+    def __init__(self, options: Collection[str], what: str) -> None:
+        self.options = frozenset(options)
+        first = min(options)
+        super().__init__(
+            f"--{first.replace('_', '-')}: {what} has no use for it; it belongs to {USERS[first]}."
+            " Leave it out, or choose another model."
+        )
+
+
+def check_uses(given: Iterable[str], uses: frozenset[str], what: str) -> None:
+    """Raise UnusedOptions for options that are given and that `what` has no use for."""
+    unused = set(given) - uses
+    if unused:
+        raise UnusedOptions(unused, what)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,10 @@ FILE = "reranker.safetensors"  #: what the export of a cross-encoder holds
 
 
 class Reranking(Protocol):
-    """What orders candidates anew; `identity`, `settings` and `on` as of a Linkable."""
+    """What orders candidates anew; `identity`, `settings`, `uses` and `on` as of a Linkable."""
 
     identity: str
+    uses: frozenset[str]
 
     @property
     def settings(self) -> dict[str, Any]: ...
@@ -55,6 +56,8 @@ def text_of(candidate: Candidate, names: Names) -> str:
 class CrossEncoder:
     """A reranker's export. A candidate's score is its probability; those below the most that it
     reads come after, with 0."""
+
+    uses = frozenset({"device", "precision"})
 
     def __init__(
         self,
@@ -135,7 +138,7 @@ class ByLinker:
     """A linker as a reranker: its own order of the same concepts."""
 
     def __init__(self, linkable: Linkable) -> None:
-        self.linkable, self.identity = linkable, linkable.identity
+        self.linkable, self.identity, self.uses = linkable, linkable.identity, linkable.uses
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -195,6 +198,7 @@ class Reranked:
 
     def __init__(self, first: Linkable, then: Reranking, label: str) -> None:
         self.first, self.then, self.label = first, then, label
+        self.uses = first.uses | then.uses
         self.identity = digest([first.identity, then.identity])
 
     @property

@@ -33,7 +33,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +52,7 @@ from benchmarks.results import (
     stored,
 )
 from core.files import InputError, digest, read_json, written
+from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files
 from datamodules.tasks.linking import END_TO_END, linking_task
@@ -261,7 +262,7 @@ def measured(
 ) -> tuple[Pipeline, Measured]:
     """(the chain, what it found in the texts)."""
     began = time.perf_counter()
-    pipeline = Pipeline(graph, chain, nil, 1, work, matching=matching, **asdict(options))
+    pipeline = Pipeline(graph, chain, nil, 1, work, matching=matching, **given_options(options))
     pipeline.prepare()
     started = time.perf_counter()
     names = list(texts)
@@ -376,8 +377,7 @@ def score_chain(
     details = {
         "linker": {
             "chain": chain,
-            "models": pipeline.identities,
-            "options": pipeline.settings["options"],
+            "models": pipeline.models,
         },
         "seconds": round(made.seconds, 2),
         "start_seconds": round(made.start, 2),

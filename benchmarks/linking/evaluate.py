@@ -37,6 +37,7 @@ from benchmarks.results import (
     stored,
 )
 from core.files import InputError, digest, written
+from core.settings import given_options
 from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from datamodules.options import Files
@@ -45,7 +46,7 @@ from datamodules.tasks.linking import Task, linking_task, prepare_folds
 from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work
+from inference.options import LinkerOptions, Work, check_uses
 from inference.reranker import Reranked, reranking_of
 from kg.linking.abbreviations import ShortForms
 from kg.search.names import BIOSYN, normaliser, one_name
@@ -366,6 +367,8 @@ def score_linker(
             then = encoder(rerank)
             linkers = [Reranked(linkers[0], reranking_of(then, options), then.name)]
         scored = model_of(model, chosen)
+    uses = frozenset[str]().union(*(one.uses for one in linkers))
+    check_uses(given_options(options), uses, f"the linker {scored.name}")
     numbers = sorted(set(folds))
     split, loaded = folds_of(definition, files, split, numbers, graph)
     ready_folds = [ready(fold, split, protocol) for fold in loaded]

@@ -22,6 +22,7 @@ from benchmarks.linking import evaluate as scoring
 from benchmarks.options import Protocol
 from benchmarks.results import Result, model_of
 from core.files import InputError, digest, read_json
+from core.settings import given_options
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.options import Files
 from datamodules.reranker import Sample, save_samples
@@ -30,8 +31,8 @@ from experiments.linkers import train_export
 from experiments.machine import Machine
 from experiments.names import encoder
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work
-from inference.reranker import Reranked, reranking_of, sample_of
+from inference.options import LinkerOptions, Work, check_uses
+from inference.reranker import CrossEncoder, Reranked, reranking_of, sample_of
 
 LOG = logging.getLogger(__name__)
 CONFIG = ROOT / "experiments" / "reranker" / "train.yaml"
@@ -95,6 +96,7 @@ def reranked_scores(
     resolved = scoring.resolved(given, definition)
     chosen = encoder(model, ckpt)
     first, own = linkable_of(chosen, linker), encoder(start).folder if start else chosen.folder
+    check_uses(given_options(linker), first.uses | CrossEncoder.uses, f"a reranker of {model}")
     split, _ = scoring.folds_of(definition, files, split, folds, graph)
     loaded = scoring.training_folds(definition, files, split, sorted(set(folds)), graph)
     without = replace(resolved, train_names=False)

@@ -20,6 +20,7 @@ from benchmarks.options import Protocol
 from benchmarks.results import Result, model_of
 from core.dotted import imported
 from core.files import InputError, digest, read_json
+from core.settings import given_options
 from core.tracking import folder_name, runs_folder
 from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
@@ -28,7 +29,7 @@ from experiments.machine import Machine
 from experiments.names import encoder
 from experiments.pretrain import trained_encoder
 from inference.load import linkable_of
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, check_uses
 
 LOG = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ def finetuned_scores(
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     protocol, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
     chosen = trained_encoder(model, ckpt)
+    if chosen.paper:  # before the training; a folder of bare weights links nothing yet
+        check_uses(given_options(linker), linkable_of(chosen, linker).uses, f"the linker {model}")
     path, recipe = recipe_of(chosen)
     own, shown = chosen_options(recipe, options or {})
     settings = task_settings(recipe, name, profile, epochs) | own

@@ -19,7 +19,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ from benchmarks.results import (
 )
 from core.commands import child_environment, python_command
 from core.files import InputError, digest, read_json, write_json, written
-from core.settings import nearest
+from core.settings import given_options, nearest
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
@@ -57,7 +57,7 @@ from experiments.names import NotTrained, encoder, is_task, trained
 from experiments.pretrain import pretrain
 from experiments.seeds import train_seeds
 from inference.chain import DETECTORS, Pipeline, steps_of
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, UnusedOptions
 from kg.graph import KnowledgeGraph, fingerprint
 
 LOG = logging.getLogger(__name__)
@@ -266,6 +266,30 @@ def scored(
 # the table
 
 
+def chains_with_options(
+    graph: Path, chains: Sequence[str], nil: float | None, linker: LinkerOptions
+) -> dict[str, tuple[Pipeline, dict[str, Any]]]:
+    """{chain: (its pipeline, those of the given options that it uses)}.
+
+    Raises InputError for what is no chain, and for an option that none of the chains uses.
+    """
+    given = given_options(linker)
+    found: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
+    unused = []
+    for chain in chains:
+        own = given
+        try:
+            pipeline = Pipeline(graph, chain, nil, 1, None, **own)
+        except UnusedOptions as error:
+            own = {name: value for name, value in given.items() if name not in error.options}
+            pipeline = Pipeline(graph, chain, nil, 1, None, **own)
+        found[chain] = pipeline, own
+        unused.append(set(given) - set(own))
+    if unused_by_all := set.intersection(*unused):
+        raise UnusedOptions(unused_by_all, " and ".join(chains))
+    return found
+
+
 def compare_peers(
     task: str,
     chains: Sequence[str] = (),
@@ -297,13 +321,11 @@ def compare_peers(
     texts = write_lines(place / "texts.jsonl", list(data.texts.items()))
     others = [[d, text] for d, text in data.fold.documents.items() if d not in data.texts]
     train = write_lines(place / "others.jsonl", others)
-    settings = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(linker).items()}
     runs: list[Run] = []
-    for chain in wanted:
-        # says what is wrong here, and makes the vectors of names
-        pipeline = Pipeline(own, chain, nil, 1, None, **asdict(linker))
-        pipeline.prepare()
+    for chain, (pipeline, used) in chains_with_options(own, wanted, nil, linker).items():
+        pipeline.prepare()  # makes the vectors of names
         LOG.info(f"linking by {chain}")
+        settings = {k: str(v) if isinstance(v, Path) else v for k, v in used.items()}
         options = {"graph": str(own), "chain": chain, "nil": nil, "linker": settings}
         answer = in_a_process(sys.executable, "chain", names, texts, options, place / "chain.json")
         runs.append(Run(chain, True, scored(data, own, chain, digest(pipeline.identities), answer)))

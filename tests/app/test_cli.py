@@ -450,7 +450,6 @@ def test_bad_bytes_on_standard_input_are_one_error(
         (["--nil", "nan"], "nan: expected a number"),
         (["BEAMS=x"], "BEAMS=x: expected a whole number"),
         (["--candidates", "all:x"], "candidates 'all:x': expected all, tfidf:50"),
-        (["--max-document", "0"], "--max-document 0: expected 1 to 1024 MiB"),
     ],
 )
 def test_options_that_the_chain_does_not_use_are_checked(

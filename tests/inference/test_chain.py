@@ -474,7 +474,8 @@ def test_a_fine_tuned_tagger_detects(
             entity = mention.text if mention.text in ("acne", "gout", "the doctor") else None
             assert (mention.entity, mention.score) == ((entity, 1.0) if entity else (None, None))
     assert pipeline.identities == {str(export): read_json(export / "manifest.json")["identity"]}
-    assert pipeline.settings["models"] == pipeline.identities
+    tagger = {"tagger": pipeline.identities[str(folder)], "precision": "fp32"}
+    assert pipeline.settings["models"] == [tagger]
     record = as_record(next(m for mentions in pipeline.link(texts) for m in mentions))
     assert {"start", "end", "text", "type", "score", "detector_score", "entity"} <= set(record)
 
