@@ -19,7 +19,7 @@ from datamodules.tasks import load_task
 from inference import stream
 from kg import graph
 from kg.build import cleaning, thesaurus
-from kg.build.segment import cuts, phrases, score, segmenter
+from kg.build.segment import cuts, evaluation, phrases, segmenter
 from kg.build.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
 from kg.documents import formats as docs
 from kg.linking.run import link_corpus, linked
@@ -415,7 +415,7 @@ READERS: dict[str, Reader] = {
         text_lines,
     ),
     "reviewed": Reader(
-        put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(score.read_reviewed, "a.tsv")
+        put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(evaluation.read_reviewed, "a.tsv")
     ),
     "dictionary": Reader(
         put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"),
