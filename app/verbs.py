@@ -888,6 +888,7 @@ def table(
     out: Path | None = None,
     run: bool = False,
     seeds: str | None = None,
+    fresh: bool = False,
     *,
     choices: Choices,
     files: Files,
@@ -900,10 +901,11 @@ def table(
         out: Folder for the files. Default: runs/tables.
         run: First make the results that are missing; each prints how long it takes.
         seeds: Seeds of the missing fine-tunings.
+        fresh: Replace existing files that this command did not write.
     """
     from benchmarks.tables import write_table
 
-    text, paths = write_table(paper, table, choices, files, out, run, seeds)
+    text, paths = write_table(paper, table, choices, files, out, run, seeds, fresh)
     print(f"{text}\n\nwritten to {paths[0]} and {paths[1].name}")
 
 
