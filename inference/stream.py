@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 from collections import Counter
@@ -47,6 +48,7 @@ from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
+from inference.ids import check_ids
 from inference.options import Work
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.linking.documents import (
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from inference.chain import Pipeline
     from inference.taggers import PairModel, Ranker, RelationModel, Tagger
 
+LOG = logging.getLogger(__name__)
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
@@ -314,9 +317,17 @@ def process_files(
                 for own in facts:
                     unused.update(own.pop("left_out"))
                 counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
-                finished = {"counts": counts._asdict(), "left_out": dict(+unused)}
+                paths = [place / part.name for part in plan.make_parts()]
+                finished = {
+                    "counts": counts._asdict(),
+                    "left_out": dict(+unused),
+                    "repeated_ids": check_ids(
+                        paths,
+                        _plain if wanted == "pubtator" else str,
+                        lambda: _places(source, files),
+                    ),
+                }
                 if counts.documents:
-                    paths = [place / part.name for part in plan.make_parts()]
                     _write_output(
                         target, paths, wanted, made_of | {"output_format": wanted}, finished
                     )
@@ -326,12 +337,20 @@ def process_files(
             shutil.rmtree(place)
     if left_out is not None:
         left_out.update(finished["left_out"])
+    if repeated := finished.get("repeated_ids"):
+        LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
     counts = Counts(**finished["counts"])
     if not counts.documents:
         raise InputError(
             f"{inputs[0]}: no document in the input. Check the files and their format."
         )
     return counts
+
+
+def _places(source: Source, files: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """(id, file and line) of every document of the inputs."""
+    for document in source([Span(file) for file in files], Counter()):
+        yield document.id, document.where
 
 
 @contextlib.contextmanager

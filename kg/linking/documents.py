@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -45,6 +46,8 @@ from kg.linking.xml import Events, read, root_of
 LABELS = "labels of the sections of abstracts"
 OTHER_ABSTRACTS = "other abstracts (OtherAbstract)"
 DELETED = "citations to delete (DeleteCitation)"
+LOG = logging.getLogger(__name__)
+REPEATED = "files given more than once"
 EMPTY = "documents without text"
 NO_DOCUMENT = "files without a document"
 HIDDEN = "hidden files"
@@ -376,8 +379,9 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     """`paths`, every folder among them replaced by the files in it whose name has a format, sorted
     by path.
 
-    `left_out` counts what else is in folders: files of other names by their endings, hidden files
-    and folders, links to folders. Raises InputError for a path that is not there, for a folder
+    A file that is given twice is read once, which is said. `left_out` counts such files, and what
+    else is in folders: files of other names by their endings, hidden files and folders, links to
+    folders. Raises InputError for a path that is not there, for a folder
     without such files, and for a name that is not UTF-8.
     """
     left_out = Counter() if left_out is None else left_out
@@ -398,7 +402,16 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
             found.append(path)
         else:
             raise InputError(f"{path}: no such file. Check the path.")
-    return found
+    kept, known = [], set[str]()
+    repeated: list[Path] = []
+    for file in found:
+        (repeated if os.path.realpath(file) in known else kept).append(file)
+        known.add(os.path.realpath(file))
+    if repeated:
+        left_out[REPEATED] += len(repeated)
+        more = f" (and {len(repeated) - 1:,} others)" if len(repeated) > 1 else ""
+        LOG.warning(f"{repeated[0]}{more}: given more than once; it is read once")
+    return kept
 
 
 def check_name(path: Path) -> None:

@@ -342,3 +342,46 @@ def test_utf_16_is_one_clear_error(place: Path, encoding: str, name: str) -> Non
     (place / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
     with pytest.raises(InputError, match="UTF-16.*iconv.*--encoding"):
         list(documents([place / name]))
+
+
+def _link(place: Path, *words: str) -> list[str]:
+    return ["link", "--graph", str(place / "graph"), *map(str, words)]
+
+
+def test_repeated_ids_and_files_are_counted_and_said(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    Path("more").mkdir()
+    Path("more/n.txt").write_text("foozin\n")
+    Path("ids.jsonl").write_text(LINE * 2 + LINE.replace('"a"', '"b"') + LINE)
+    words = _link(
+        place, "--input", "ids.jsonl", "more", "more/../more/n.txt", "--output", "o.jsonl"
+    )
+    for _ in range(2):  # made, and complete already
+        assert main([*words, "--json"]) == 0
+        said = capsys.readouterr()
+        lines = [line for line in said.err.splitlines() if "already complete" not in line]
+        assert [line.rpartition(": ")[2] for line in lines if "id of" in line] == [
+            "2 documents have the id of an earlier document"
+        ]
+        assert sum("given more than once; it is read once" in line for line in lines) == 1
+        assert json.loads(said.out)["left_out"] == {"files given more than once": 1}
+        assert json.loads(said.out)["documents"] == 5
+
+
+def test_ids_that_pubtator_cannot_keep_apart_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    lines = [LINE.replace('"a"', f'"{name}"') for name in ("x", "p 7", "p 7", "y", "p|7")]
+    Path("ids.jsonl").write_text("".join(lines))
+    words = _link(place, "--input", "ids.jsonl", "--output", "o.pubtator")
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "ids.jsonl:5: the id 'p|7'" in said and "ids.jsonl:2, 'p 7'" in said
+    assert not Path("o.pubtator").exists()
+    assert main([*words, "--to", "jsonl"]) == 0 and "resuming after 5" in capsys.readouterr().err
+    Path("ids.jsonl").write_text("".join(lines[:3]))
+    assert main([*words, "--fresh"]) == 0
+    assert "1 documents have the id" in capsys.readouterr().err
