@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -387,8 +387,7 @@ def predict(
         raise InputError(
             f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE"
         )
-    texts = read_texts(text)
-    for number, (one, spans) in enumerate(zip(texts, own.predict(texts), strict=True)):
+    for number, one, spans in _batchwise(text, own.predict):
         mentions = [
             {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
             for s in spans
@@ -498,8 +497,7 @@ def link(
         )
         _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
-    texts = read_texts(text)
-    for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
+    for number, own, mentions in _batchwise(text, pipeline.link):
         if json:
             print(
                 jsons.dumps(
@@ -521,6 +519,22 @@ def link(
                 f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
                 f" {'not ' if m.negated else ''}{meant}{score}{shown}"
             )
+
+
+def _batchwise(
+    text: str | None, find: Callable[[list[str]], list[list[Any]]]
+) -> Iterator[tuple[int, str, list[Any]]]:
+    """(number, text, what `find` returns for it) of --text or of the lines of standard input, a
+    batch at a time; what is printed of a batch is not held back."""
+    from inference.detectors import BATCH
+    from inference.stream import batches
+
+    number = 0
+    for batch in batches(iterate_texts(text), BATCH):
+        for own, found in zip(batch, find(batch), strict=True):
+            yield number, own, found
+            number += 1
+        sys.stdout.flush()
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
@@ -665,7 +679,7 @@ def embed(
     if output is not None:
         check_ending(output, (".safetensors",))
         target = Output(output, [path for path in (input, Path(model)) if path is not None])
-    texts = read_texts(text, input)
+    texts = list(iterate_texts(text, input))
     from inference.encoders import embedder
 
     own = embedder(chosen, LinkerOptions(pooling=pooling, max_length=max_length, device=device))
@@ -692,13 +706,14 @@ def embed(
     print(f"{output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
 
 
-def read_texts(text: str | None, file: Path | None = None) -> list[str]:
-    """One text, a file's lines, or those of standard input, blank ones included.
+def iterate_texts(text: str | None, file: Path | None = None) -> Iterator[str]:
+    """One text, a file's lines, or those of standard input as they come, blank ones included.
 
     Raises InputError for a line that is not UTF-8, or too long, and where there is none.
     """
     if text is not None:
-        return [text]
+        yield text
+        return
     if file is None and sys.stdin is None:
         raise InputError(
             "standard input is closed; give --text, --input, or lines on standard input"
@@ -708,12 +723,14 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
         if file is None or str(file) == "-"
         else lines(file)
     )
-    texts = [line for _, line in found]
-    if not texts:
+    empty = True
+    for _, line in found:
+        empty = False
+        yield line
+    if empty:
         raise InputError(
             f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input"
         )
-    return texts
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -61,22 +61,25 @@ def check_ids(
         counter.add(name)
     counted = counter.count()
     if counted.alike:
-        first, second = _first_alike(written, places())
-        raise InputError(
-            f"{second[1]}: the id {second[0]!r} is written as that of {first[1]}, {first[0]!r}:"
-            f" {written(second[0])!r}. Give another format (--to jsonl), or other ids; what is"
-            " done is kept."
-        )
+        different = DifferentIds(written)
+        for name, place in places():
+            different.check(name, place)
     return counted.repeated
 
 
-def _first_alike(
-    written: Callable[[str], str], places: Iterable[tuple[str, str]]
-) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The first two (id, place) whose ids differ and are written alike."""
-    known: dict[str, tuple[str, str]] = {}
-    for name, place in places:
-        before = known.setdefault(written(name), (name, place))
-        if before[0] != name:
-            return before, (name, place)
-    raise AssertionError("the inputs have other ids than their records")
+class DifferentIds:
+    """Refuses ids that differ, and are one when `written`."""
+
+    def __init__(self, written: Callable[[str], str]) -> None:
+        self.written = written
+        self.known: dict[str, tuple[str, str]] = {}
+
+    def check(self, name: str, place: str) -> None:
+        """Raise InputError for an id that is written as another one was; place: file and line."""
+        first, before = self.known.setdefault(self.written(name), (name, place))
+        if first != name:
+            raise InputError(
+                f"{place}: the id {name!r} is written as that of {before}, {first!r}:"
+                f" {self.written(name)!r}. Give another format (--to jsonl), or other ids; what is"
+                " done is kept."
+            )

@@ -48,16 +48,18 @@ from core.outputs import Output, check_ending
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
-from inference.ids import check_ids
+from inference.ids import DifferentIds, IdCounter, check_ids
 from inference.options import Work
 from kg.linking.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.linking.documents import (
     INPUTS,
+    LINES,
     Document,
     Plan,
     check_options,
     documents,
     files_in,
+    is_consumed,
     planned,
     pubtator_annotations,
     spooled,
@@ -290,6 +292,11 @@ def process_files(
     """
     wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
     target = Output(output, inputs)
+    if target.stream and workers["workers"] == 1 and _flows(inputs, input_format):
+        counts, unused = _process_stream(process, source, inputs[0], target, wanted)
+        if left_out is not None:
+            left_out.update(unused)
+        return counts
     with spooled(inputs) as (given, copies), _parts_place(target) as place:
         unused = Counter[str]()
         files = [file.resolve() for file in files_in(given, unused)]
@@ -337,14 +344,61 @@ def process_files(
             shutil.rmtree(place)
     if left_out is not None:
         left_out.update(finished["left_out"])
-    if repeated := finished.get("repeated_ids"):
-        LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
+    _warn_of_repeated(target, finished.get("repeated_ids", 0))
     counts = Counts(**finished["counts"])
     if not counts.documents:
         raise InputError(
             f"{inputs[0]}: no document in the input. Check the files and their format."
         )
     return counts
+
+
+def _flows(inputs: Sequence[str | Path], format: str | None) -> bool:
+    """Whether the input is one that is gone once it is read, in a format of lines: a record can be
+    written before the input ends."""
+    if len(inputs) != 1:
+        return False
+    path = _opened_path(inputs[0])
+    return is_consumed(path) and (format or input_format_of(path)) in LINES
+
+
+def _opened_path(given: str | Path) -> Path:
+    return Path("/dev/stdin" if str(given) == "-" else given)
+
+
+def _process_stream(
+    process: Process, source: Source, given: str | Path, target: Output, format: str
+) -> tuple[Counts, Counter[str]]:
+    """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
+    what was left out."""
+    unused, counts = Counter[str](), Counts(0, 0, 0)
+    counter, different = IdCounter(str), DifferentIds(_plain)
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal counts
+        for batch in batches(source([Span(_opened_path(given))], unused), BATCH):
+            if format == "pubtator":
+                for document in batch:
+                    different.check(document.id, document.where)
+            made = process(batch)
+            for record in made:
+                counter.add(record["id"])
+                yield record
+            counts = _sum(counts, _counted(made))
+            out.flush()
+
+    with target.written({}, {}) as out:
+        if format == "jsonl":
+            out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
+        else:
+            out.writelines(formatted(records(), format))
+    _warn_of_repeated(target, counter.count().repeated)
+    return counts, +unused
+
+
+def _warn_of_repeated(target: Output, repeated: int) -> None:
+    if repeated:
+        LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
 
 
 def _places(source: Source, files: Sequence[Path]) -> Iterator[tuple[str, str]]:

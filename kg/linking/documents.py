@@ -465,20 +465,21 @@ def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
     input, not its copy.
     """
     paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
-    if not any(_is_consumed(path) for path in paths):
+    if not any(is_consumed(path) for path in paths):
         yield paths, ""
         return
     with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
         try:
             yield (
-                [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths],
+                [_copied(path, Path(folder)) if is_consumed(path) else path for path in paths],
                 f"{folder}/",
             )
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", "")) from error
 
 
-def _is_consumed(path: Path) -> bool:
+def is_consumed(path: Path) -> bool:
+    """Whether an input is gone once it is read: a FIFO, a device, standard input."""
     return is_stream(path) and not path.is_file()
 
 
