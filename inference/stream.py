@@ -45,6 +45,7 @@ from core.files import (
     unpacked_name,
 )
 from core.outputs import Output, check_ending
+from core.typed import typed
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
@@ -290,6 +291,8 @@ def process_files(
     Raises InputError for an input that cannot be read, an output that another process writes, and
     one that was begun with other settings or of other files.
     """
+    if not inputs:
+        raise InputError("inputs: expected at least one file or folder, got none")
     wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
     target = Output(output, inputs)
     if target.stream and workers["workers"] == 1 and _flows(inputs, input_format):
@@ -469,6 +472,7 @@ def _write_output(
         out.writelines(formatted(records, format))
 
 
+@typed
 def link_files(
     pipeline: Pipeline,
     inputs: Sequence[str | Path],
@@ -624,6 +628,7 @@ def _rows(
             yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
 
 
+@typed
 def predict_files(
     model: Tagger | RelationModel | PairModel | Ranker,
     inputs: Sequence[str | Path],
@@ -786,6 +791,7 @@ def predict_examples(
     return model.predict_examples(examples)
 
 
+@typed
 def predict_task(
     model: Tagger | RelationModel | PairModel | Ranker,
     examples: Sequence[Any],

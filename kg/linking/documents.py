@@ -402,7 +402,7 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
             found.append(path)
         else:
             raise InputError(f"{path}: no such file. Check the path.")
-    kept, known = [], set[str]()
+    kept, known = list[Path](), set[str]()
     repeated: list[Path] = []
     for file in found:
         (repeated if os.path.realpath(file) in known else kept).append(file)
