@@ -9,12 +9,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.options import Choices, Files, Protocol
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
+from core.stopping import keeping
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
 
@@ -387,21 +389,23 @@ def predict(
         raise InputError(
             f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE"
         )
-    for number, one, spans in _batchwise(text, own.predict):
-        mentions = [
-            {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
-            for s in spans
-        ]
-        if json:
-            print(
-                jsons.dumps(
-                    {"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False
-                )
-            )
-            continue
-        print(one)
-        for s in spans:
-            print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
+    _answer(text, own.predict, partial(_print_spans, json=json))
+
+
+def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> None:
+    """Print a text and its entities, or one JSON line of them."""
+    mentions = [
+        {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
+        for s in spans
+    ]
+    if json:
+        print(
+            jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False)
+        )
+        return
+    print(one)
+    for s in spans:
+        print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
 
 
 def link(
@@ -459,8 +463,7 @@ def link(
     """
     from dataclasses import asdict
 
-    from inference.attributes import NOT, describe_in_words
-    from inference.chain import Pipeline, as_record
+    from inference.chain import Pipeline
     from inference.stream import format_of, link_files
 
     limit_documents(max_document)
@@ -497,44 +500,52 @@ def link(
         )
         _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
-    for number, own, mentions in _batchwise(text, pipeline.link):
-        if json:
-            print(
-                jsons.dumps(
-                    {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
-                    ensure_ascii=False,
-                )
-            )
-            continue
-        print(own)
-        for m in mentions:
-            meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
-            score = "" if m.score is None else f"  {m.score:.3f}"
-            shown = "".join(
-                f"  [{attribute}]"
-                for attribute in describe_in_words(as_record(m))
-                if attribute != NOT
-            )
-            print(
-                f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
-                f" {'not ' if m.negated else ''}{meant}{score}{shown}"
-            )
+    _answer(text, pipeline.link, partial(_print_linked, json=json))
 
 
-def _batchwise(
-    text: str | None, find: Callable[[list[str]], list[list[Any]]]
-) -> Iterator[tuple[int, str, list[Any]]]:
-    """(number, text, what `find` returns for it) of --text or of the lines of standard input, a
+def _print_linked(number: int, own: str, mentions: Sequence[Any], json: bool) -> None:
+    """Print a text and its mentions, or one JSON line of them."""
+    from inference.attributes import NOT, describe_in_words
+    from inference.chain import as_record
+
+    if json:
+        print(
+            jsons.dumps(
+                {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
+                ensure_ascii=False,
+            )
+        )
+        return
+    print(own)
+    for m in mentions:
+        meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
+        score = "" if m.score is None else f"  {m.score:.3f}"
+        shown = "".join(
+            f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
+        )
+        print(
+            f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
+            f" {'not ' if m.negated else ''}{meant}{score}{shown}"
+        )
+
+
+def _answer(
+    text: str | None,
+    find: Callable[[list[str]], list[list[Any]]],
+    show: Callable[[int, str, list[Any]], None],
+) -> None:
+    """show(number, text, what `find` returns for it) for --text or each line of standard input, a
     batch at a time; what is printed of a batch is not held back."""
     from inference.detectors import BATCH
     from inference.stream import batches
 
     number = 0
-    for batch in batches(iterate_texts(text), BATCH):
-        for own, found in zip(batch, find(batch), strict=True):
-            yield number, own, found
-            number += 1
-        sys.stdout.flush()
+    with keeping(lambda: "what is printed is complete; the rest of the input is not read"):
+        for batch in batches(iterate_texts(text), BATCH):
+            for own, found in zip(batch, find(batch), strict=True):
+                show(number, own, found)
+                number += 1
+            sys.stdout.flush()
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:

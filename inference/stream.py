@@ -45,6 +45,7 @@ from core.files import (
     unpacked_name,
 )
 from core.outputs import Output, check_ending
+from core.stopping import keeping
 from core.typed import typed
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
@@ -300,7 +301,11 @@ def process_files(
         if left_out is not None:
             left_out.update(unused)
         return counts
-    with spooled(inputs) as (given, copies), _parts_place(target) as place:
+    with (
+        spooled(inputs) as (given, copies),
+        _parts_place(target) as place,
+        keeping(lambda: _describe_kept(place, target)),
+    ):
         unused = Counter[str]()
         files = [file.resolve() for file in files_in(given, unused)]
         target.check_inputs(files)
@@ -390,7 +395,8 @@ def _process_stream(
             counts = _sum(counts, _counted(made))
             out.flush()
 
-    with target.written({}, {}) as out:
+    written = "what is written is complete; the rest of the input is not read"
+    with keeping(lambda: written), target.written({}, {}) as out:
         if format == "jsonl":
             out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
         else:
@@ -402,6 +408,27 @@ def _process_stream(
 def _warn_of_repeated(target: Output, repeated: int) -> None:
     if repeated:
         LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
+
+
+def _describe_kept(place: Path, target: Output) -> str:
+    """What a stopped run leaves of an output."""
+    if target.stream:
+        return f"nothing is written to {target.path}; give the same command again"
+    documents = _count_begun(place)
+    for part in place.glob("part-*.jsonl"):
+        with open(part, "rb") as handle:
+            documents += sum(1 for _ in handle)
+    if not documents:
+        return "nothing new is kept; give the same command again"
+    return (
+        f"{documents:,} documents are kept beside {target.path}; the same command resumes after"
+        " them"
+    )
+
+
+def _count_begun(place: Path) -> int:
+    """Documents that parts which were begun hold, and that are not made again."""
+    return sum(_complete_batches(part)[1].documents for part in place.glob("part-*.begun"))
 
 
 def _places(source: Source, files: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -432,8 +459,9 @@ def _write_parts(
     """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
     an input that changed."""
     todo = plan.save(folder.out)
-    if there := sum(own["documents"] for own in folder.done(todo)):
-        resumed(there)
+    there = sum(own["documents"] for own in folder.done(todo))
+    if kept := there + _count_begun(folder.out):
+        resumed(kept)
     with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
         counts = folder.map(
             partial(_write_part, source=source),
