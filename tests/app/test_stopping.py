@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import KEPT, main
 from core.stopping import Stopped, format_stop, keeping, stoppable
 from core.tracking import ROOT
 from tests.fakes import bert
-from tests.fakes import linking as tasks
 from tests.fakes.graphs import graph
 
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
@@ -31,7 +31,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = (json.dumps({"id": str(n), "text": f"renal failure {n}. " * 9}) for n in range(60_000))
     (folder / "t.jsonl").write_text("\n".join(lines))
     (folder / "n.txt").write_text("".join(f"renal failure {n}\n" for n in range(200_000)))
-    tasks.write(folder / "task")
     return folder
 
 
@@ -105,6 +104,28 @@ def test_vectors_and_scores(place: Path, number: int, code: int, word: str) -> N
     ended, lines = stop(process, number)
     assert ended == code and lines[-1].startswith(f"{word}: nothing is written"), lines
     assert not (place / "v.safetensors").exists() and "Traceback" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+@pytest.mark.parametrize("verb", ["evaluate", "predict"])
+def test_what_nothing_else_is_said_of(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    verb: str,
+    number: int,
+    code: int,
+    word: str,
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    monkeypatch.setattr("benchmarks.linking.evaluate.compute", stopped)
+    monkeypatch.setattr("experiments.encoders.finetuned", stopped)
+    words = {"evaluate": ["NCBI-EL"], "predict": ["--model", "NCBI/minilm", "--text", "a"]}[verb]
+    monkeypatch.setattr("app.cli.drop_output", lambda: None)
+    assert main([verb, *words]) == code
+    assert capsys.readouterr().err == f"{word}: {KEPT[verb]}\n"
 
 
 def test_what_is_said_and_what_is_not_changed() -> None:
