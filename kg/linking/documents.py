@@ -379,7 +379,7 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     """`paths`, every folder among them replaced by the files in it whose name has a format, sorted
     by path.
 
-    A file that is given twice is read once, which is said. `left_out` counts such files, and what
+    A file that is given twice is used once, which is said. `left_out` counts such files, and what
     else is in folders: files of other names by their endings, hidden files and folders, links to
     folders. Raises InputError for a path that is not there, for a folder
     without such files, and for a name that is not UTF-8.
@@ -410,7 +410,7 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     if repeated:
         left_out[REPEATED] += len(repeated)
         more = f" (and {len(repeated) - 1:,} others)" if len(repeated) > 1 else ""
-        LOG.warning(f"{repeated[0]}{more}: given more than once; it is read once")
+        LOG.warning(f"{repeated[0]}{more}: given more than once; it is used once")
     return kept
 
 

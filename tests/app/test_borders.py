@@ -367,7 +367,7 @@ def test_repeated_ids_and_files_are_counted_and_said(
         assert [line.rpartition(": ")[2] for line in lines if "id of" in line] == [
             "2 documents have the id of an earlier document"
         ]
-        assert sum("given more than once; it is read once" in line for line in lines) == 1
+        assert sum("given more than once; it is used once" in line for line in lines) == 1
         assert json.loads(said.out)["left_out"] == {"files given more than once": 1}
         assert json.loads(said.out)["documents"] == 5
 
