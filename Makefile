@@ -117,6 +117,7 @@ faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage o
 nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory soak
+	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -P -m tests.soak.chains
 	@$(MAKE) --no-print-directory scale
 
 lint: $(INSTALLED)  ## ruff: rules and formatting

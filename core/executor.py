@@ -282,6 +282,7 @@ def _begin_worker(begun: Any, lock: IO[Any]) -> None:
         if library in sys.modules:
             getattr(sys.modules[library], limit)(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -296,6 +297,21 @@ def _work(job: Job) -> tuple[str, Counts]:
     return _one(job, _begun)
 
 
+def _results(
+    pool: ProcessPoolExecutor, jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[str, Counts]]:
+    waiting = set[Future[tuple[str, Counts]]]()
+    for job in jobs:
+        waiting.add(pool.submit(_work, job))
+        # no more than a worker needs next: after an error, nothing else is begun
+        if len(waiting) > 2 * workers:
+            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in ready)
+    while waiting:
+        ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in ready)
+
+
 def _in_processes(
     jobs: Sequence[Job], begin: Callable[[], Any], workers: int, lock: IO[Any], out: Path
 ) -> Iterator[tuple[str, Counts]]:
@@ -306,16 +322,12 @@ def _in_processes(
     context = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(workers, context, _begin_worker, (begun, lock)) as pool:
-            coming, waiting = iter(jobs), set[Future[tuple[str, Counts]]]()
-            for job in coming:
-                waiting.add(pool.submit(_work, job))
-                # no more than a worker needs next: after an error, nothing else is begun
-                if len(waiting) > 2 * workers:
-                    ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (future.result() for future in ready)
-            while waiting:
-                ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in ready)
+            try:
+                yield from _results(pool, jobs, workers)
+            except KeyboardInterrupt:  # what a worker had begun is resumed: nobody waits for it
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
     except BrokenProcessPool as error:
         raise InputError(
             f"{out}: a worker process was killed, most likely for want of memory. Run the command"

@@ -229,8 +229,27 @@ def delivered(folder: Path, unsure: bool = True) -> int:
             LOG.warning(f"{folder / KNOWN}: MLflow no longer has this run; a new one replaces it")
             write_json(folder / KNOWN, {})
             return delivered(folder)
-        reason = " ".join(str(error).split())
-        raise Away(reason[:160] + ("…" if len(reason) > 160 else "")) from error
+        raise Away(_shorten(error)) from error
+
+
+def _shorten(error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return reason[:160] + ("…" if len(reason) > 160 else "")
+
+
+@contextlib.contextmanager
+def explaining_store() -> Iterator[None]:
+    """Raise InputError where MLflow's server or store does not answer, or refuses, in the block."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        raise InputError(
+            f"MLflow at {tracking_uri()} does not answer, or cannot write ({_shorten(error)})."
+            " Give the same command again once it does; nothing is lost"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -355,6 +374,12 @@ def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
             yield line, place
 
 
+def _header(path: Path) -> dict[str, Any]:
+    """The first line of a journal; {} of one that was begun and has none."""
+    line, _ = next(_lines(path), ({}, 0))
+    return line
+
+
 def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises
     InputError without a journal."""
@@ -368,11 +393,13 @@ def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     ]
 
 
-def waiting(folder: str | Path | None = None) -> list[Path]:
+def waiting(folder: str | Path | None = None, parent: str | None = None) -> list[Path]:
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
-    whole."""
+    whole; with `parent`, an id, only of runs right under that one."""
     found = []
     for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
+        if parent is not None and _header(path).get("tags", {}).get(PARENT) != parent:
+            continue
         known = _read_known(path.parent)
         if (
             known.get("tracking_uri") != tracking_uri()
@@ -382,14 +409,14 @@ def waiting(folder: str | Path | None = None) -> list[Path]:
     return found
 
 
-def sync(folder: str | Path | None = None) -> tuple[int, int, int]:
-    """Deliver every journal below `folder` that MLflow does not have. Returns (runs, lines, runs
+def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[int, int, int]:
+    """Deliver every journal that :func:`waiting` returns. Returns (runs, lines, runs
     that a process is writing).
 
     Raises InputError when MLflow does not answer.
     """
     runs = lines = busy = 0
-    for one in waiting(folder):
+    for one in waiting(folder, parent):
         with open(one / NAME, "rb") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
 from core.settings import nearest
+from core.typed import typed
 from experiments.names import close_names, fine_tuned_names, is_task
 from inference.attributes import find_attributes
 from inference.detectors import (
@@ -43,7 +44,15 @@ from inference.detectors import (
     model_detector,
     united,
 )
-from inference.options import LinkerOptions, Matching, Options, Work, check_nil, checked_texts
+from inference.options import (
+    LinkerOptions,
+    Matching,
+    Options,
+    Work,
+    check_names,
+    check_nil,
+    checked_texts,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.composites import parts_of, widen
 from kg.linking.homonyms import Homonyms, graph_descriptions
@@ -129,6 +138,7 @@ class Steps(NamedTuple):
         return re.split(r"\s+\+\s+", self.detect)
 
 
+@typed
 def steps_of(chain: str) -> Steps:
     """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that
     detects nothing."""
@@ -176,9 +186,10 @@ class Pipeline:
     identities  {step that is a model: the identity of its weights}
 
     Raises InputError for a folder without a graph, a chain that is none and a model that does not
-    exist.
+    exist, and TypeError for an argument of another type.
     """
 
+    @typed
     def __init__(
         self,
         graph: str | Path | KnowledgeGraph,
@@ -186,7 +197,7 @@ class Pipeline:
         nil: float | None = None,
         top: int = 5,
         work: Work | None = None,
-        types: Sequence[str] = (),
+        types: str | Iterable[str] = (),
         negation: bool = False,
         matching: Matching | None = None,
         **options: Unpack[Options],
@@ -194,6 +205,12 @@ class Pipeline:
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
+        check_names(options)
+        if not isinstance(graph, KnowledgeGraph) and not Path(graph).is_dir():
+            raise InputError(
+                f"graph {str(graph)!r}: no such folder, so no knowledge graph here; expected the"
+                " folder of one (kepl graph build --help)"
+            )
         self.steps, self.nil, self.top, self.options = (
             steps_of(chain),
             nil,

@@ -16,10 +16,11 @@ from core.dotted import imported
 from core.executor import Part, parts_folder
 from core.files import InputError, check_files, digest, written
 from core.tracking import runs_folder
+from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder
 from inference.linkers import Names, Ranking
-from inference.options import POOLINGS, LinkerOptions, Work, checked_device
+from inference.options import POOLINGS, LinkerOptions, Work, checked_device, checked_texts
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
@@ -81,6 +82,7 @@ class Embedder:
 
     def __call__(self, names: Sequence[str]) -> Tensor:
         """(n, hidden) float32 on the CPU."""
+        names = checked_texts(names)
         rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
         made = self._encoded(list(rows))
         return made if len(rows) == len(names) else made[[rows[name] for name in names]]
@@ -265,6 +267,7 @@ def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
         yield torch.from_numpy(np.load(place / part.name, allow_pickle=False))
 
 
+@typed
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available."""
     module = imported(chosen.load, "models")(chosen.folder)

@@ -38,6 +38,7 @@ from torch import Tensor
 
 from core.dotted import imported
 from core.files import InputError, verified
+from core.typed import typed
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
@@ -307,6 +308,7 @@ class RelationModel(_Classifier):
     """Names the relation of two entities of a text, which are marked as the task's reader marks
     them (datamodules.pairs)."""
 
+    @typed
     def predict(
         self,
         texts: Sequence[str],
@@ -329,6 +331,7 @@ class RelationModel(_Classifier):
             [self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)]
         )
 
+    @typed
     def relations(
         self, texts: Sequence[str], mentions: Sequence[Sequence[tuple[int, int, str | None]]]
     ) -> list[list[Related]]:
@@ -375,6 +378,7 @@ class RelationModel(_Classifier):
 class PairModel(_Classifier):
     """Names the class of two texts."""
 
+    @typed
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
         return self._labelled(
             [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
@@ -400,6 +404,7 @@ class Ranker(FineTunedModel):
         features = [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
         return [float(score) for score, _ in self._outputs(features)]
 
+    @typed
     def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
         """The answers, best first; of equal scores the one that was given first."""
         scores = self.scores([(question, answer) for answer in answers])
@@ -426,6 +431,7 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
 }
 
 
+@typed
 def load_tagger(
     name: str | Path,
     *,

@@ -145,6 +145,11 @@ def build_graph(
     if kept is not None and not fresh:
         return kept, True
     graph = module.read(**options) if path is None else module.read(path, **options)
+    if not len(graph.entities):
+        files = ", ".join(recipe["inputs"])
+        raise InputError(
+            f"{path or name}: no entity in it ({files:.200}). Check the files and the options."
+        )
     graph.manifest |= recipe
     graph.save(out)
     return graph, False
