@@ -72,7 +72,6 @@ POSITIONS = {
     "data": ("task",),
     "demo": ("what",),
     "sweep": ("config",),
-    "seal": ("folder",),
     "sync": ("folder",),
     "publish": ("runs",),
 }
@@ -102,8 +101,6 @@ NAMES = (
     "dashboard",
     "publish",
     "results",
-    "migrate",
-    "seal",
     "sync",
 )
 

@@ -1205,28 +1205,6 @@ def dashboard(port: int = 5000) -> int:
     return serve_mlflow(port)
 
 
-def migrate() -> None:
-    """Convert the scores of earlier versions (summary.json) into results, once."""
-    from benchmarks.migrate import migrate as run
-
-    print(", ".join(f"{count} {kind}" for kind, count in run().items()) + " results written")
-
-
-def seal(folder: Path) -> None:
-    """Write the checksums of an export's files into its manifest. Every command holds the files to
-    them from then on.
-
-    Args:
-        folder: Folder of an export from before exports had checksums.
-
-    Examples:
-      kepl seal runs/kebiolm/pretrain/0123456789ab/seed0/export
-    """
-    from experiments.card import seal as run
-
-    print(f"{folder}: {run(folder)} files sealed")
-
-
 def sync(folder: Path | None = None) -> None:
     """Deliver to MLflow what runs recorded while it did not answer.
 

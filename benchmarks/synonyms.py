@@ -31,7 +31,8 @@ from benchmarks.results import (
     save_result,
     stored,
 )
-from core.files import InputError, digest, read_json
+from core.artifact import read_manifest
+from core.files import InputError, digest
 from core.tracking import runs_folder
 from datamodules.links import links
 from datamodules.synonyms import Sample, load_samples
@@ -151,7 +152,7 @@ def samples_checksum(samples: Path | None) -> str | None:
     none."""
     if samples is None:
         return None
-    found = read_json(samples / "manifest.json").get("sha256")
+    found = read_manifest(samples).get("sha256")
     if not isinstance(found, str):  # a graph's manifest has a checksum for each of its files
         raise InputError(
             f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms"

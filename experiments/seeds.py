@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from core.artifact import manifest_path
 from core.executor import engine_of
 from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
@@ -194,7 +195,7 @@ def train_seeds(
     typed = ({"trainer.max_epochs": epochs} if epochs else {}) | ({LR: lr} if lr else {})
     points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
     request = {
-        "task": sha256(folder / "manifest.json"),
+        "task": sha256(manifest_path(folder)),
         "config": config,
         "encoder": chosen.identity,
         "points": points,

@@ -22,6 +22,7 @@ from scipy import sparse
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from core.artifact import manifest_path
 from core.files import InputError, sha256
 from kg.linking import linked as documents_of
 from kg.linking.tokens import words as characters
@@ -182,7 +183,7 @@ def trained(
     identity = {
         "vectors": kind,
         "unit": unit,
-        "text": sha256(linked / "manifest.json"),
+        "text": sha256(manifest_path(linked)),
         "seed": seed,
         "size": SIZE,
         "window": WINDOW,
